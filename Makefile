@@ -1,0 +1,47 @@
+# `make demo` and `make test` do their own set-up: Python 3.11 or newer and make are enough.
+# uv is used when present, venv and pip otherwise; `make demo UV=` keeps uv out, `make test PYTHON=python3.13` picks an interpreter.
+
+BIN := .venv/bin
+PY := $(BIN)/python
+PYTEST := $(PY) -m pytest -q
+COMPILE := uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+.PHONY: help demo test test-long test-real bench lint lock clean environment-run environment-dev
+
+help: ## show this list
+	@awk -F ': .*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: environment-run ## record a small run, verify it, tamper with copies, watch each one caught
+	@$(BIN)/hansard demo
+
+test: lint ## lint, then every quick test, with branch coverage and its floor
+	@$(PY) -m coverage run -m pytest -q
+	@$(PY) -m coverage report
+
+test-long: environment-dev ## the tests that take minutes
+	@$(PYTEST) -m long
+
+test-real: environment-dev ## the tests that ask real models and drive real agent CLIs
+	@$(PYTEST) -m "real_model or real_cli"
+
+bench: environment-dev ## the measurements, with their figures printed
+	@$(PYTEST) -m bench -s
+
+lint: environment-dev ## ruff, and mypy --strict on src and tests
+	@printf '%-13s' ruff && $(PY) -m ruff check .
+	@printf '%-13s' mypy && $(PY) -m mypy
+
+lock: ## pin requirements/ anew, with hashes and without hosts (needs uv; LOCK=--upgrade moves every pin)
+	@$(COMPILE) --extra dev $(LOCK) --output-file requirements/dev.txt
+	@$(COMPILE) --extra all --constraints requirements/dev.txt $(LOCK) --output-file requirements/run.txt
+
+clean: ## remove the environment, build products and caches
+	@rm -rf .venv build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+environment-run:
+	@tools/environment run
+
+environment-dev:
+	@tools/environment dev

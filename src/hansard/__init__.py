@@ -1,0 +1,22 @@
+"""Hansard runs teams of AI agents and keeps the verbatim record.
+
+This is the face: public names resolve on first use, so that importing one floor does not pull in the others.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from hansard.__about__ import __version__
+
+if TYPE_CHECKING:
+    from hansard.app.service import Hansard as Hansard
+
+__all__ = ["Hansard", "__version__"]
+
+_WHERE = {"Hansard": "hansard.app.service"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _WHERE:
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'hansard' has no attribute {name!r}")

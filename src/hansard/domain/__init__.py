@@ -1,0 +1,1 @@
+"""The vocabulary: frozen values that compute and never fetch."""

@@ -1,0 +1,210 @@
+"""Facts of a deliberation: the panel, each turn, its end, its archive."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from hansard.domain.fact import Body, Fact
+
+TurnType = Literal[
+    "problem_statement", "primary_turn", "coordination_turn", "branch_turn", "synthesis", "panel_contraction"
+]
+ErrorKind = Literal[
+    "timeout",
+    "network",
+    "rate_limit",
+    "quota_exhausted",
+    "auth_failure",
+    "model_unavailable",
+    "context_length_exceeded",
+    "content_filter",
+    "invalid_request",
+    "malformed_response",
+    "tool_failure",
+    "internal",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConvened(Fact):
+    """A session begins: its id, and its whole configuration as a part."""
+
+    KIND: ClassVar[str] = "session.convened"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = (
+        "run.requested",
+        "run.configured",
+        "task.attempted",
+        "session.ended",
+        "ensemble.answered",
+        "persona.made",
+    )
+    session: str
+    agents: int
+    problem: Body
+    config: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelSelected(Fact):
+    """Who sits on the panel, by which strategy."""
+
+    KIND: ClassVar[str] = "panel.selected"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("session.convened", "turn.asked", "turn.failed")
+    strategy: Literal["fixed", "rules", "llm"]
+    agents: tuple[str, ...]
+    coordinator: str
+    selection: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonaMade(Fact):
+    """A persona was generated for a session that has not begun."""
+
+    KIND: ClassVar[str] = "persona.made"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("run.requested", "run.configured", "session.ended", "role.answered")
+    persona: str
+    accepted: bool
+    definition: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsembleAnswered(Fact):
+    """One independent first answer, given without sight of the others."""
+
+    KIND: ClassVar[str] = "ensemble.answered"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("run.requested", "run.configured", "turn.asked")
+    agent: str
+    answer: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAsked(Fact):
+    """A panel agent, the coordinator or the selector is about to be asked: the exact request, before the call."""
+
+    KIND: ClassVar[str] = "turn.asked"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = (
+        "run.requested",
+        "run.configured",
+        "session.convened",
+        "panel.selected",
+        "turn.taken",
+        "turn.failed",
+        "turn.amended",
+    )
+    session: str
+    agent: str
+    round: int
+    turn_index: int
+    branch_depth: int
+    attempt: int
+    provider: str
+    model: str
+    script_position: int | None = None
+    jitter_seed: int | None = None
+    prompt: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFailed(Fact):
+    """An attempt that gave no usable turn, with what it cost all the same."""
+
+    KIND: ClassVar[str] = "turn.failed"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("turn.asked",)
+    agent: str
+    attempt: int
+    error: ErrorKind
+    retriable: bool
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd_nano: int
+    elapsed_us: int
+    result: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTaken(Fact):
+    """A message entered the transcript; the part `message` holds its RFC 8785 bytes."""
+
+    KIND: ClassVar[str] = "turn.taken"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = (
+        "session.convened",
+        "panel.selected",
+        "turn.asked",
+        "turn.failed",
+        "turn.taken",
+    )
+    type: TurnType
+    speaker: str
+    round: int
+    turn_index: int
+    branch_depth: int
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd_nano: int
+    elapsed_us: int
+    confidence_ppm: int | None = None
+    message: Body
+    result: Body | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnAmended(Fact):
+    """A late annotation of an earlier message; the part holds the whole message again."""
+
+    KIND: ClassVar[str] = "turn.amended"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("turn.taken", "turn.amended")
+    amends: int
+    what: Literal["dropped_deferred", "schema_failure", "suggested_followups"]
+    message: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded(Fact):
+    """The session's outcome; the artifact, with its transcript digest, is a part."""
+
+    KIND: ClassVar[str] = "session.ended"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = (
+        "turn.taken",
+        "turn.amended",
+        "turn.failed",
+        "panel.selected",
+        "session.convened",
+        "run.cancel_asked",
+        "budget.breached",
+    )
+    session: str
+    outcome: Literal["synthesis", "termination"]
+    reason: (
+        Literal[
+            "budget_exceeded",
+            "schema_error",
+            "provider_unrecoverable",
+            "user_cancel",
+            "timeout",
+            "user_input_required",
+            "external_research_required",
+        ]
+        | None
+    ) = None
+    rounds: int
+    artifact: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionArchived(Fact):
+    """The run directory is complete; the part holds the hash of every file in it."""
+
+    KIND: ClassVar[str] = "session.archived"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("session.ended",)
+    session: str
+    files: int
+    manifest: Body

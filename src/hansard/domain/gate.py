@@ -1,0 +1,51 @@
+"""Facts of a gate: where people decide before the machine goes on."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from hansard.domain.fact import Body, Fact
+
+Decision = Literal["approve", "edit", "reject"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOpened(Fact):
+    """A gate waits. `shown` holds the commitments of exactly the parts that the deciders see."""
+
+    KIND: ClassVar[str] = "gate.opened"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("plan.made", "task.judged", "results.joined", "gate.closed")
+    gate: str
+    before: Literal["plan", "task"]
+    task: str | None = None
+    needed: int
+    deadline_us: int | None = None
+    on_expiry: Literal["approve", "reject"]
+    shown: tuple[str, ...]
+    question: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateDecided(Fact):
+    """One person's decision, bound to what was shown; the actor is who decided."""
+
+    KIND: ClassVar[str] = "gate.decided"
+    CAUSES: ClassVar[tuple[str, ...]] = ("gate.opened",)
+    gate: str
+    decision: Decision
+    shown: tuple[str, ...]
+    authenticated: bool
+    note: Body | None = None
+    edit: Body | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateClosed(Fact):
+    """The gate's outcome, caused by the decisions that made it, or by none when it expired."""
+
+    KIND: ClassVar[str] = "gate.closed"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("gate.opened", "gate.decided")
+    gate: str
+    outcome: Literal["approved", "edited", "rejected"]
+    expired: bool

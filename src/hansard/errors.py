@@ -1,0 +1,41 @@
+"""One tree of errors, in families by who must act. Messages hold ids and text only, never domain objects.
+
+Every message says what happened, to which thing, and what to do now. What the domain expects (a rejected result,
+a broken ledger) is a value, not an error.
+"""
+
+
+class HansardError(Exception):
+    """Anything that Hansard raises on purpose."""
+
+
+class UsageError(HansardError):
+    """The caller asked for something that cannot be: a wrong path, a bad value, an unknown kind."""
+
+
+class MissingExtra(UsageError):
+    """An optional library is not installed; the message is the line that installs it."""
+
+
+class ProviderError(HansardError):
+    """A model or program failed to answer."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class StoreError(HansardError):
+    """A disk or database refused, or a ledger is not in a state that may be extended."""
+
+
+class OutcomeUnknown(StoreError):
+    """A commit failed halfway: the entries may or may not be there. Read the head before deciding anything."""
+
+
+class Fenced(StoreError):
+    """Another process has taken over this run or this log; nothing was written."""
+
+
+class Broken(HansardError):
+    """A rule of our own was broken by our own code: a bug to report."""

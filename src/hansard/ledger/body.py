@@ -1,0 +1,44 @@
+"""Salted commitments to bodies ([B1], [B2]). Knows bytes only: not where they sleep, not what they say."""
+
+import re
+from hashlib import sha256
+from hmac import compare_digest
+
+from .canonical import Malformed
+
+SALT_BYTES = 32
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+BYTES = "application/octet-stream"
+
+_PREFIX = b"hansard-body/v1\n"
+_MEDIA = re.compile(r"[\x20-\x7e]{1,127}")
+
+
+def commitment(salt: bytes, media: str, body: bytes) -> bytes:
+    """The 32 bytes that an entry commits to for one part."""
+    return sha256(_PREFIX + salt + digest(media, body)).digest()
+
+
+def digest(media: str, body: bytes) -> bytes:
+    """The unsalted inner digest; it must never leave the place where the body itself lies ([S4])."""
+    return sha256(media.encode("ascii") + b"\n" + body).digest()
+
+
+def opens(committed: str, salt: bytes, media: str, body: bytes) -> bool:
+    """Whether salt, media type and body give the committed hex digest; total over any input."""
+    if len(salt) != SALT_BYTES or not _MEDIA.fullmatch(media):
+        return False
+    return compare_digest(commitment(salt, media, body), _unhex(committed))
+
+
+def check_media(media: str) -> None:
+    if not _MEDIA.fullmatch(media):
+        raise Malformed(f"[B1] media type {media[:40]!r} is not 1 to 127 printable ASCII characters")
+
+
+def _unhex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""

@@ -1,0 +1,192 @@
+"""The port: what every store of entries can do, in our own verbs. Knows no engine, no key and no kind.
+
+The port is synchronous; whoever stands on an event loop decides where it runs. Stores are written natively and share
+the pure rules of `sequence` only.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from hansard.errors import HansardError
+from hansard.ledger.entry import Entry, Sketch
+
+
+class Part(NamedTuple):
+    """One body on its way into a store, with the salt of its commitment."""
+
+    name: str
+    media: str
+    salt: bytes
+    body: bytes
+
+
+class Draft(NamedTuple):
+    """An entry before its place is known.
+
+    A cause below zero points into the draft's own group: `~i` is the i-th draft. `epoch` is None for kinds that anybody
+    may write; otherwise the append is refused unless the run's claim still has that epoch. Parts are sorted by name.
+    """
+
+    run: str
+    sketch: Sketch
+    causes: tuple[int, ...]
+    parts: tuple[Part, ...]
+    epoch: int | None
+
+
+Group = Sequence[Draft]
+"""Drafts that stand or fall together."""
+
+
+class Placed(NamedTuple):
+    """Where an entry came to stand."""
+
+    seq: int
+    ts: int
+    leaf: bytes
+
+
+Outcome = list[Placed] | HansardError
+"""What became of one group: its places, or why it was refused while its batch went on."""
+
+Signer = Callable[[int, bytes], str]
+"""Makes a signed checkpoint from a size and a root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The end of the log: how many entries, the leaf hash and time of the last, and the root of all."""
+
+    size: int
+    leaf: bytes
+    ts: int
+    root: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBody:
+    """A body as it sleeps, with what opens its commitment."""
+
+    seq: int
+    part: str
+    media: str
+    salt: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCheckpoint:
+    """A signed note and the size that it speaks of."""
+
+    size: int
+    note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which entries: all given conditions hold. `after` and `before` bound the seq, exclusive."""
+
+    run: str | None = None
+    kind: str | None = None
+    actor: str | None = None
+    from_ts: int | None = None
+    to_ts: int | None = None
+    after: int = -1
+    before: int | None = None
+    limit: int | None = None
+    newest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to drive a run, or to seal the log, until the lease ends."""
+
+    name: str
+    epoch: int
+    because: str
+
+
+class Store(Protocol):
+    """A log that can be appended to and read. Every method may raise StoreError."""
+
+    @property
+    def place(self) -> str:
+        """Where this ledger lies, for messages."""
+        ...
+
+    @property
+    def inline(self) -> bool:
+        """Whether appending is so cheap that it needs neither a queue nor a thread."""
+        ...
+
+    @property
+    def broken(self) -> str | None:
+        """Why this ledger may be read but not extended; None when all is well."""
+        ...
+
+    def append(self, groups: Sequence[Group]) -> list[Outcome]:
+        """Write all groups in one durable commit. Refused groups are answered one by one; a failed commit raises for all."""
+        ...
+
+    def append_sealed(self, group: Group, sign: Signer) -> list[Placed]:
+        """Write one group and the checkpoint that ends with it in one commit; for rotation ([C5])."""
+        ...
+
+    def head(self) -> Head: ...
+
+    def node(self, level: int, index: int) -> bytes:
+        """The hash of a complete subtree ([H6]), at any level down to the leaves."""
+        ...
+
+    def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]: ...
+
+    def entry(self, seq: int) -> Entry:
+        """One entry; UsageError when there is none, StoreError when its line cannot be read."""
+        ...
+
+    def select(self, query: Query) -> Iterator[Entry]: ...
+
+    def effects(self, seq: int) -> list[int]:
+        """The entries that name `seq` among their causes."""
+        ...
+
+    def wait(self, size: int, timeout_s: float) -> int:
+        """Wait until the log is larger than `size`, or the time is over; gives the size then."""
+        ...
+
+    def body(self, seq: int, part: str) -> StoredBody | None:
+        """The body of a part, or None when it is not here."""
+        ...
+
+    def erase(self, seq: int, part: str) -> None:
+        """Delete a body and its salt for good; the tombstone must already be durable ([B3])."""
+        ...
+
+    def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]: ...
+
+    def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
+        """Keep a checkpoint; refused as fenced unless the `seal` claim still has that epoch."""
+        ...
+
+    def claim(self, name: str, lease_s: float) -> Claim:
+        """Take a claim that is free, expired or held by a process that is dead; Fenced when somebody holds it."""
+        ...
+
+    def renew(self, claim: Claim, lease_s: float) -> None: ...
+
+    def release(self, claim: Claim) -> None: ...
+
+    def epoch(self, name: str) -> int:
+        """The claim's newest epoch; 0 when it was never taken."""
+        ...
+
+    def repair(self) -> list[tuple[str, int]]:
+        """Put right what is derived or torn, never an entry; what was done, as (what, count)."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything acknowledged is durable."""
+        ...
+
+    def close(self) -> None: ...

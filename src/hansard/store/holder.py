@@ -1,0 +1,62 @@
+"""Who holds a claim: a process, named so that another one can tell whether it is dead. Knows no store."""
+
+import json
+import os
+import socket
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process on a machine in one boot: the pid alone would be reused."""
+
+    host: str
+    boot: str
+    pid: int
+    started: str
+
+    @classmethod
+    def here(cls) -> Self:
+        pid = os.getpid()
+        return cls(host=socket.gethostname(), boot=_boot(), pid=pid, started=_started(pid))
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Read back what text() wrote; None for anything else, which nobody can call dead."""
+        try:
+            found = json.loads(text)
+            return cls(
+                host=str(found["host"]), boot=str(found["boot"]), pid=int(found["pid"]), started=str(found["started"])
+            )
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def text(self) -> str:
+        return json.dumps({"boot": self.boot, "host": self.host, "pid": self.pid, "started": self.started})
+
+    def is_dead(self) -> bool:
+        """True only when this machine can tell: same host, and the boot is over or the process is gone."""
+        if self.host != socket.gethostname() or not self.boot:
+            return False
+        return self.boot != _boot() or _started(self.pid) != self.started
+
+
+@cache
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """The process's start time in clock ticks since boot; empty when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The command name may hold spaces and brackets; the fields begin behind its last bracket.
+    return stat.rpartition(")")[2].split()[19]

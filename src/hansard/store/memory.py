@@ -1,0 +1,180 @@
+"""A ledger in memory, for tests, rehearsals and re-runs. It forgets everything when the process ends."""
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Items
+from itertools import islice
+
+from hansard.errors import Fenced, HansardError, UsageError
+from hansard.ledger.entry import Entry, parse
+from hansard.ledger.merkle import node_hash
+from hansard.store.base import (
+    Claim,
+    Draft,
+    Group,
+    Head,
+    Outcome,
+    Part,
+    Placed,
+    Query,
+    Signer,
+    StoredBody,
+    StoredCheckpoint,
+)
+from hansard.store.holder import Holder
+from hansard.store.sequence import Row, Sequence, answers, place_all
+
+
+class MemoryStore:
+    """All entries in lists; one lock makes it safe between threads."""
+
+    place = "memory:"
+    inline = True
+    broken: str | None = None
+
+    def __init__(self, genesis: Draft, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._sequence = Sequence()
+        self._rows: list[Row] = []
+        self._runs: dict[str, list[int]] = defaultdict(list)
+        self._effects: dict[int, list[int]] = defaultdict(list)
+        self._bodies: dict[tuple[int, str], Part] = {}
+        self._nodes: dict[tuple[int, int], bytes] = {}
+        self._checkpoints: list[StoredCheckpoint] = []
+        self._claims: dict[str, tuple[int, str, float]] = {}
+        self._changed = threading.Condition()
+        [outcome] = self.append([[genesis]])
+        if isinstance(outcome, HansardError):
+            raise outcome
+
+    def append(self, groups: Items[Group]) -> list[Outcome]:
+        with self._changed:
+            outcomes, nodes = place_all(self._sequence, groups, self._now_us(), self.epoch)
+            for outcome in outcomes:
+                if not isinstance(outcome, HansardError):
+                    self._keep(outcome)
+            for level, index, node in nodes:
+                self._nodes[level, index] = node
+            self._changed.notify_all()
+            return answers(outcomes, groups)
+
+    def append_sealed(self, group: Group, sign: Signer) -> list[Placed]:
+        with self._changed:
+            trial = self._sequence.copy()
+            trial.grow(trial.place(group, self._now_us(), self.epoch))
+            note = sign(trial.size, trial.frontier.root())
+            [outcome] = self.append([group])
+            if isinstance(outcome, HansardError):
+                raise outcome
+            self._checkpoints.append(StoredCheckpoint(size=trial.size, note=note))
+            return outcome
+
+    def head(self) -> Head:
+        with self._changed:
+            return self._sequence.head()
+
+    def node(self, level: int, index: int) -> bytes:
+        if level == 0:
+            return self._rows[index].leaf
+        kept = self._nodes.get((level, index))
+        return kept or node_hash(self.node(level - 1, 2 * index), self.node(level - 1, 2 * index + 1))
+
+    def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        for row in self._rows[start:stop]:
+            yield row.line
+
+    def entry(self, seq: int) -> Entry:
+        if not 0 <= seq < len(self._rows):
+            raise UsageError(f"no entry {seq}; the log ends at {len(self._rows) - 1}")
+        return parse(self._rows[seq].line)
+
+    def select(self, query: Query) -> Iterator[Entry]:
+        stop = len(self._rows) if query.before is None else min(query.before, len(self._rows))
+        if query.run is not None:
+            seqs: Items[int] = [seq for seq in self._runs.get(query.run, ()) if query.after < seq < stop]
+        else:
+            seqs = range(max(query.after + 1, 0), stop)
+        found = (self.entry(seq) for seq in (reversed(seqs) if query.newest_first else seqs))
+        return islice((entry for entry in found if _matches(entry, query)), query.limit)
+
+    def effects(self, seq: int) -> list[int]:
+        return list(self._effects.get(seq, ()))
+
+    def wait(self, size: int, timeout_s: float) -> int:
+        with self._changed:
+            self._changed.wait_for(lambda: self._sequence.size > size, timeout_s)
+            return self._sequence.size
+
+    def body(self, seq: int, part: str) -> StoredBody | None:
+        kept = self._bodies.get((seq, part))
+        return kept and StoredBody(seq=seq, part=part, media=kept.media, salt=kept.salt, body=kept.body)
+
+    def erase(self, seq: int, part: str) -> None:
+        self._bodies.pop((seq, part), None)
+
+    def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
+        return iter(self._checkpoints[::-1] if newest_first else self._checkpoints[:])
+
+    def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
+        with self._changed:
+            if self.epoch("seal") != epoch:
+                raise Fenced(
+                    f"another process seals {self.place} now (epoch {self.epoch('seal')}, this one holds {epoch})"
+                )
+            self._checkpoints.append(checkpoint)
+
+    def claim(self, name: str, lease_s: float) -> Claim:
+        with self._changed:
+            epoch, holder, until = self._claims.get(name, (0, "", 0.0))
+            if holder and self._clock() < until:
+                raise Fenced(f"{name} is held, epoch {epoch}, for {until - self._clock():.0f} s more")
+            self._claims[name] = (epoch + 1, Holder.here().text(), self._clock() + lease_s)
+            return Claim(name=name, epoch=epoch + 1, because="expired" if holder else "new")
+
+    def renew(self, claim: Claim, lease_s: float) -> None:
+        with self._changed:
+            epoch, holder, _ = self._claims.get(claim.name, (0, "", 0.0))
+            if epoch != claim.epoch:
+                raise Fenced(f"{claim.name}: epoch {claim.epoch} is over, {epoch} holds it now")
+            self._claims[claim.name] = (epoch, holder, self._clock() + lease_s)
+
+    def release(self, claim: Claim) -> None:
+        with self._changed:
+            epoch, _, _ = self._claims.get(claim.name, (0, "", 0.0))
+            if epoch == claim.epoch:
+                self._claims[claim.name] = (epoch, "", 0.0)
+
+    def epoch(self, name: str) -> int:
+        return self._claims.get(name, (0, "", 0.0))[0]
+
+    def repair(self) -> list[tuple[str, int]]:
+        return []
+
+    def sync(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+    def _now_us(self) -> int:
+        return int(self._clock() * 1_000_000)
+
+    def _keep(self, rows: list[Row]) -> None:
+        for row in rows:
+            self._rows.append(row)
+            self._runs[row.draft.run].append(row.seq)
+            for cause in row.causes:
+                self._effects[cause].append(row.seq)
+            for part in row.draft.parts:
+                self._bodies[row.seq, part.name] = part
+
+
+def _matches(entry: Entry, query: Query) -> bool:
+    return (
+        query.kind in (None, entry.kind)
+        and query.actor in (None, entry.actor)
+        and (query.from_ts is None or entry.ts >= query.from_ts)
+        and (query.to_ts is None or entry.ts < query.to_ts)
+    )

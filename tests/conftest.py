@@ -1,0 +1,31 @@
+"""What holds for every test: a home of its own, no settings from outside, reproducible properties."""
+
+import os
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+
+from components import need
+
+# No deadline: the machines that run this are shared, and slowness is measured by `make bench`, not by chance.
+hypothesis.settings.register_profile("hansard", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis.settings.load_profile("hansard")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the tests away from the user's ledgers and keys, and the user's settings away from the tests."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("HANSARD_", "XDG_")):
+                patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        yield
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("needs_root"):
+        need(os.geteuid() == 0, "root (run the tests with sudo, or in a container)")

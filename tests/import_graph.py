@@ -1,0 +1,160 @@
+"""Reads which module of a source tree imports what, without importing any of it.
+
+It knows Python's import statements and nothing about floors: the rules stand in test_boundaries.py.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+READERS = {"environ", "environb", "getenv", "getenvb"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One import: `target` is the module it reaches, which for `from a import b` is `a.b` when that is a module."""
+
+    target: str
+    line: int
+    relative: bool
+    on_load: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentRead:
+    """One look at os.environ; `name` is the variable, or None when the code does not say it in place."""
+
+    name: str | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    name: str
+    imports: tuple[Import, ...]
+    environment: tuple[EnvironmentRead, ...]
+
+
+Tree = Mapping[str, Module]
+
+
+def read_tree(package: Path) -> Tree:
+    """Every module under the package's folder, by dotted name."""
+    files = {_dotted(path, package): path for path in sorted(package.rglob("*.py"))}
+    return {name: _read_module(name, path, files) for name, path in files.items()}
+
+
+def inside(name: str, *packages: str) -> bool:
+    """Whether a module is one of these, or lies in one of them."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def circles(tree: Tree) -> list[tuple[str, ...]]:
+    """Every group of modules that import each other in a ring, however late the import is made."""
+    reach = {name: _reachable(name, tree) for name in tree}
+    rings = {tuple(sorted(other for other in reach[name] if name in reach[other])) for name in tree}
+    return sorted(ring for ring in rings if ring)
+
+
+def loaded_by(start: str, tree: Tree) -> set[str]:
+    """Every module, ours or not, that is loaded once `start` has been imported."""
+    found, queue = set[str](), [start]
+    while queue:
+        name = queue.pop()
+        if name in found:
+            continue
+        found.add(name)
+        if name in tree:
+            queue += [each.target for each in tree[name].imports if each.on_load]
+            queue += [parent for parent in _parents(name) if parent in tree]
+    return found
+
+
+def _parents(name: str) -> Iterator[str]:
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
+
+
+def _reachable(start: str, tree: Tree) -> set[str]:
+    found, queue = set[str](), [start]
+    while queue:
+        for each in tree[queue.pop()].imports:
+            if each.target in tree and each.target not in found:
+                found.add(each.target)
+                queue.append(each.target)
+    return found
+
+
+def _dotted(path: Path, package: Path) -> str:
+    parts = [package.name, *path.relative_to(package).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _read_module(name: str, path: Path, known: Mapping[str, Path]) -> Module:
+    root = ast.parse(path.read_bytes(), filename=str(path))
+    home = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    late = _late_nodes(root)
+    found = [
+        Import(target=target, line=node.lineno, relative=relative, on_load=id(node) not in late)
+        for node in ast.walk(root)
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)
+        for target, relative in _targets(node, home, known)
+    ]
+    return Module(name=name, imports=tuple(found), environment=tuple(_environment_reads(root)))
+
+
+def _late_nodes(root: ast.Module) -> set[int]:
+    """Nodes that do not run when the module is loaded: bodies of functions, and what is there for types only."""
+    bodies: list[ast.AST] = []
+    for node in ast.walk(root):
+        match node:
+            case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+                bodies += body
+            case ast.If(test=test, body=body) if ast.unparse(test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+                bodies += body
+    return {id(inner) for body in bodies for inner in ast.walk(body)}
+
+
+def _targets(
+    node: ast.Import | ast.ImportFrom | ast.Call, home: str, known: Iterable[str]
+) -> Iterator[tuple[str, bool]]:
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, False) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parents = home.split(".")[: len(home.split(".")) - node.level + 1] if node.level else []
+        base = ".".join([*parents, *([node.module] if node.module else [])])
+        for alias in node.names:
+            target = f"{base}.{alias.name}"
+            yield (target if target in known else base), node.level > 0
+    elif ast.unparse(node.func) in {"import_module", "importlib.import_module", "__import__"}:
+        match node.args:
+            case [ast.Constant(value=str(target)), *_]:
+                yield target, False
+
+
+def _environment_reads(root: ast.Module) -> Iterator[EnvironmentRead]:
+    above = {id(child): node for node in ast.walk(root) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(root):
+        match node:
+            case ast.ImportFrom(module="os", names=names) if READERS & {alias.name for alias in names}:
+                yield EnvironmentRead(name=None, line=node.lineno)
+            case ast.Attribute(value=ast.Name(id="os"), attr=attr) if attr in READERS:
+                yield EnvironmentRead(name=_variable(node, above), line=node.lineno)
+
+
+def _variable(node: ast.Attribute, above: Mapping[int, ast.AST]) -> str | None:
+    """The literal name in os.environ["X"], os.environ.get("X"), os.getenv("X") or "X" in os.environ."""
+    reader, user = node, above[id(node)]
+    if isinstance(user, ast.Attribute) and user.attr == "get":
+        reader, user = user, above[id(user)]
+    match user:
+        case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+            return name
+        case ast.Call(func=called, args=[ast.Constant(value=str(name)), *_]) if called is reader:
+            return name
+        case ast.Compare(left=ast.Constant(value=str(name)), ops=[ast.In() | ast.NotIn()]):
+            return name
+        case _:
+            return None
