@@ -1,19 +1,19 @@
 """The tree against its recursive definition in the RFCs and against trees and proofs that others published."""
 
 from base64 import b64decode
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from hashlib import sha256
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vectors import load
 
 from hansard.ledger import merkle
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash, node_hash
+from vectors import load
 
 CT_LEAVES = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]
 CT_ROOTS = [
@@ -171,23 +171,36 @@ def test_subtree_consistency_proofs_accumulate_to_the_published_value() -> None:
     assert accumulated(lines) == want()["subtree_consistency"]
 
 
+NO_HASH = "additional/sizes-are-equal-one-and-proof-is-empty.json"
+"""Accepted upstream although its roots are short words; we let nothing pass for a root that is not 32 bytes."""
+
+
 @pytest.mark.parametrize(("kind", "count"), [("inclusion", 98), ("consistency", 98)])
 def test_published_proofs_verify_and_their_broken_twins_do_not(kind: str, count: int) -> None:
     cases = load(f"merkle-transparency-dev/{kind}.json")
     assert len(cases) == count
+    check = verify_published_inclusion if kind == "inclusion" else verify_published_consistency
     for case in cases:
-        proof = [b64decode(each) for each in case["proof"] or []]
-        roots = {name: b64decode(case[name] or "") for name in ("root", "root1", "root2") if name in case}
-        try:
-            if kind == "inclusion":
-                leaf = b64decode(case["leafHash"] or "")
-                merkle.verify_inclusion(leaf, case["leafIdx"], case["treeSize"], proof, roots["root"])
-            else:
-                merkle.verify_consistency(case["size1"], case["size2"], proof, roots["root1"], roots["root2"])
-        except Malformed:
-            assert case["wantErr"], case["file"]
-        else:
-            assert not case["wantErr"], case["file"]
+        good = not case["wantErr"] and case["file"] != NO_HASH
+        assert accepts(partial(check, case)) == good, case["file"]
+
+
+def verify_published_inclusion(case: Any) -> None:
+    leaf, root, *proof = (b64decode(each or "") for each in (case["leafHash"], case["root"], *(case["proof"] or ())))
+    merkle.verify_inclusion(leaf, case["leafIdx"], case["treeSize"], proof, root)
+
+
+def verify_published_consistency(case: Any) -> None:
+    old, new, *proof = (b64decode(each or "") for each in (case["root1"], case["root2"], *(case["proof"] or ())))
+    merkle.verify_consistency(case["size1"], case["size2"], proof, old, new)
+
+
+def accepts(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except Malformed:
+        return False
+    return True
 
 
 REKOR_REFUSED = {
@@ -376,14 +389,10 @@ def altered(draw: st.DrawFn, good: list[bytes]) -> list[bytes]:
     st.sampled_from([mth(0, 1), mth(0, 2), b"", b"\x00" * 32]),
 )
 def test_the_verifiers_answer_whatever_they_are_given(proof: list[bytes], a: int, b: int, root: bytes) -> None:
-    for check in (
-        lambda: merkle.verify_inclusion(LEAVES[0], a, b, proof, root),
-        lambda: merkle.verify_consistency(a, b, proof, LEAVES[0], root),
-    ):
-        try:
-            check()
-        except Malformed as refused:
-            assert str(refused)
+    # Over these few roots the only true statements are about one leaf, with nothing to prove.
+    true = root == LEAVES[0] and not proof
+    assert accepts(lambda: merkle.verify_inclusion(LEAVES[0], a, b, proof, root)) <= (true and (a, b) == (0, 1))
+    assert accepts(lambda: merkle.verify_consistency(a, b, proof, LEAVES[0], root)) <= (true and a == b)
 
 
 def test_proofs_that_cannot_be_are_refused() -> None:

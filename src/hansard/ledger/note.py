@@ -39,7 +39,7 @@ class VerifierKey:
     def __post_init__(self) -> None:
         check_name(self.name)
         if self.algorithm not in (ED25519, COSIGNATURE_V1):
-            raise Malformed(f"key {self.name}: algorithm {self.algorithm} is neither Ed25519 (1) nor cosignature/v1 (4)")
+            raise Malformed(f"key {self.name}: algorithm {self.algorithm} is not Ed25519 (1) or cosignature/v1 (4)")
         if len(self.public) != 32:
             raise Malformed(f"key {self.name}: an Ed25519 public key has 32 bytes, not {len(self.public)}")
         if self.key_id != key_id_of(self.name, self.algorithm, self.public):

@@ -1,0 +1,1 @@
+"""The waist: values become entries here, and entries become state again."""

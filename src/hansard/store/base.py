@@ -24,15 +24,15 @@ class Part(NamedTuple):
 class Draft(NamedTuple):
     """An entry before its place is known.
 
-    A cause below zero points into the draft's own group: `~i` is the i-th draft. `epoch` is None for kinds that anybody
-    may write; otherwise the append is refused unless the run's claim still has that epoch. Parts are sorted by name.
+    A cause below zero points into the draft's own group: `~i` is the i-th draft. Parts are sorted by name. `fence` names a
+    claim and its epoch; unless the claim still has that epoch, the append is refused. None: anybody may write this.
     """
 
     run: str
     sketch: Sketch
     causes: tuple[int, ...]
     parts: tuple[Part, ...]
-    epoch: int | None
+    fence: tuple[str, int] | None
 
 
 Group = Sequence[Draft]
@@ -50,8 +50,16 @@ class Placed(NamedTuple):
 Outcome = list[Placed] | HansardError
 """What became of one group: its places, or why it was refused while its batch went on."""
 
-Signer = Callable[[int, bytes], str]
-"""Makes a signed checkpoint from a size and a root."""
+
+class Seal(NamedTuple):
+    """The right to sign what a commit ends with: the `seal` claim's epoch, and what makes a note of a size and a root.
+
+    `sign` gives None when no checkpoint is due. It runs inside the transaction, so the note is durable together with the
+    entries that it covers, and never before them.
+    """
+
+    epoch: int
+    sign: Callable[[int, bytes], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +133,11 @@ class Store(Protocol):
         """Why this ledger may be read but not extended; None when all is well."""
         ...
 
-    def append(self, groups: Sequence[Group]) -> list[Outcome]:
-        """Write all groups in one durable commit. Refused groups are answered one by one; a failed commit raises for all."""
-        ...
+    def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
+        """Write all groups, and the checkpoint that ends with them, in one durable commit.
 
-    def append_sealed(self, group: Group, sign: Signer) -> list[Placed]:
-        """Write one group and the checkpoint that ends with it in one commit; for rotation ([C5])."""
+        Refused groups are answered one by one; a failed commit raises for all. A seal whose epoch is over is passed over.
+        """
         ...
 
     def head(self) -> Head: ...

@@ -17,9 +17,8 @@ from hansard.store.base import (
     Head,
     Outcome,
     Part,
-    Placed,
     Query,
-    Signer,
+    Seal,
     StoredBody,
     StoredCheckpoint,
 )
@@ -49,7 +48,7 @@ class MemoryStore:
         if isinstance(outcome, HansardError):
             raise outcome
 
-    def append(self, groups: Items[Group]) -> list[Outcome]:
+    def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
         with self._changed:
             outcomes, nodes = place_all(self._sequence, groups, self._now_us(), self.epoch)
             for outcome in outcomes:
@@ -57,19 +56,12 @@ class MemoryStore:
                     self._keep(outcome)
             for level, index, node in nodes:
                 self._nodes[level, index] = node
+            if seal and seal.epoch == self.epoch("seal"):
+                note = seal.sign(self._sequence.size, self._sequence.frontier.root())
+                if note:
+                    self._checkpoints.append(StoredCheckpoint(size=self._sequence.size, note=note))
             self._changed.notify_all()
             return answers(outcomes, groups)
-
-    def append_sealed(self, group: Group, sign: Signer) -> list[Placed]:
-        with self._changed:
-            trial = self._sequence.copy()
-            trial.grow(trial.place(group, self._now_us(), self.epoch))
-            note = sign(trial.size, trial.frontier.root())
-            [outcome] = self.append([group])
-            if isinstance(outcome, HansardError):
-                raise outcome
-            self._checkpoints.append(StoredCheckpoint(size=trial.size, note=note))
-            return outcome
 
     def head(self) -> Head:
         with self._changed:

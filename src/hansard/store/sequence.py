@@ -128,12 +128,13 @@ def answers(outcomes: Items[list[Row] | HansardError], groups: Items[Group]) -> 
 
 
 def _check_fence(draft: Draft, epoch_of: EpochOf) -> None:
-    if draft.epoch is None:
+    if draft.fence is None:
         return
-    newest = epoch_of(draft.run)
-    if newest != draft.epoch:
+    name, epoch = draft.fence
+    newest = epoch_of(name)
+    if newest != epoch:
         raise Fenced(
-            f"run {draft.run}: this driver holds epoch {draft.epoch}, the run is at {newest}; another process drives it now"
+            f"{name}: this process holds epoch {epoch}, the claim is at {newest}; another process has taken over"
         )
 
 

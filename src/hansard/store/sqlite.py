@@ -22,7 +22,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
 from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
 from hansard.ledger.merkle import Frontier, block_root, leaf_hash
-from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Signer, StoredBody, StoredCheckpoint
+from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
 from hansard.store.holder import Holder
 from hansard.store.sequence import Row, Sequence, answers, place_all
 
@@ -97,21 +97,15 @@ class SqliteStore:
     def place(self) -> str:
         return str(self._path)
 
-    def append(self, groups: Items[Group]) -> list[Outcome]:
+    def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
         with self._transaction():
             outcomes, nodes = place_all(self._sequence, groups, self._now_us(), self._epoch_inside)
             rows = [row for outcome in outcomes if not isinstance(outcome, HansardError) for row in outcome]
             if rows:
                 self._insert(rows, nodes)
+                if seal and seal.epoch == self._epoch_inside("seal"):
+                    self._seal_inside(seal)
         return answers(outcomes, groups)
-
-    def append_sealed(self, group: Group, sign: Signer) -> list[Placed]:
-        with self._transaction():
-            rows = self._sequence.place(group, self._now_us(), self._epoch_inside)
-            self._insert(rows, self._sequence.grow(rows))
-            note = sign(self._sequence.size, self._sequence.frontier.root())
-            self._writer.execute("INSERT INTO checkpoints(size, note) VALUES (?, ?)", (self._sequence.size, note))
-        return [row.placed() for row in rows[len(rows) - len(group) :]]
 
     def head(self) -> Head:
         row = self._one("SELECT size, leaf, ts, frontier FROM head")
@@ -402,6 +396,12 @@ class SqliteStore:
         if nodes:
             writer.executemany("INSERT INTO nodes VALUES (?, ?, ?)", nodes)
         self._write_head()
+
+    def _seal_inside(self, seal: Seal) -> None:
+        size = self._sequence.size
+        note = seal.sign(size, self._sequence.frontier.root())
+        if note:
+            self._writer.execute("INSERT INTO checkpoints(size, note) VALUES (?, ?)", (size, note))
 
     def _write_head(self) -> None:
         sequence = self._sequence

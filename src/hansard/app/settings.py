@@ -1,0 +1,85 @@
+"""Where things are: the one module that reads the environment and hansard.toml. Opens no ledger."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hansard.errors import UsageError
+
+CONFIG_NAME = "hansard.toml"
+LEDGER_NAME = Path(".hansard") / "ledger.db"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a command works with. `ledger` is a path or a URL."""
+
+    ledger: str
+    state: Path
+    origin: str | None = None
+    config: Path | None = None
+
+    def log_folder(self, nonce: str) -> Path:
+        """Where the keys and the anchor of one log live: never inside the ledger."""
+        return self.state / "logs" / nonce
+
+
+def read_settings(
+    ledger: str | None = None, *, environ: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Settings:
+    """Settings from, in this order: the argument, the environment, the nearest hansard.toml upward, the defaults."""
+    env = os.environ if environ is None else environ
+    start = folder or Path.cwd()
+    config = _nearest(start)
+    table = _read(config) if config else {}
+    state = _state_folder(env)
+    found = ledger or env.get("HANSARD_LEDGER") or _from_table(table, config)
+    if not found:
+        found = str(config.parent / LEDGER_NAME if config else state / "ledger.db")
+    origin = table.get("origin")
+    if origin is not None and not isinstance(origin, str):
+        raise UsageError(f"{config}: origin must be text")
+    return Settings(ledger=found, state=state, origin=origin, config=config)
+
+
+def wants_color(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether colour is welcome: NO_COLOR and a dumb terminal say no."""
+    env = os.environ if environ is None else environ
+    return not env.get("NO_COLOR") and env.get("TERM") != "dumb"
+
+
+def _state_folder(env: Mapping[str, str]) -> Path:
+    chosen = env.get("HANSARD_STATE")
+    if chosen:
+        return Path(chosen).absolute()
+    base = env.get("XDG_STATE_HOME")
+    if base and Path(base).is_absolute():
+        return Path(base) / "hansard"
+    return Path(env.get("HOME") or Path.home()) / ".local" / "state" / "hansard"
+
+
+def _nearest(start: Path) -> Path | None:
+    for folder in (start, *start.absolute().parents):
+        if (folder / CONFIG_NAME).is_file():
+            return (folder / CONFIG_NAME).absolute()
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+
+
+def _from_table(table: dict[str, Any], config: Path | None) -> str | None:
+    """The ledger that hansard.toml names; a relative path starts at that file."""
+    found = table.get("ledger")
+    if found is None or config is None:
+        return None
+    if not isinstance(found, str) or not found:
+        raise UsageError(f"{config}: ledger must be a path or a URL")
+    return found if ":" in found.split("/")[0] else str(config.parent / found)

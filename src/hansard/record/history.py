@@ -1,0 +1,136 @@
+"""Entries to state: one fold that resume, CLI, dashboard and API all read, so the screen shows what the record says.
+
+The fold reads kinds and data only; bodies stay where they are. It takes entries as they come and never fails on one:
+a kind that it does not know is counted and changes nothing else.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from hansard.ledger.entry import Entry
+from hansard.store.base import Query, Store
+
+_MOVES = {
+    "run.requested": "requested",
+    "plan.made": "planned",
+    "task.attempted": "running",
+    "turn.asked": "running",
+    "gate.opened": "waiting",
+    "gate.closed": "running",
+    "run.interrupted": "interrupted",
+    "run.claimed": "running",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """What the record says of one run."""
+
+    run: str
+    first_seq: int
+    last_seq: int
+    started_us: int
+    last_us: int
+    state: str = "requested"
+    entries: int = 0
+    calls: int = 0
+    tokens: int = 0
+    cost_usd_nano: int = 0
+    tasks: dict[str, str] = field(default_factory=dict)
+    open_gates: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True, kw_only=True)
+class LedgerState:
+    """What the record says as a whole, up to and including entry `at`."""
+
+    at: int = -1
+    origin: str = ""
+    key_epoch: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    actors: Counter[str] = field(default_factory=Counter)
+    models: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    parts: int = 0
+    redacted: int = 0
+    runs: dict[str, RunState] = field(default_factory=dict)
+
+    def take(self, entry: Entry) -> None:
+        """Fold one entry in."""
+        self.at = entry.seq
+        self.kinds[entry.kind] += 1
+        self.actors[entry.actor] += 1
+        self.parts += len(entry.body)
+        data = entry.data
+        match entry.kind:
+            case "log.genesis":
+                self.origin = str(data.get("origin", ""))
+            case "key.rotated":
+                self.key_epoch = _number(data.get("epoch"))
+            case "body.redacted":
+                self.redacted += 1
+            case "task.judged":
+                self.verdicts["passed" if data.get("ok") is True else "rejected"] += 1
+            case "task.returned" | "role.answered":
+                self.models[str(data.get("model", ""))] += 1
+        if entry.run:
+            self._take_run(entry)
+
+    def _take_run(self, entry: Entry) -> None:
+        run = self.runs.get(entry.run)
+        if run is None:
+            run = self.runs[entry.run] = RunState(
+                run=entry.run, first_seq=entry.seq, last_seq=entry.seq, started_us=entry.ts, last_us=entry.ts
+            )
+        run.last_seq, run.last_us = entry.seq, entry.ts
+        run.entries += 1
+        data = entry.data
+        run.state = str(data.get("state", "ended")) if entry.kind == "run.ended" else _MOVES.get(entry.kind, run.state)
+        match entry.kind:
+            case "task.returned" | "role.answered":
+                run.calls += 1
+                run.tokens += _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
+                run.cost_usd_nano += _number(data.get("cost_usd_nano"))
+            case "turn.taken" | "turn.failed":
+                run.calls += 1
+                run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
+                run.cost_usd_nano += _number(data.get("cost_usd_nano"))
+            case "gate.opened":
+                run.open_gates.add(str(data.get("gate")))
+            case "gate.closed":
+                run.open_gates.discard(str(data.get("gate")))
+        if entry.kind.startswith("task.") and "task" in data:
+            run.tasks[str(data["task"])] = _task_state(entry.kind, data.get("ok") is True)
+
+
+def fold(entries: Iterable[Entry]) -> LedgerState:
+    """The state after these entries."""
+    state = LedgerState()
+    for entry in entries:
+        state.take(entry)
+    return state
+
+
+async def follow(store: Store, after: int, query: Query | None = None) -> AsyncIterator[Entry]:
+    """Entries as they are written, for ever, beginning behind `after`. Waiting happens off the event loop."""
+    asked = query or Query()
+    while True:
+        size = await asyncio.to_thread(store.wait, after + 1, 1.0)
+        if size <= after + 1:
+            continue
+        bounded = Query(run=asked.run, kind=asked.kind, actor=asked.actor, after=after, before=size)
+        for entry in await asyncio.to_thread(lambda wanted: list(store.select(wanted)), bounded):
+            yield entry
+        after = size - 1
+
+
+def _task_state(kind: str, ok: bool) -> str:
+    if kind == "task.judged":
+        return "passed" if ok else "rejected"
+    return kind.removeprefix("task.")
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int else 0

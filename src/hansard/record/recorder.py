@@ -1,0 +1,274 @@
+"""The recorder: facts in, tickets out, by group commit.
+
+A step that needs a recorded fact takes a Recorded; only recording hands one out. One supervised writer takes everything
+that is queued, commits once, answers every waiter, lets the woken tasks run, and starts again. If recording fails, every
+waiter learns it: nobody goes on with what may not be on the record.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from hansard.domain.fact import Fact
+from hansard.errors import Broken, HansardError, StoreError
+from hansard.record.draft import Drafter
+from hansard.record.encoder import fastest
+from hansard.store.base import Claim, Draft, Outcome, Placed, Seal, Store
+
+F = TypeVar("F", bound=Fact)
+F_co = TypeVar("F_co", bound=Fact, covariant=True)
+
+RIDE_S = 0.005
+INLINE_BELOW_S = 0.0004
+INLINE_BATCH = 4
+NUDGE_AFTER_S = 0.003
+NUDGE_EVERY_S = 0.001
+NUDGE_S = 20e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded(Generic[F_co]):
+    """The ticket for the next step: a fact that is on the record, and where."""
+
+    seq: int
+    ts: int
+    leaf: bytes
+    fact: F_co
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A cause inside the same group: the i-th step of it."""
+
+    index: int
+
+
+Cause = int | Within | Recorded[Fact]
+
+
+class Step(NamedTuple):
+    """A fact to be recorded together with others."""
+
+    fact: Fact
+    actor: str
+    causes: Sequence[Cause] = ()
+
+
+class Sealing(Protocol):
+    """What the recorder needs of a sealer: a seal for each commit, and word when it is durable."""
+
+    def seal(self) -> Seal | None: ...
+
+    def committed(self) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    drafts: Sequence[Draft]
+    answer: "asyncio.Future[list[Placed]]"
+
+
+class Recorder:
+    """Records facts into one store. Belongs to one event loop; close() it there."""
+
+    def __init__(self, store: Store, *, sealing: Sealing | None = None, drafter: Drafter | None = None) -> None:
+        self.store = store
+        self._sealing = sealing
+        self._drafter = drafter or Drafter(fastest())
+        self._inline = store.inline and sealing is None
+        self._queue: list[_Waiting] = []
+        self._kick: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._failed: HansardError | None = None
+        self._usual_s = 1.0
+
+    async def record(
+        self, fact: F, *, actor: str, run: str = "", causes: Iterable[Cause] = (), claim: Claim | None = None
+    ) -> Recorded[F]:
+        """Record one fact; returns when it is durable."""
+        draft = self._drafter.draft(
+            fact,
+            actor=actor,
+            run=run,
+            causes=[_cause(each) for each in causes],
+            fence=_fence(claim),
+        )
+        if self._inline:
+            [outcome] = self.store.append(((draft,),))
+            if isinstance(outcome, HansardError):
+                raise outcome
+            [place] = outcome
+        else:
+            [place] = await self._enqueue((draft,), urgent=True)
+        return Recorded(place.seq, place.ts, place.leaf, fact)
+
+    async def record_all(
+        self, steps: Sequence[Step], *, run: str = "", claim: Claim | None = None, urgent: bool = True
+    ) -> list[Recorded[Fact]]:
+        """Record several facts that stand or fall together, in one commit. Riding ones (not urgent) go with the next commit."""
+        fence = _fence(claim)
+        drafts = [
+            self._drafter.draft(
+                step.fact, actor=step.actor, run=run, causes=[_cause(each) for each in step.causes], fence=fence
+            )
+            for step in steps
+        ]
+        if self._inline:
+            [outcome] = self.store.append([drafts])
+            if isinstance(outcome, HansardError):
+                raise outcome
+            places = outcome
+        else:
+            places = await self._enqueue(drafts, urgent=urgent)
+        return [Recorded(at.seq, at.ts, at.leaf, step.fact) for at, step in zip(places, steps, strict=True)]
+
+    async def close(self) -> None:
+        """Write what is queued and stop. The store is not closed."""
+        if self._task:
+            while self._queue and not self._failed:
+                self._wake()
+                await asyncio.sleep(0)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._thread:
+            self._thread.shutdown(wait=True)
+            self._thread = None
+
+    def _enqueue(self, drafts: Sequence[Draft], *, urgent: bool) -> "asyncio.Future[list[Placed]]":
+        if self._failed:
+            raise self._failed
+        loop = asyncio.get_running_loop()
+        if self._task is None:
+            self._kick = asyncio.Event()
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="hansard-writer")
+            self._task = loop.create_task(self._write(), name="hansard-writer")
+            self._task.add_done_callback(self._supervise)
+        answer: asyncio.Future[list[Placed]] = loop.create_future()
+        self._queue.append(_Waiting(drafts, answer))
+        if urgent:
+            self._wake()
+        else:
+            loop.call_later(RIDE_S, self._wake)
+        return answer
+
+    def _wake(self) -> None:
+        if self._kick:
+            self._kick.set()
+
+    async def _write(self) -> None:
+        assert self._kick is not None
+        while True:
+            await self._kick.wait()
+            self._kick.clear()
+            # What was woken by the last commit records again in this turn of the loop: waiting for it keeps batches full.
+            await asyncio.sleep(0)
+            batch, self._queue = self._queue, []
+            if not batch:
+                continue
+            try:
+                outcomes = await self._commit([waiting.drafts for waiting in batch])
+            except StoreError as error:
+                outcomes = [error] * len(batch)
+            except asyncio.CancelledError:
+                self._queue[:0] = batch
+                raise
+            for waiting, outcome in zip(batch, outcomes, strict=True):
+                if waiting.answer.done():
+                    continue
+                if isinstance(outcome, HansardError):
+                    waiting.answer.set_exception(outcome)
+                else:
+                    waiting.answer.set_result(outcome)
+
+    async def _commit(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
+        """Inline where commits are known to be quick, else in the writer thread."""
+        if len(groups) <= INLINE_BATCH and self._usual_s < INLINE_BELOW_S:
+            return self._append(groups)
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._thread, self._append, groups)
+        nudge = _Nudge(loop, work)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # The entries are on their way and cannot be called back: see them home, then pass the cancellation on.
+            await asyncio.wait([work])
+            raise
+        finally:
+            nudge.stop()
+
+    def _append(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
+        start = time.perf_counter()
+        outcomes = self.store.append(groups, self._sealing.seal() if self._sealing else None)
+        if self._sealing:
+            self._sealing.committed()
+        if len(groups) <= INLINE_BATCH:
+            self._usual_s += 0.2 * (time.perf_counter() - start - self._usual_s)
+        return outcomes
+
+    def _supervise(self, task: "asyncio.Task[None]") -> None:
+        """A writer that dies must not leave anyone waiting."""
+        error = None if task.cancelled() else task.exception()
+        if error is None and not self._queue:
+            return
+        self._failed = error if isinstance(error, HansardError) else Broken(f"the writer stopped: {error!r}")
+        for waiting in self._queue:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(self._failed)
+        self._queue = []
+
+
+class _Nudge:
+    """Keeps a busy event loop from starving the writer thread.
+
+    A loop that is never idle retakes the GIL faster than the thread can wake. While a commit takes long, a short sleep each
+    millisecond lets the thread in.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: "asyncio.Future[list[Outcome]]") -> None:
+        self._loop = loop
+        self._work = work
+        self._timer = loop.call_later(NUDGE_AFTER_S, self._again)
+
+    def _again(self) -> None:
+        if not self._work.done():
+            time.sleep(NUDGE_S)
+            self._timer = self._loop.call_later(NUDGE_EVERY_S, self._again)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+
+def _cause(cause: Cause) -> int:
+    if isinstance(cause, Within):
+        return ~cause.index
+    return cause if isinstance(cause, int) else cause.seq
+
+
+def _fence(claim: Claim | None) -> tuple[str, int] | None:
+    return (claim.name, claim.epoch) if claim else None
+
+
+def record_now(
+    store: Store,
+    steps: Sequence[Step],
+    *,
+    run: str = "",
+    sealing: Sealing | None = None,
+    drafter: Drafter | None = None,
+) -> list[Recorded[Fact]]:
+    """Record several facts in one commit from where no event loop runs: redaction, repair, import, a CLI's single word."""
+    maker = drafter or Drafter()
+    drafts = [
+        maker.draft(step.fact, actor=step.actor, run=run, causes=[_cause(each) for each in step.causes], fence=None)
+        for step in steps
+    ]
+    [outcome] = store.append([drafts], sealing.seal() if sealing else None)
+    if isinstance(outcome, HansardError):
+        raise outcome
+    if sealing:
+        sealing.committed()
+    return [Recorded(at.seq, at.ts, at.leaf, step.fact) for at, step in zip(outcome, steps, strict=True)]
