@@ -1,5 +1,7 @@
 """What holds for every test: a home of its own, no settings from outside, reproducible properties."""
 
+import asyncio
+import inspect
 import os
 from collections.abc import Iterator
 
@@ -29,3 +31,13 @@ def _a_home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("needs_root"):
         need(os.geteuid() == 0, "root (run the tests with sudo, or in a container)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Async tests run on a loop of their own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    return True

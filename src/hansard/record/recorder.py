@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.fact import Fact
-from hansard.errors import Broken, HansardError, StoreError
+from hansard.errors import Broken, HansardError, StoreError, UsageError
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
 from hansard.store.base import Claim, Draft, Outcome, Placed, Seal, Store
@@ -83,6 +83,7 @@ class Recorder:
         self._task: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._failed: HansardError | None = None
+        self._closing = False
         self._usual_s = 1.0
 
     async def record(
@@ -128,10 +129,8 @@ class Recorder:
     async def close(self) -> None:
         """Write what is queued and stop. The store is not closed."""
         if self._task:
-            while self._queue and not self._failed:
-                self._wake()
-                await asyncio.sleep(0)
-            self._task.cancel()
+            self._closing = True
+            self._wake()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         if self._thread:
@@ -139,8 +138,8 @@ class Recorder:
             self._thread = None
 
     def _enqueue(self, drafts: Sequence[Draft], *, urgent: bool) -> "asyncio.Future[list[Placed]]":
-        if self._failed:
-            raise self._failed
+        if self._failed or self._closing:
+            raise self._failed or UsageError("this recorder is closed; open another one")
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._kick = asyncio.Event()
@@ -161,7 +160,7 @@ class Recorder:
 
     async def _write(self) -> None:
         assert self._kick is not None
-        while True:
+        while self._queue or not self._closing:
             await self._kick.wait()
             self._kick.clear()
             # What was woken by the last commit records again in this turn of the loop: waiting for it keeps batches full.
@@ -173,7 +172,7 @@ class Recorder:
                 outcomes = await self._commit([waiting.drafts for waiting in batch])
             except StoreError as error:
                 outcomes = [error] * len(batch)
-            except asyncio.CancelledError:
+            except BaseException:
                 self._queue[:0] = batch
                 raise
             for waiting, outcome in zip(batch, outcomes, strict=True):
@@ -183,6 +182,8 @@ class Recorder:
                     waiting.answer.set_exception(outcome)
                 else:
                     waiting.answer.set_result(outcome)
+            if self._closing:
+                self._kick.set()
 
     async def _commit(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
         """Inline where commits are known to be quick, else in the writer thread."""
@@ -214,7 +215,7 @@ class Recorder:
         error = None if task.cancelled() else task.exception()
         if error is None and not self._queue:
             return
-        self._failed = error if isinstance(error, HansardError) else Broken(f"the writer stopped: {error!r}")
+        self._failed = error if isinstance(error, HansardError) else Broken(f"the writer stopped ({error!r}): read the head before going on")
         for waiting in self._queue:
             if not waiting.answer.done():
                 waiting.answer.set_exception(self._failed)

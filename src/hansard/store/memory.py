@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 from itertools import islice
 
-from hansard.errors import Fenced, HansardError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
 from hansard.ledger.merkle import node_hash
 from hansard.store.base import (
@@ -50,16 +51,17 @@ class MemoryStore:
 
     def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
         with self._changed:
+            sealing = seal if seal and seal.epoch == self.epoch("seal") else None
+            # Only a signer can fail after the places are given; without one there is nothing to go back to.
+            before = self._sequence.copy() if sealing else self._sequence
             outcomes, nodes = place_all(self._sequence, groups, self._now_us(), self.epoch)
+            if sealing and self._sequence.size > before.size:
+                self._seal(sealing, before)
             for outcome in outcomes:
                 if not isinstance(outcome, HansardError):
                     self._keep(outcome)
             for level, index, node in nodes:
                 self._nodes[level, index] = node
-            if seal and seal.epoch == self.epoch("seal"):
-                note = seal.sign(self._sequence.size, self._sequence.frontier.root())
-                if note:
-                    self._checkpoints.append(StoredCheckpoint(size=self._sequence.size, note=note))
             self._changed.notify_all()
             return answers(outcomes, groups)
 
@@ -68,10 +70,9 @@ class MemoryStore:
             return self._sequence.head()
 
     def node(self, level: int, index: int) -> bytes:
-        if level == 0:
-            return self._rows[index].leaf
-        kept = self._nodes.get((level, index))
-        return kept or node_hash(self.node(level - 1, 2 * index), self.node(level - 1, 2 * index + 1))
+        if index < 0 or (index + 1) << level > len(self._rows):
+            raise StoreError(f"no complete node of level {level} at {index} in a log of {len(self._rows)}")
+        return self._node(level, index)
 
     def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         for row in self._rows[start:stop]:
@@ -89,7 +90,8 @@ class MemoryStore:
         else:
             seqs = range(max(query.after + 1, 0), stop)
         found = (self.entry(seq) for seq in (reversed(seqs) if query.newest_first else seqs))
-        return islice((entry for entry in found if _matches(entry, query)), query.limit)
+        limit = len(self._rows) if query.limit is None else min(query.limit, len(self._rows))
+        return islice((entry for entry in found if _matches(entry, query)), limit)
 
     def effects(self, seq: int) -> list[int]:
         return list(self._effects.get(seq, ()))
@@ -101,9 +103,13 @@ class MemoryStore:
 
     def body(self, seq: int, part: str) -> StoredBody | None:
         kept = self._bodies.get((seq, part))
-        return kept and StoredBody(seq=seq, part=part, media=kept.media, salt=kept.salt, body=kept.body)
+        if kept is None:
+            self._check_part(seq, part)
+            return None
+        return StoredBody(seq=seq, part=part, media=kept.media, salt=kept.salt, body=kept.body)
 
     def erase(self, seq: int, part: str) -> None:
+        self._check_part(seq, part)
         self._bodies.pop((seq, part), None)
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
@@ -123,7 +129,8 @@ class MemoryStore:
             if holder and self._clock() < until:
                 raise Fenced(f"{name} is held, epoch {epoch}, for {until - self._clock():.0f} s more")
             self._claims[name] = (epoch + 1, Holder.here().text(), self._clock() + lease_s)
-            return Claim(name=name, epoch=epoch + 1, because="expired" if holder else "new")
+            because = "expired" if holder else "resumed" if epoch else "new"
+            return Claim(name=name, epoch=epoch + 1, because=because)
 
     def renew(self, claim: Claim, lease_s: float) -> None:
         with self._changed:
@@ -142,7 +149,14 @@ class MemoryStore:
         return self._claims.get(name, (0, "", 0.0))[0]
 
     def repair(self) -> list[tuple[str, int]]:
-        return []
+        """Finish redactions ([B3]); nothing else can be torn here."""
+        erased = 0
+        for tombstone in self.select(Query(kind="body.redacted")):
+            seq, part = tombstone.data["seq"], tombstone.data["part"]
+            if (seq, part) in self._bodies and self.entry(seq).body[part] == tombstone.data["commitment"]:
+                del self._bodies[seq, part]
+                erased += 1
+        return [("redaction", erased)] if erased else []
 
     def sync(self) -> None:
         return
@@ -152,6 +166,27 @@ class MemoryStore:
 
     def _now_us(self) -> int:
         return int(self._clock() * 1_000_000)
+
+    def _seal(self, seal: Seal, before: Sequence) -> None:
+        try:
+            note = seal.sign(self._sequence.size, self._sequence.frontier.root())
+        except BaseException:
+            self._sequence = before
+            raise
+        if note:
+            self._checkpoints.append(StoredCheckpoint(size=self._sequence.size, note=note))
+
+    def _node(self, level: int, index: int) -> bytes:
+        if level == 0:
+            return self._rows[index].leaf
+        kept = self._nodes.get((level, index))
+        return kept or node_hash(self._node(level - 1, 2 * index), self._node(level - 1, 2 * index + 1))
+
+    def _check_part(self, seq: int, part: str) -> None:
+        try:
+            self.entry(seq).part_position(part)
+        except Malformed as error:
+            raise UsageError(str(error)) from error
 
     def _keep(self, rows: list[Row]) -> None:
         for row in rows:

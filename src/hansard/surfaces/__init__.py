@@ -1,0 +1,1 @@
+"""The ways in: thin, and all over one service."""

@@ -1,0 +1,82 @@
+"""What works on this machine: looked up, never changed."""
+
+import importlib.util
+import os
+import sqlite3
+import stat
+import sys
+from pathlib import Path
+
+from hansard.app.settings import Settings
+from hansard.app.views import View
+from hansard.app.wiring import form_of, open_ledger
+from hansard.errors import HansardError
+
+WAL_RESET_FIXED = (3, 51, 3)
+
+_EXTRAS = (
+    ("cryptography", "signing", "pip install hansard", "new ledgers are unsigned without it"),
+    ("orjson", "fast encoding", "pip install 'hansard[fast]'", "recording and verifying are slower without it"),
+    ("rich", "live progress", "pip install 'hansard[tty]'", "plain text without it"),
+    ("psycopg", "PostgreSQL ledgers", "pip install 'hansard[postgres]'", "postgresql:// needs it"),
+)
+
+
+def examine(settings: Settings) -> list[View]:
+    """One finding per line: name, whether it is well, and what to know."""
+    found = [_python(), _sqlite(), *(_extra(*extra) for extra in _EXTRAS)]
+    found.append(
+        _finding(
+            "config",
+            True,
+            str(settings.config) if settings.config else "no hansard.toml here or above (`hansard init` writes one)",
+        )
+    )
+    return [*found, _state(settings.state), _ledger(settings)]
+
+
+def _finding(name: str, ok: bool, detail: str) -> View:
+    return {"name": name, "ok": ok, "detail": detail}
+
+
+def _python() -> View:
+    return _finding("python", sys.version_info >= (3, 11), sys.version.split()[0])
+
+
+def _sqlite() -> View:
+    old = sqlite3.sqlite_version_info < WAL_RESET_FIXED
+    note = " (has the WAL-reset bug; Hansard's writers take turns and keep clear of it)" if old else ""
+    return _finding("sqlite", sqlite3.sqlite_version_info >= (3, 38, 0), sqlite3.sqlite_version + note)
+
+
+def _extra(module: str, purpose: str, install: str, without: str) -> View:
+    here = importlib.util.find_spec(module) is not None
+    return _finding(module, here, purpose if here else f"not installed: {without}; {install}")
+
+
+def _state(folder: Path) -> View:
+    if not folder.exists():
+        return _finding("state folder", True, f"{folder} (not made yet; keys will live there)")
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        return _finding("state folder", False, f"{folder} can be read by others; run: chmod 700 {folder}")
+    return _finding("state folder", True, str(folder))
+
+
+def _ledger(settings: Settings) -> View:
+    try:
+        form = form_of(settings.ledger)
+        if form in ("sqlite", "jsonl") and not Path(settings.ledger).exists():
+            return _finding("ledger", True, f"{settings.ledger} (not made yet; `hansard init` makes it)")
+        opened = open_ledger(settings)
+    except HansardError as error:
+        return _finding("ledger", False, str(error))
+    try:
+        broken, size = opened.store.broken, opened.store.head().size
+        writable = form not in ("sqlite", "jsonl") or os.access(settings.ledger, os.W_OK)
+        said = broken or (f"{size:,} entries" if writable else f"{size:,} entries, but the file cannot be written")
+        return _finding("ledger", not broken and writable, f"{opened.store.place}: {said}; seals: {opened.custody}")
+    except HansardError as error:
+        return _finding("ledger", False, str(error))
+    finally:
+        opened.close()

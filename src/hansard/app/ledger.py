@@ -1,0 +1,193 @@
+"""The ledger service: reading, explaining and looking after one ledger, for every surface. Synchronous.
+
+A damaged ledger can still be read: what cannot be trusted is marked, and only appending is refused.
+"""
+
+from collections.abc import Iterator
+from typing import Self, get_args
+
+from hansard.app.settings import Settings
+from hansard.app.views import View, broken_view, entry_view, part_view, state_view, summary_view
+from hansard.app.wiring import Opened, open_ledger
+from hansard.domain.custody import BodyRedacted, RedactionReason, Repaired
+from hansard.errors import StoreError, UsageError
+from hansard.ledger import body as bodies
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import FIRST_PREV, Entry, parse
+from hansard.ledger.merkle import leaf_hash
+from hansard.record.history import LedgerState
+from hansard.record.recorder import Step, record_now
+from hansard.store.base import Query, StoredBody
+
+MAX_CAUSES_SHOWN = 10_000
+
+
+class LedgerService:
+    """One open ledger."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.opened = opened
+        self.store = opened.store
+
+    @classmethod
+    def open(cls, settings: Settings, *, writing: bool = False) -> Self:
+        return cls(open_ledger(settings, writing=writing))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.opened.close()
+
+    def show(
+        self,
+        *,
+        run: str | None = None,
+        kind: str | None = None,
+        actor: str | None = None,
+        after: int | None = None,
+        limit: int | None = None,
+    ) -> Iterator[View]:
+        """Entries in their order: the first ones behind `after`, or without it the newest; a broken one is marked with why."""
+        newest = after is None and limit is not None
+        if run is None and kind is None and actor is None:
+            yield from self._show_lines(-1 if after is None else after, limit, newest)
+            return
+        query = Query(
+            run=run, kind=kind, actor=actor, after=-1 if after is None else after, limit=limit, newest_first=newest
+        )
+        found = self.store.select(query)
+        yield from (entry_view(entry) for entry in (reversed(list(found)) if newest else found))
+
+    def _show_lines(self, after: int, limit: int | None, newest: bool) -> Iterator[View]:
+        start, stop = max(after + 1, 0), self.size()
+        if limit is not None:
+            start, stop = (max(start, stop - limit), stop) if newest else (start, min(stop, start + limit))
+        if start >= stop:
+            return
+        prev = leaf_hash(b"".join(self.store.lines(start - 1, start))).hex() if start else FIRST_PREV
+        for seq, line in enumerate(self.store.lines(start, stop), start):
+            yield _checked_view(seq, line, prev)
+            prev = leaf_hash(line).hex()
+
+    def size(self) -> int:
+        """How many entries there are, also where the head row cannot be believed."""
+        if self.store.broken is None:
+            return self.store.head().size
+        return sum(1 for _ in self.store.lines())
+
+    def get(self, seq: int) -> View:
+        """One entry with its parts, what caused it and what it caused."""
+        entry = self.store.entry(seq)
+        view = entry_view(entry)
+        view["effects"] = self.store.effects(seq)
+        view["parts"] = [part_view(entry, part, *self._state(entry, part)) for part in sorted(entry.body)]
+        return view
+
+    def part(self, seq: int, part: str) -> bytes:
+        """A body, checked against its commitment; UsageError when it is redacted or missing, StoreError when it is not the one."""
+        entry = self.store.entry(seq)
+        if part not in entry.body:
+            raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
+        stored, state = self._state(entry, part)
+        if stored is None:
+            raise UsageError(f"the part {part!r} of entry {seq} is {state}")
+        if state == "differs":
+            raise StoreError(
+                f"the part {part!r} of entry {seq} is not the body that was committed to; run: hansard verify --deep"
+            )
+        return stored.body
+
+    def _state(self, entry: Entry, part: str) -> tuple[StoredBody | None, str]:
+        stored = self.store.body(entry.seq, part)
+        redacted = self._tombstone(entry, part) is not None
+        if stored is None:
+            return None, "redacted" if redacted else "missing"
+        if not bodies.opens(entry.body[part], stored.salt, stored.media, stored.body):
+            return stored, "differs"
+        return stored, "pending" if redacted else "here"
+
+    def causes(self, seq: int) -> list[View]:
+        """Everything that led to an entry, itself last."""
+        wanted, seen = [seq], {seq}
+        while wanted:
+            for cause in self.store.entry(wanted.pop()).causes:
+                if cause not in seen:
+                    if len(seen) >= MAX_CAUSES_SHOWN:
+                        raise UsageError(
+                            f"entry {seq} has more than {MAX_CAUSES_SHOWN} causes behind it; look at a nearer one"
+                        )
+                    seen.add(cause)
+                    wanted.append(cause)
+        return [entry_view(self.store.entry(each)) for each in sorted(seen)]
+
+    def state_at(self, seq: int | None) -> View:
+        """What the record said when entry `seq` had just been written."""
+        if seq is not None:
+            self.store.entry(seq)
+        return state_view(self._fold(seq))
+
+    def summary(self) -> View:
+        view = summary_view(self._fold(None))
+        view["broken"] = self.store.broken
+        view["checkpoints"] = sum(1 for _ in self.store.checkpoints())
+        return view
+
+    def redact(self, seq: int, part: str, *, reason: str, actor: str) -> View:
+        """Erase one body for good: tombstone first, then the deletion ([B3])."""
+        if reason not in get_args(RedactionReason):
+            raise UsageError(f"reason {reason!r} is not one of {', '.join(get_args(RedactionReason))}")
+        entry = self.store.entry(seq)
+        if part not in entry.body:
+            raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
+        tombstone = self._tombstone(entry, part)
+        if tombstone is None:
+            if self.store.body(seq, part) is None:
+                raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")
+            fact = BodyRedacted(seq=seq, part=part, commitment=entry.body[part], reason=reason)  # type: ignore[arg-type]
+            [written] = record_now(self.store, [Step(fact, actor, (seq,))], run=entry.run, sealing=self.opened.sealer)
+            tombstone = written.seq
+        self.store.erase(seq, part)
+        return {"seq": seq, "part": part, "tombstone": tombstone, "state": "redacted"}
+
+    def _tombstone(self, entry: Entry, part: str) -> int | None:
+        for effect in self.store.effects(entry.seq):
+            try:
+                found = self.store.entry(effect)
+            except StoreError:
+                continue
+            if found.kind == BodyRedacted.KIND and (found.data.get("seq"), found.data.get("part")) == (entry.seq, part):
+                return effect
+        return None
+
+    def repair(self) -> View:
+        """Put right what is derived or half done. Entries are never touched; what was done is recorded."""
+        done = self.store.repair()
+        for what, count in done:
+            fact = Repaired(what=what, count=count)  # type: ignore[arg-type]
+            record_now(self.store, [Step(fact, "repair")], sealing=self.opened.sealer)
+        return {"repaired": [{"what": what, "count": count} for what, count in done], "broken": self.store.broken}
+
+    def _fold(self, upto: int | None) -> LedgerState:
+        """Fold line by line, so that one broken entry does not hide the others."""
+        state = LedgerState()
+        for seq, line in enumerate(self.store.lines(0, None if upto is None else upto + 1)):
+            try:
+                state.take(parse(line))
+            except Malformed:
+                state.kinds["(broken)"] += 1
+                state.at = seq
+        return state
+
+
+def _checked_view(seq: int, line: bytes, prev: str) -> View:
+    try:
+        entry = parse(line)
+    except Malformed as error:
+        return broken_view(seq, line, str(error))
+    if entry.seq != seq:
+        return broken_view(seq, line, f"[E4] it says that it is entry {entry.seq}")
+    view = entry_view(entry)
+    if entry.prev != prev:
+        view["broken"] = "[H4] it does not follow the entry before it"
+    return view

@@ -1,0 +1,97 @@
+"""What surfaces show: plain values that become JSON as they are. `--json` on the CLI prints exactly these."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from hansard.ledger.entry import Entry
+from hansard.ledger.merkle import leaf_hash
+from hansard.record.history import LedgerState, RunState
+from hansard.store.base import StoredBody
+
+View = dict[str, Any]
+
+
+def moment(ts_us: int) -> str:
+    """A time of the record in ISO 8601, UTC; the bare number where no calendar has such a day."""
+    try:
+        return datetime.fromtimestamp(ts_us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(ts_us)
+
+
+def entry_view(entry: Entry) -> View:
+    return {
+        "seq": entry.seq,
+        "time": moment(entry.ts),
+        "ts": entry.ts,
+        "run": entry.run,
+        "kind": entry.kind,
+        "actor": entry.actor,
+        "causes": list(entry.causes),
+        "data": dict(entry.data),
+        "body": dict(entry.body),
+        "prev": entry.prev,
+        "leaf": leaf_hash(entry.line).hex(),
+        "broken": None,
+    }
+
+
+def broken_view(seq: int, line: bytes, reason: str) -> View:
+    """An entry that cannot be read or does not follow the one before: shown, and marked."""
+    return {"seq": seq, "broken": reason, "line": line[:2000].decode("utf-8", "replace")}
+
+
+def part_view(entry: Entry, part: str, stored: StoredBody | None, state: str) -> View:
+    view: View = {"part": part, "commitment": entry.body[part], "state": state}
+    if stored is not None:
+        view |= {"media": stored.media, "bytes": len(stored.body)}
+    return view
+
+
+def run_view(run: RunState) -> View:
+    return {
+        "run": run.run,
+        "state": run.state,
+        "first_seq": run.first_seq,
+        "last_seq": run.last_seq,
+        "started": moment(run.started_us),
+        "last": moment(run.last_us),
+        "entries": run.entries,
+        "calls": run.calls,
+        "tokens": run.tokens,
+        "cost_usd_nano": run.cost_usd_nano,
+        "tasks": dict(run.tasks),
+        "open_gates": sorted(run.open_gates),
+    }
+
+
+def state_view(state: LedgerState) -> View:
+    return {
+        "at": state.at,
+        "origin": state.origin,
+        "key_epoch": state.key_epoch,
+        "runs": [run_view(run) for run in state.runs.values()],
+    }
+
+
+def summary_view(state: LedgerState) -> View:
+    runs = list(state.runs.values())
+    states: dict[str, int] = {}
+    for run in runs:
+        states[run.state] = states.get(run.state, 0) + 1
+    return {
+        "entries": state.at + 1,
+        "origin": state.origin,
+        "key_epoch": state.key_epoch,
+        "parts": state.parts,
+        "redacted": state.redacted,
+        "runs": len(runs),
+        "run_states": states,
+        "calls": sum(run.calls for run in runs),
+        "tokens": sum(run.tokens for run in runs),
+        "cost_usd_nano": sum(run.cost_usd_nano for run in runs),
+        "verdicts": dict(state.verdicts),
+        "calls_by_model": dict(state.models),
+        "kinds": dict(sorted(state.kinds.items())),
+        "actors": dict(sorted(state.actors.items())),
+    }

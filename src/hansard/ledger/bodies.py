@@ -1,0 +1,149 @@
+"""Stored bodies against the commitments in the entries ([B2]-[B4]), and what became of those that are gone.
+
+Both run in flat memory: bodies are merged with the walk in order, and tombstones, which come in any order, are
+reconciled in a temporary database that nobody else sees.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from typing import Self
+
+from .body import opens
+from .canonical import Malformed
+from .entry import parse
+from .events import Absent, Tombstone
+from .report import Bodies, Findings
+from .sources.base import Source, Stored
+
+
+class BodyWalk:
+    """Merges the stored bodies with the entries of one walk."""
+
+    def __init__(self, stored: Iterator[Stored], findings: Findings, tell: Callable[[Absent], None]) -> None:
+        self._stored = stored
+        self._findings = findings
+        self._tell = tell
+        self._next = next(stored, None)
+        self.opened = 0
+
+    def entry(self, seq: int, body: Mapping[str, str]) -> None:
+        """Open what is stored for this entry, and tell what is not there."""
+        self._pass_over(seq)
+        names = sorted(body) if len(body) > 1 else list(body)
+        seen = set()
+        while (found := self._next) is not None and found.seq == seq:
+            name = _name(found.part, names)
+            if name is None:
+                self._unreferenced(found)
+            elif opens(body[name], found.salt, found.media, found.body):
+                seen.add(name)
+                self.opened += 1
+            else:
+                seen.add(name)
+                message = "[B4] the stored body does not give its commitment: it was swapped or changed"
+                self._findings.add("body_changed", "structure", message, seq=seq, part=name)
+            self._next = next(self._stored, None)
+        if len(seen) < len(names):
+            for name in names:
+                if name not in seen:
+                    self._tell(Absent(seq=seq, part=name, commitment=body[name]))
+
+    def finish(self, size: int, leftovers_are_torn: bool) -> None:
+        """Account for what lies behind the last entry; in JSON lines that is a torn write ([J4])."""
+        if not leftovers_are_torn:
+            self._pass_over(None)
+            return
+        self._pass_over(size)
+        left = 0
+        while self._next is not None:
+            left += 1
+            self._next = next(self._stored, None)
+        if left:
+            message = f"[J4] {left} body lines past the last entry: leftovers of a torn write; the next writer drops them"
+            self._findings.add("leftover_bodies", "warning", message)
+
+    def _pass_over(self, seq: int | None) -> None:
+        while self._next is not None and (seq is None or self._next.seq < seq):
+            self._unreferenced(self._next)
+            self._next = next(self._stored, None)
+
+    def _unreferenced(self, stored: Stored) -> None:
+        message = f"[B4] a body is stored (part {stored.part!r:.40}) that no entry commits to"
+        self._findings.add("body_unreferenced", "structure", message, seq=stored.seq)
+
+
+class Redactions:
+    """Reconciles parts that are gone with the tombstones that explain them ([B3])."""
+
+    def __init__(self) -> None:
+        # The empty name is a private database on disk that SQLite deletes by itself; small ones never leave the memory.
+        self._db = sqlite3.connect("", isolation_level=None)
+        self._db.execute("PRAGMA cache_size = -4096")
+        self._db.execute("CREATE TABLE absent(seq, part, commitment, PRIMARY KEY(seq, part)) WITHOUT ROWID")
+        self._db.execute("CREATE TABLE tombstones(seq, part, at, commitment, PRIMARY KEY(seq, part, at)) WITHOUT ROWID")
+        self._db.execute("BEGIN")
+
+    def absent(self, event: Absent) -> None:
+        self._db.execute("INSERT OR IGNORE INTO absent VALUES(?, ?, ?)", (event.seq, event.part, event.commitment))
+
+    def tombstone(self, event: Tombstone) -> None:
+        row = (event.seq, event.part, event.at, event.commitment)
+        self._db.execute("INSERT OR IGNORE INTO tombstones VALUES(?, ?, ?, ?)", row)
+
+    def settle(self, source: Source, findings: Findings, *, parts: int, opened: int, since: int, deep: bool) -> Bodies:
+        """Judge every tombstone and every absence, and count the states."""
+        self._drop_false_tombstones(source, findings)
+        if not deep:
+            return Bodies(parts=parts, unread=parts)
+        told = "EXISTS (SELECT 1 FROM tombstones t WHERE t.seq = a.seq AND t.part = a.part)"
+        missing = 0
+        for seq, part in self._db.execute(f"SELECT seq, part FROM absent a WHERE NOT {told} ORDER BY seq, part"):
+            message = "[B3] the body is gone and no entry says that it was redacted"
+            findings.add("body_missing", "missing", message, seq=seq, part=part)
+            missing += 1
+        redacted = self._count(f"SELECT count(*) FROM absent a WHERE {told}")
+        targets = self._count(f"SELECT count(*) FROM (SELECT DISTINCT seq, part FROM tombstones WHERE seq >= {since:d})")
+        pending = targets - redacted
+        return Bodies(
+            parts=parts, opened=max(0, opened - pending), redacted=redacted, pending=pending, missing=missing, unread=0
+        )
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _drop_false_tombstones(self, source: Source, findings: Findings) -> None:
+        """A tombstone explains a part only when an earlier entry has that part with that commitment."""
+        reader = self._db.cursor()
+        seqs = (row[0] for row in reader.execute("SELECT DISTINCT seq FROM tombstones ORDER BY seq"))
+        false: list[tuple[int, str, int]] = []
+        for seq, line in source.pick(seqs):
+            parts = _parts_of(line)
+            rows = self._db.execute("SELECT part, at, commitment FROM tombstones WHERE seq = ?", (seq,)).fetchall()
+            for part, at, commitment in rows:
+                if at <= seq or parts.get(part) != commitment:
+                    message = f"[B3] the tombstone names part {part!r} of entry {seq} with a commitment that is not there"
+                    findings.add("tombstone", "structure", message, seq=at)
+                    false.append((seq, part, at))
+        self._db.executemany("DELETE FROM tombstones WHERE seq = ? AND part = ? AND at = ?", false)
+
+    def _count(self, query: str) -> int:
+        return int(self._db.execute(query).fetchone()[0])
+
+
+def _name(part: str | int, names: list[str]) -> str | None:
+    if isinstance(part, str):
+        return part if part in names else None
+    return names[part] if part < len(names) else None
+
+
+def _parts_of(line: bytes | None) -> Mapping[str, str]:
+    try:
+        return parse(line).body if line is not None else {}
+    except Malformed:
+        return {}

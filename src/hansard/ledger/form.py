@@ -1,0 +1,139 @@
+"""The quick look at one line: is it exactly the entry that must stand here?
+
+It rebuilds the line from its parsed values plus the seq and prev that are expected, and compares once: equality proves
+members, order, spacing, escapes, seq, prev and version together ([E1]-[E4], [H4]). It never says what is wrong; a line
+that does not pass goes to `entry.parse`, which does.
+"""
+
+import json
+import json.encoder
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import ed25519
+from .canonical import MAX_INT, Json, Malformed, check
+from .entry import ACTOR, HASH, KIND, MAX_CAUSES, MAX_LINE, MAX_PARTS, PART, RUN
+from .note import Check
+
+FAILURES = (ValueError, KeyError, TypeError, AttributeError, RecursionError, StopIteration)
+"""What parsing and rebuilding hostile text may raise; each means no more than: look closely."""
+
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Faster equals that a caller may lend. Only speed depends on them: what they let pass is compared with the line."""
+
+    loads: Callable[[str], Any] | None = None
+    """Parses JSON text."""
+    dumps: Callable[[Any], bytes] | None = None
+    """Writes canonical JSON of the restricted model."""
+    ed25519: Check = ed25519.verify
+
+
+class QuickForm:
+    """Checks lines one by one, remembering names that it has seen to be well formed."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._loads = tools.loads or _scan()
+        lent = tools.dumps
+        self._dumps = _encoder() if lent is None else lambda value: lent(value).decode()
+        self._actors: set[str] = set()
+        self._kinds: set[str] = set()
+        self._runs: set[str] = set()
+        self._parts: set[str] = set()
+
+    def members(self, line: bytes, seq: int, prev: str) -> dict[str, Any]:
+        """The members of a line that is well formed and has this seq and prev; otherwise one of FAILURES."""
+        text = line.decode()
+        members: dict[str, Any] = self._loads(text)
+        actor, kind, run = members["actor"], members["kind"], members["run"]
+        if actor not in self._actors or kind not in self._kinds or run not in self._runs:
+            self._learn_names(actor, kind, run)
+        body, causes, data, ts = members["body"], members["causes"], members["data"], members["ts"]
+        parts = self._part_text(body) if body else ""
+        caused = _cause_text(causes, seq) if causes else ""
+        rebuilt = (
+            f'{{"actor":"{actor}","body":{{{parts}}},"causes":[{caused}],"data":{self._dumps(data)},"kind":"{kind}",'
+            f'"prev":"{prev}","run":"{run}","seq":{seq},"ts":{ts},"v":1}}'
+        )
+        # A ts of another type would be written the same way by Python as by its author.
+        if rebuilt != text or type(ts) is not int or not 0 <= ts <= MAX_INT or len(line) > MAX_LINE:
+            raise Malformed("not the entry that must stand here")
+        _check_data(data, line.isascii())
+        return members
+
+    def _learn_names(self, actor: Any, kind: Any, run: Any) -> None:
+        for name, pattern, seen in ((actor, ACTOR, self._actors), (kind, KIND, self._kinds), (run, RUN, self._runs)):
+            if not pattern.fullmatch(name):
+                raise Malformed("not of its form")
+            _remember(name, seen)
+
+    def _part_text(self, body: dict[str, str]) -> str:
+        pieces = []
+        for part in sorted(body) if len(body) > 1 else body:
+            committed = body[part]
+            if part not in self._parts:
+                if not PART.fullmatch(part):
+                    raise Malformed("not a part name")
+                _remember(part, self._parts)
+            if not HASH.fullmatch(committed):
+                raise Malformed("not a commitment")
+            pieces.append(f'"{part}":"{committed}"')
+        if len(pieces) > MAX_PARTS:
+            raise Malformed("too many parts")
+        return ",".join(pieces)
+
+
+def _remember(name: str, seen: set[str]) -> None:
+    if len(seen) >= _REMEMBERED:
+        seen.clear()
+    seen.add(name)
+
+
+def _cause_text(causes: list[int], seq: int) -> str:
+    last = -1
+    for cause in causes:
+        if type(cause) is not int or cause <= last:
+            raise Malformed("causes do not rise")
+        last = cause
+    if last >= seq or len(causes) > MAX_CAUSES:
+        raise Malformed("causes are not before the entry")
+    return str(last) if len(causes) == 1 else ",".join(map(str, causes))
+
+
+def _check_data(data: dict[str, Json], plain: bool) -> None:
+    """[E3] for what rebuilding cannot see: floats that were written as they were read, large integers, keys, depth."""
+    for value in data.values():
+        kind = type(value)
+        if kind is int:
+            plain = plain and -MAX_INT <= value <= MAX_INT
+        elif kind is not str and kind is not bool and value is not None:
+            plain = False
+    if not plain:
+        check(data, 1)
+
+
+def _scan() -> Callable[[str], Any]:
+    """The standard library's parser without its wrapping; text after the value is left to the comparison."""
+
+    def refuse(text: str) -> None:
+        raise Malformed(f"{text[:32]} is not an integer")
+
+    scan_once = json.JSONDecoder(parse_float=refuse, parse_constant=refuse).scan_once
+    return lambda text: scan_once(text, 0)[0]
+
+
+def _encoder() -> Callable[[Any], str]:
+    """One C encoder that is kept: JSONEncoder.encode makes a new one for each call. The plain way where there is none."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+    write = make(None, _refuse_value, json.encoder.encode_basestring, None, ":", ",", True, False, False)
+    return lambda value: "".join(write(value, 0))
+
+
+def _refuse_value(value: object) -> None:
+    raise Malformed(f"{type(value).__name__} is outside the model")

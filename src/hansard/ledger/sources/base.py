@@ -1,0 +1,122 @@
+"""The port to what lies on the disk: one shape for every layout, so that one walk verifies them all.
+
+A source hands out stored bytes and tells what is wrong with its own container. It judges no hash and no signature.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..events import Noted
+from ..merkle import Completed, Frontier
+from ..report import Form
+
+Row = tuple[int | None, bytes]
+"""Where a line says it lies, None where only order tells, and the line."""
+
+
+class CannotRead(Exception):
+    """Nothing can be judged: no such path, no permission, a bad argument. The message is for the caller."""
+
+
+class NotALedger(Exception):
+    """There are bytes, and they are not of a form that we know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """One stored body. `part` is its name, or its position among the entry's sorted part names ([S4])."""
+
+    seq: int
+    part: str | int
+    salt: bytes
+    media: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Up to 256 entries that were walked: what derived copies are compared with."""
+
+    at: int
+    """The place of the first in the tree."""
+    first: int
+    stop: int
+    """The seqs from `first` up to `stop` were accounted for."""
+    lines: Sequence[bytes]
+    leaves: Sequence[bytes]
+    causes: Sequence[tuple[int, int]] | None
+    """(seq, cause) pairs; None when an entry of the block could not be read."""
+    nodes: Completed
+    """The nodes of [H6] that the block completed."""
+
+
+class Mirror(Protocol):
+    """A derived copy of the log, compared block by block."""
+
+    def block(self, block: Block) -> None: ...
+
+    def finish(self, end: "State", since: int) -> None:
+        """Compare what only the end can tell; `since` is where the walk began."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Where a walk stands: entries so far, the last leaf in hex, its time, and the tree."""
+
+    size: int
+    leaf: str
+    ts: int
+    frontier: Frontier
+
+    def same(self, other: "State") -> bool:
+        """Whether a walk that ended here may go on there."""
+        mine, theirs = (self.size, self.leaf, self.ts), (other.size, other.leaf, other.ts)
+        return mine == theirs and self.frontier.hashes() == other.frontier.hashes()
+
+
+class Source(Protocol):
+    """A ledger that is read and never written. What is wrong with the container goes to the findings it was opened with."""
+
+    @property
+    def form(self) -> Form: ...
+
+    @property
+    def entries(self) -> int:
+        """About how many entries there are; for progress and for splitting work, not for judging."""
+        ...
+
+    def examine(self, deep: bool) -> None:
+        """Tell what is wrong with the container itself."""
+        ...
+
+    def lines(self, start: int, stop: int | None) -> Iterator[Row]: ...
+
+    def pick(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes | None]]:
+        """The lines of these seqs, which must rise."""
+        ...
+
+    def checkpoints(self, above: int, upto: int | None) -> Iterator[Noted]:
+        """The readable checkpoints of sizes in (above, upto], by rising size."""
+        ...
+
+    def bodies(self, start: int, stop: int | None) -> Iterator[Stored]:
+        """The readable bodies of entries in [start, stop), by rising (seq, part)."""
+        ...
+
+    def mirror(self) -> Mirror: ...
+
+    def specials(self, stop: int) -> Iterator[bytes]:
+        """The lines below `stop` of genesis and rotations, without a full reading; for `--since`."""
+        ...
+
+    def frontier(self, size: int) -> Frontier:
+        """The tree at this size from what is stored, without checking it; Malformed when that is not there."""
+        ...
+
+    def unchanged(self) -> bool:
+        """Whether everything read so far came from one state of the files."""
+        ...
+
+    def close(self) -> None: ...

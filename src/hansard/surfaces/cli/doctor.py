@@ -1,0 +1,17 @@
+"""`hansard doctor`: what works on this machine."""
+
+import argparse
+
+from hansard.app.doctor import examine
+from hansard.app.settings import read_settings
+from hansard.surfaces.cli.show import as_json, say
+
+
+def doctor(args: argparse.Namespace) -> int:
+    findings = examine(read_settings(args.ledger))
+    if args.json:
+        as_json(findings)
+        return 0
+    for finding in findings:
+        say(f"{'ok ' if finding['ok'] else '-- '} {finding['name']:<14}{finding['detail']}")
+    return 0

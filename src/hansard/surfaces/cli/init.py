@@ -1,0 +1,21 @@
+"""`hansard init`: a ledger and a commented hansard.toml."""
+
+import argparse
+
+from hansard.app.founding import found
+from hansard.surfaces.cli.show import as_json, say
+
+
+def init(args: argparse.Namespace) -> int:
+    view = found(args.ledger, origin=args.origin)
+    if args.json:
+        as_json(view)
+        return 0
+    if view["config_written"]:
+        say(f"wrote    {view['config']}")
+    say(f"ledger   {view['ledger']} ({'new' if view['ledger_made'] else 'there already'})")
+    say(f"keys     {view['custody']}")
+    if view["pin"]:
+        say(f"pin      {view['pin']}")
+        say("         keep the pin outside this machine: with it anyone can tell this log from a rebuilt one")
+    return 0

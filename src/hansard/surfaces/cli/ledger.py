@@ -1,0 +1,134 @@
+"""`hansard ledger …`: read, explain and look after a ledger."""
+
+import argparse
+import sys
+from typing import Any
+
+from hansard.app.ledger import LedgerService
+from hansard.app.settings import read_settings
+from hansard.surfaces.cli.show import as_json, as_json_line, plain, say
+
+
+def show(args: argparse.Namespace) -> int:
+    with _open(args) as ledger:
+        for view in ledger.show(
+            run=args.run, kind=args.kind, actor=args.actor, after=args.after, limit=args.limit or None
+        ):
+            if args.json:
+                as_json_line(view)
+            else:
+                say(_line(view))
+    return 0
+
+
+def get(args: argparse.Namespace) -> int:
+    with _open(args) as ledger:
+        if args.part:
+            _print_body(ledger.part(args.seq, args.part))
+            return 0
+        view = ledger.get(args.seq)
+    if args.json:
+        as_json(view)
+        return 0
+    for name in ("seq", "time", "run", "kind", "actor", "causes", "effects", "data", "leaf", "prev"):
+        say(f"{name:<8}{view[name]}")
+    for part in view["parts"]:
+        size = f"{part['bytes']:,} bytes, {part['media']}" if "bytes" in part else ""
+        say(f"part    {part['part']}: {part['state']}  {size}")
+    return 0
+
+
+def causes(args: argparse.Namespace) -> int:
+    with _open(args) as ledger:
+        _list(args, ledger.causes(args.seq))
+    return 0
+
+
+def replay(args: argparse.Namespace) -> int:
+    with _open(args) as ledger:
+        view = ledger.state_at(args.at)
+    if args.json:
+        as_json(view)
+        return 0
+    say(f"at entry {view['at']} of {view['origin']}: {len(view['runs'])} run(s)")
+    for run in view["runs"]:
+        say(f"  {run['run']}  {run['state']}  entries {run['entries']}, calls {run['calls']}, tokens {run['tokens']:,}")
+        for task, state in run["tasks"].items():
+            say(f"    {task}: {state}")
+    return 0
+
+
+def summary(args: argparse.Namespace) -> int:
+    with _open(args) as ledger:
+        view = ledger.summary()
+    if args.json:
+        as_json(view)
+        return 0
+    for name, value in view.items():
+        if isinstance(value, dict):
+            say(f"{name}:")
+            for key, count in value.items():
+                say(f"  {key:<20}{count:,}")
+        else:
+            say(f"{name:<16}{value}")
+    return 0
+
+
+def redact(args: argparse.Namespace) -> int:
+    with _open(args, writing=True) as ledger:
+        view = ledger.redact(args.seq, args.part, reason=args.reason, actor=args.by)
+    if args.json:
+        as_json(view)
+        return 0
+    say(f"erased the part {view['part']!r} of entry {view['seq']}; entry {view['tombstone']} says so for good")
+    say("backups, exports and archives made before still hold it: they are yours to clean")
+    return 0
+
+
+def repair(args: argparse.Namespace) -> int:
+    with _open(args, writing=True) as ledger:
+        view = ledger.repair()
+    if args.json:
+        as_json(view)
+    elif not view["repaired"]:
+        say("nothing to repair")
+    for done in [] if args.json else view["repaired"]:
+        say(f"repaired {done['what']}: {done['count']}")
+    return 0
+
+
+def _open(args: argparse.Namespace, *, writing: bool = False) -> LedgerService:
+    service = LedgerService.open(read_settings(args.ledger), writing=writing)
+    if service.store.broken:
+        print(f"hansard: BROKEN: {plain(service.store.broken)}; it can be read, not extended", file=sys.stderr)
+    return service
+
+
+def _list(args: argparse.Namespace, views: list[dict[str, Any]]) -> None:
+    if args.json:
+        as_json(views)
+    else:
+        for view in views:
+            say(_line(view))
+
+
+def _line(view: dict[str, Any]) -> str:
+    if view["broken"] and "kind" not in view:
+        return f"{view['seq']:>6}  BROKEN: {view['broken']}"
+    because = (
+        f" <- {','.join(map(str, view['causes'][:8]))}{'…' if len(view['causes']) > 8 else ''}"
+        if view["causes"]
+        else ""
+    )
+    facts = " ".join(f"{name}={value}" for name, value in view["data"].items())
+    mark = f"  BROKEN: {view['broken']}" if view["broken"] else ""
+    run = view["run"] or "-"
+    return f"{view['seq']:>6}  {view['time']}  {run}  {view['kind']:<16} {view['actor']}{because}  {facts[:120]}{mark}"
+
+
+def _print_body(body: bytes) -> None:
+    if sys.stdout.isatty():
+        for line in body.decode("utf-8", "backslashreplace").split("\n"):
+            say(line.replace("\t", "    "))
+    else:
+        sys.stdout.buffer.write(body)

@@ -1,0 +1,202 @@
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from hansard.domain.fact import Body
+from hansard.domain.work import PlanMade, RunClaimed
+from hansard.errors import Broken, Fenced, OutcomeUnknown, StoreError, UsageError
+from hansard.record.recorder import Recorder, Step, Within, record_now
+from hansard.store.base import Group, Outcome, Seal, Store
+from hansard.store.memory import MemoryStore
+from hansard.store.sqlite import SqliteStore
+from ledgers import genesis_draft, memory, request
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made: Store = (
+        memory(time.time) if request.param == "memory" else SqliteStore.create(tmp_path / "x.db", genesis_draft())
+    )
+    yield made
+    made.close()
+
+
+class SlowStore(MemoryStore):
+    """A real store that takes its time and counts commits, as a slow disk would."""
+
+    inline = False
+
+    def __init__(self, seconds: float) -> None:
+        self.commits = 0
+        self.seconds = 0.0
+        super().__init__(genesis_draft())
+        self.seconds, self.commits = seconds, 0
+
+    def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
+        self.commits += 1
+        time.sleep(self.seconds)
+        return super().append(groups, seal)
+
+
+class FailingStore(MemoryStore):
+    """A store whose disk gives up after some commits."""
+
+    inline = False
+
+    def __init__(self, error: Exception, after: int) -> None:
+        self.left: float = float("inf")
+        super().__init__(genesis_draft())
+        self.error, self.left = error, after
+
+    def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
+        self.left -= 1
+        if self.left < 0:
+            raise self.error
+        return super().append(groups, seal)
+
+
+async def test_a_recorded_fact_has_its_place_and_its_cause(store: Store) -> None:
+    recorder = Recorder(store)
+    first = await recorder.record(request("one"), actor="human:a", run="r1")
+    second = await recorder.record(request("two"), actor="human:a", run="r1", causes=[first, 0])
+    await recorder.close()
+    assert (first.seq, second.seq) == (1, 2)
+    assert store.entry(2).causes == (0, 1)
+    assert store.effects(1) == [2]
+    stored = store.body(1, "request")
+    assert stored is not None
+    assert stored.body == b"one"
+
+
+async def test_facts_of_a_group_may_cause_each_other(store: Store) -> None:
+    recorder = Recorder(store)
+    steps = [
+        Step(request("a"), "x"),
+        Step(request("b"), "x", [Within(0)]),
+        Step(request("c"), "x", [Within(1), Within(0)]),
+    ]
+    placed = await recorder.record_all(steps, run="r1")
+    await recorder.close()
+    assert [each.seq for each in placed] == [1, 2, 3]
+    assert store.entry(3).causes == (1, 2)
+
+
+async def test_a_group_with_a_bad_cause_leaves_nothing_behind(store: Store) -> None:
+    recorder = Recorder(store)
+    with pytest.raises(UsageError, match="cause"):
+        await recorder.record_all([Step(request("a"), "x"), Step(request("b"), "x", [99])])
+    await recorder.close()
+    assert store.head().size == 1
+
+
+async def test_a_driven_fact_needs_the_newest_claim(store: Store) -> None:
+    recorder = Recorder(store)
+    old = store.claim("r1", 0.0)
+    new = store.claim("r1", 60.0)
+    fact = RunClaimed(epoch=new.epoch, because="expired")
+    with pytest.raises(Fenced):
+        await recorder.record(fact, actor="engine", run="r1", claim=old)
+    assert (await recorder.record(fact, actor="engine", run="r1", claim=new)).seq == 1
+    await recorder.close()
+
+
+async def test_many_writers_share_commits() -> None:
+    store = SlowStore(0.002)
+    recorder = Recorder(store)
+
+    async def write() -> None:
+        for _ in range(10):
+            await recorder.record(request(), actor="x", run="r1")
+
+    await asyncio.gather(*(write() for _ in range(64)))
+    await recorder.close()
+    assert store.head().size == 641
+    assert store.commits <= 640 / 32
+
+
+async def test_riding_facts_go_with_the_next_commit() -> None:
+    store = SlowStore(0.0)
+    recorder = Recorder(store)
+    await recorder.record(request(), actor="x")
+    before = store.commits
+    riding = asyncio.ensure_future(recorder.record_all([Step(request("rides"), "x")], urgent=False))
+    await asyncio.sleep(0)
+    await recorder.record(request("urgent"), actor="x")
+    await riding
+    assert store.commits == before + 1
+    alone = await recorder.record_all([Step(request("alone"), "x")], urgent=False)
+    assert alone[0].seq == 4
+    await recorder.close()
+
+
+async def test_a_saturated_event_loop_does_not_starve_the_writer() -> None:
+    store = SlowStore(0.001)
+    recorder = Recorder(store)
+    stop = False
+
+    async def hog() -> None:
+        while not stop:
+            until = time.perf_counter() + 0.001
+            while time.perf_counter() < until:
+                pass
+            await asyncio.sleep(0)
+
+    busy = asyncio.create_task(hog())
+    async with asyncio.timeout(30):
+        for _ in range(120):
+            await recorder.record(request(), actor="x")
+    stop = True
+    await busy
+    await recorder.close()
+    assert store.head().size == 121
+
+
+@pytest.mark.parametrize("error", [StoreError("disk full"), OutcomeUnknown("who knows")])
+async def test_a_failed_commit_reaches_every_waiter(error: StoreError) -> None:
+    recorder = Recorder(FailingStore(error, after=0))
+    got = await asyncio.gather(*(recorder.record(request(), actor="x") for _ in range(5)), return_exceptions=True)
+    assert got == [error] * 5
+    await recorder.close()
+
+
+async def test_a_writer_that_dies_leaves_nobody_waiting() -> None:
+    recorder = Recorder(FailingStore(RuntimeError("a bug"), after=1))
+    await recorder.record(request(), actor="x")
+    async with asyncio.timeout(5):
+        got = await asyncio.gather(*(recorder.record(request(), actor="x") for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(each, Broken) for each in got)
+    with pytest.raises(Broken):
+        await recorder.record(request(), actor="x")
+    await recorder.close()
+
+
+async def test_a_cancelled_waiter_does_not_undo_the_entry() -> None:
+    store = SlowStore(0.05)
+    recorder = Recorder(store)
+    waiting = asyncio.create_task(recorder.record(request(), actor="x"))
+    await asyncio.sleep(0.02)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert (await recorder.record(request("next"), actor="x")).seq == 2
+    await recorder.close()
+
+
+async def test_closing_writes_what_is_queued() -> None:
+    store = SlowStore(0.01)
+    recorder = Recorder(store)
+    tasks = [asyncio.create_task(recorder.record(request(), actor="x")) for _ in range(3)]
+    await asyncio.sleep(0)
+    await recorder.close()
+    assert [each.seq for each in await asyncio.gather(*tasks)] == [1, 2, 3]
+
+
+def test_a_single_word_can_be_recorded_without_a_loop() -> None:
+    store = memory()
+    [written] = record_now(store, [Step(request("now"), "human:a", [0])], run="r1")
+    assert store.entry(written.seq).causes == (0,)
+    with pytest.raises(UsageError, match="claim"):
+        record_now(store, [Step(PlanMade(by="user", tasks=0, edges=0, waves=0, plan=Body.text("")), "x")])
