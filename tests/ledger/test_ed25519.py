@@ -1,5 +1,7 @@
 """The verifier against RFC 8032, Wycheproof, the CCTV edge cases, and an implementation that is not ours."""
 
+from hashlib import sha512
+
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -75,15 +77,29 @@ def test_a_second_spelling_of_s_is_refused() -> None:
     assert not ed25519.verify(public, message, signature[:32] + (s + ed25519.L).to_bytes(32, "little"))
 
 
-def test_points_of_low_order_and_second_spellings_are_refused_as_key_and_as_r() -> None:
-    # With S = 0 and both points of low order the bare equation holds for some of these pairs; the rules refuse all.
-    points = [bytes.fromhex(each) for each in LOW_ORDER + NON_CANONICAL]
-    _, message, signature = case(2)
-    for point in points:
-        assert not ed25519.verify(point, message, signature)
-        assert not ed25519.verify(PUBLIC, message, point + signature[32:])
-        for other in points:
-            assert not ed25519.verify(point, message, other + bytes(32))
+def scalar() -> int:
+    """The number behind SIGNER's key: [scalar]B is PUBLIC."""
+    digest = bytearray(sha512(bytes(range(32))).digest()[:32])
+    digest[0] &= 248
+    digest[31] = digest[31] & 127 | 64
+    return int.from_bytes(digest, "little")
+
+
+def test_a_key_of_low_order_or_in_a_second_spelling_is_refused_though_the_equation_holds() -> None:
+    # With A of low order, R = [s]B and S = s satisfy the equation whenever the order of A divides k: one time in eight.
+    signature = PUBLIC + (scalar() % ed25519.L).to_bytes(32, "little")
+    for point in LOW_ORDER + NON_CANONICAL:
+        for number in range(64):
+            assert not ed25519.verify(bytes.fromhex(point), b"%d" % number, signature), point
+
+
+def test_an_r_of_low_order_or_in_a_second_spelling_is_refused_though_the_equation_holds() -> None:
+    # S = k * scalar satisfies the equation for R = the neutral point, in whatever spelling.
+    for point in LOW_ORDER + NON_CANONICAL:
+        r = bytes.fromhex(point)
+        k = int.from_bytes(sha512(r + PUBLIC + b"message").digest(), "little") % ed25519.L
+        s = k * scalar() % ed25519.L
+        assert not ed25519.verify(PUBLIC, b"message", r + s.to_bytes(32, "little")), point
 
 
 def test_wycheproof_agrees_in_all_151_cases() -> None:

@@ -1,0 +1,159 @@
+"""Reads a forum-engine ledger that lies in two files of JSON lines. Lines end at the byte 0x0A and nowhere else.
+
+Keeps where rows lie, not the rows: the second reading fetches them again and refuses when they have changed.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+from hansard.errors import StoreError, UsageError
+from hansard.record.foreign_format import (
+    Findings,
+    Payload,
+    Row,
+    canonical,
+    check_row,
+    is_hash,
+    payload_hash,
+    pieces,
+    row_of,
+)
+
+ENTRIES = "entries.jsonl"
+PAYLOADS = "payloads.jsonl"
+_SEPARATORS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9", b"\xc2\x85")
+
+
+class JsonlLedger:
+    """A folder with entries.jsonl and payloads.jsonl."""
+
+    format: Literal["forum_jsonl"] = "forum_jsonl"
+
+    def __init__(self, folder: Path) -> None:
+        self.rows_seen = 0
+        self._folder = folder
+        self._files: dict[str, BinaryIO] = {}
+        self._read: list[dict[str, Any]] = []
+        try:
+            for name in (ENTRIES, PAYLOADS):
+                if (folder / name).is_file():
+                    self._files[name] = (folder / name).open("rb")
+        except OSError as error:
+            self.close()
+            raise StoreError(f"cannot read {folder}: {error.strerror}") from error
+        if ENTRIES not in self._files:
+            raise UsageError(f"no {ENTRIES} in {folder}; name the folder of a ledger")
+
+    def rows(self, findings: Findings) -> Iterator[Row]:
+        for line, at, raw in self._lines(ENTRIES, findings):
+            place = f"{ENTRIES}:{line}"
+            found = 0
+            self.rows_seen += 1
+            for start, length, members in _values(raw, '{"seq": ', place, findings):
+                found += 1
+                self.rows_seen += found > 1
+                if check_row(members, place, findings):
+                    yield row_of(members, line=line, at=at + start, length=length)
+
+    def payloads(self, findings: Findings) -> Iterator[Payload]:
+        if PAYLOADS not in self._files:
+            findings.tell("file_missing", PAYLOADS)
+            return
+        for line, at, raw in self._lines(PAYLOADS, findings):
+            place = f"{PAYLOADS}:{line}"
+            for start, length, value in _values(raw, '{"hash": ', place, findings):
+                if not isinstance(value, dict) or not is_hash(value.get("hash")) or "body" not in value:
+                    findings.tell("payload_malformed", place)
+                    continue
+                if len(value) > 2:
+                    findings.tell("field_unknown", place)
+                holds = payload_hash(value["body"]) == value["hash"]
+                yield Payload(bytes.fromhex(value["hash"]), holds, line, at + start, length)
+
+    def row_bytes(self, row: Row) -> bytes:
+        raw = self._again(ENTRIES, row.at, row.length)
+        if not _names(raw, "entry_hash", row.hash):
+            raise self._changed()
+        return raw
+
+    def payload_bytes(self, payload: Payload) -> bytes:
+        raw = self._again(PAYLOADS, payload.at, payload.length)
+        if not _names(raw, "hash", payload.hash):
+            raise self._changed()
+        if not payload.holds:
+            return raw
+        body = canonical(json.loads(raw)["body"])
+        if sha256(body).digest() != payload.hash:
+            raise self._changed()
+        return body
+
+    def files(self) -> list[dict[str, Any]]:
+        return self._read
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _lines(self, name: str, findings: Findings) -> Iterator[tuple[int, int, bytes]]:
+        """Each line that is not blank, without its end: (number, offset, bytes)."""
+        at, whole, last = 0, sha256(), b"\n"
+        for line, last in enumerate(self._files[name], 1):
+            raw = last.removesuffix(b"\n")
+            if not raw.strip():
+                findings.tell("line_blank", f"{name}:{line}")
+            else:
+                if any(each in raw for each in _SEPARATORS):
+                    findings.tell("line_separator", f"{name}:{line}")
+                yield line, at, raw
+            at += len(last)
+            whole.update(last)
+        if not last.endswith(b"\n"):
+            findings.tell("line_torn", name)
+        self._read.append({"bytes": at, "name": name, "sha256": whole.hexdigest()})
+
+    def _again(self, name: str, at: int, length: int) -> bytes:
+        raw = os.pread(self._files[name].fileno(), length, at)
+        if len(raw) != length:
+            raise self._changed()
+        return raw
+
+    def _changed(self) -> StoreError:
+        return StoreError(f"{self._folder} was changed while it was being imported; stop what writes there, and try again")
+
+
+def _values(raw: bytes, marker: str, place: str, findings: Findings) -> Iterator[tuple[int, int, Any]]:
+    """The JSON values on one line as (offset, length, value): one, or the whole ones among torn ones."""
+    twice: list[str] = []
+    try:
+        value = json.loads(raw.decode(), object_pairs_hook=None)
+    except (ValueError, RecursionError):
+        yield from _salvaged(raw, marker, place, findings)
+        return
+    if twice:
+        findings.tell("field_repeated", place)
+    yield 0, len(raw), value
+
+
+def _salvaged(raw: bytes, marker: str, place: str, findings: Findings) -> Iterator[tuple[int, int, Any]]:
+    # A replaced byte may sit in the torn part only: a whole row with one does not give its hash.
+    text = raw.decode("utf-8", "surrogateescape")
+    found = False
+    for start, end, value in pieces(text, marker):
+        found = True
+        before, piece = (text[cut].encode("utf-8", "surrogateescape") for cut in (slice(start), slice(start, end)))
+        findings.tell("line_glued", place)
+        yield len(before), len(piece), value
+    if not found:
+        findings.tell("line_unreadable", place)
+
+
+def _names(raw: bytes, field: str, digest: bytes) -> bool:
+    try:
+        members = json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(members, dict) and members.get(field) == digest.hex()

@@ -1,0 +1,129 @@
+"""Sessions with the server: how they are begun, which may be read from, and what they say when they fail. No ledger."""
+
+import select
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from hansard.errors import StoreError, UsageError
+from hansard.store.postgres.address import Address
+
+BUSY_S = 10.0
+# Shorter than BUSY_S: a writer that froze in its turn loses it before those who wait for it give up.
+IDLE_S = 8.0
+# Without these, a server that vanished would be waited for until the system gives up, after minutes or hours.
+PATIENCE: dict[str, Any] = {"connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 30_000}
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def connect(address: Address, *, writing: bool) -> Connection:
+    """Begin a session in the ledger's schema; StoreError when the server cannot be reached or lets nobody in."""
+    patience = {name: value for name, value in PATIENCE.items() if name not in address.options}
+    try:
+        connection = psycopg.connect(
+            address.conninfo, autocommit=True, client_encoding="utf8", application_name="hansard", **patience
+        )
+    except psycopg.ProgrammingError as error:
+        # No cause: a trace would print it, and it may quote the URL.
+        raise UsageError(f"{address.place}: {reason(error, address)}") from None
+    except psycopg.Error as error:
+        raise StoreError(
+            f"cannot reach {address.place}: {reason(error, address)}; check server, database, user and password"
+        ) from None
+    try:
+        _prepare(connection, address.schema, writing)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, psycopg.Error):
+            raise StoreError(f"cannot use {address.place}: {reason(error, address)}") from error
+        raise
+    return connection
+
+
+def is_live(connection: Connection) -> bool:
+    """Whether an idle session still is one: when there is something to read, the server has said goodbye or gone."""
+    if connection.closed:
+        return False
+    ready = select.poll()
+    ready.register(connection.fileno(), select.POLLIN)
+    return not ready.poll(0)
+
+
+def reason(error: psycopg.Error, address: Address) -> str:
+    """Why, for a message: one line, no secret, and no detail, since details quote rows and rows hold what people wrote."""
+    return address.clean(error.diag.message_primary or str(error))
+
+
+def listens(reader: Connection, channel: str) -> bool:
+    """Whether the server lets us listen; a standby does not."""
+    try:
+        reader.execute(f'LISTEN "{channel}"')
+    except psycopg.OperationalError:
+        raise
+    except psycopg.Error:
+        return False
+    return True
+
+
+class Readers:
+    """Reading sessions, as many as are needed at once; none is ever used by two threads at the same time."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self.closed = False
+
+    @contextmanager
+    def lent(self) -> Iterator[Connection]:
+        """A session for the block. After a failure it is not used again, so the next call begins a new one."""
+        reader = self._borrow()
+        try:
+            yield reader
+        except BaseException as error:
+            reader.close()
+            if isinstance(error, psycopg.Error):
+                why = reason(error, self._address)
+                raise StoreError(f"cannot read {self._address.place}: {why}") from error
+            raise
+        with self._lock:
+            if not self.closed:
+                self._idle.append(reader)
+                return
+        reader.close()
+
+    def close(self) -> None:
+        """Close what is idle; what is lent is closed when it comes back."""
+        with self._lock:
+            self.closed = True
+            idle, self._idle = self._idle, []
+        for reader in idle:
+            reader.close()
+
+    def _borrow(self) -> Connection:
+        while True:
+            with self._lock:
+                if self.closed:
+                    raise StoreError(f"{self._address.place} is closed")
+                if not self._idle:
+                    break
+                reader = self._idle.pop()
+            if is_live(reader):
+                return reader
+            reader.close()
+        return connect(self._address, writing=False)
+
+
+def _prepare(connection: Connection, schema: str, writing: bool) -> None:
+    # An acknowledged entry is durable whatever the server's default is; a stronger default stays.
+    connection.execute(
+        "SELECT set_config('search_path', %s, false), set_config('default_transaction_read_only', %s, false),"
+        " set_config('lock_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),"
+        " CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
+        " THEN set_config('synchronous_commit', 'on', false) END",
+        (f'"{schema}"', "off" if writing else "on", f"{BUSY_S * 1000:.0f}ms", f"{IDLE_S * 1000:.0f}ms"),
+    )

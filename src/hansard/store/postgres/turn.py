@@ -1,0 +1,152 @@
+"""A writer's turn on the log: begun with the lock on its head, ended by one durable commit. Knows no kind of row.
+
+Until COMMIT is sent, a failure leaves nothing behind. Afterwards only the server knows, and nothing is tried twice.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import psycopg
+
+from hansard.errors import OutcomeUnknown, StoreError
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.merkle import Frontier
+from hansard.store.postgres.address import Address
+from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
+from hansard.store.postgres.session import Connection, connect, is_live, reason
+from hansard.store.sequence import Sequence
+
+Clock = Callable[[], float]
+
+
+class Turn(NamedTuple):
+    """The session that writes, the head to place entries after, and the time when the turn began."""
+
+    writer: Connection
+    sequence: Sequence
+    now_us: int
+
+
+class Writer:
+    """The one writing session of a store. Its threads take turns here, and all writers on the server's lock."""
+
+    def __init__(self, address: Address, clock: Clock | None) -> None:
+        self._address = address
+        self._clock = clock
+        self._mutex = threading.RLock()
+        self._session: Connection | None = None
+        self._behind = False
+        self._unsure = False
+        self._closed = False
+
+    @contextmanager
+    def turn(self, *, repairing: bool = False) -> Iterator[Turn]:
+        """One durable commit around the block. A repair trusts no head and begins with an empty one."""
+        with self._mutex:
+            try:
+                turn = self._begin(repairing)
+                yield turn
+            except BaseException as error:
+                self._rollback()
+                if isinstance(error, psycopg.Error):
+                    raise StoreError(f"nothing was written to {self._place}: {self._why(error)}") from error
+                raise
+            self._commit(turn.writer)
+            self._behind = turn.sequence.behind
+
+    def settle(self) -> None:
+        """After a commit of unknown outcome the server may still be at it; its lock on the head tells when it is done."""
+        if not self._unsure:
+            return
+        with self._mutex:
+            try:
+                self._begin(repairing=False)
+            except psycopg.Error as error:
+                raise StoreError(f"cannot read {self._place}: {self._why(error)}") from error
+            finally:
+                self._rollback()
+
+    def vacuum(self, *tables: str) -> None:
+        """Let the server give up the rows that were deleted, and clean their pages."""
+        with self._mutex:
+            try:
+                self._alive().execute(f"VACUUM {', '.join(tables)}")
+            except psycopg.Error as error:
+                self._drop()
+                raise StoreError(f"{self._place} could not be vacuumed: {self._why(error)}") from error
+
+    def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            self._drop()
+
+    @property
+    def _place(self) -> str:
+        return self._address.place
+
+    def _begin(self, repairing: bool) -> Turn:
+        writer = self._alive()
+        # One message for all statements, so that a turn begins with one round trip.
+        cursor = writer.execute(
+            f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {LOCK_ALL if repairing else LOCK_HEAD}"
+        )
+        while cursor.nextset():
+            pass
+        row = cursor.fetchone()
+        if row is None:
+            raise StoreError(f"{self._place} has no head row; run: hansard ledger repair")
+        self._unsure = False
+        now_us = int(self._clock() * 1_000_000) if self._clock else row[-1]
+        sequence = Sequence() if repairing else sequence_of(row, self._place)
+        sequence.behind = self._behind
+        return Turn(writer, sequence, now_us)
+
+    def _alive(self) -> Connection:
+        if self._closed:
+            raise StoreError(f"{self._place} is closed")
+        if self._session is None or not is_live(self._session):
+            self._drop()
+            self._session = connect(self._address, writing=True)
+        return self._session
+
+    def _commit(self, writer: Connection) -> None:
+        try:
+            answer = writer.execute("COMMIT").statusmessage
+        except BaseException as error:
+            self._unsure = True
+            self._drop()
+            if isinstance(error, psycopg.Error):
+                raise OutcomeUnknown(
+                    f"{self._place}: the commit failed ({self._why(error)}); its entries may or may not be there:"
+                    " read the head before going on"
+                ) from error
+            raise
+        if answer != "COMMIT":
+            raise StoreError(f"nothing was written to {self._place}: the server answered COMMIT with {answer}")
+
+    def _rollback(self) -> None:
+        """Undo what the server holds of this turn; a session that cannot say so is dropped, which undoes it too."""
+        try:
+            if self._session is not None:
+                self._session.execute("ROLLBACK")
+        except psycopg.Error:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _why(self, error: psycopg.Error) -> str:
+        return reason(error, self._address)
+
+
+def sequence_of(row: tuple[int, bytes, int, bytes] | tuple[object, ...], place: str) -> Sequence:
+    """The head row as a Sequence; StoreError when it is none."""
+    size, leaf, ts, frontier = row[:4]
+    try:
+        return Sequence(leaf=bytes(leaf), ts=ts, frontier=Frontier.from_bytes(size, bytes(frontier)))
+    except Malformed as error:
+        raise StoreError(f"the head row of {place} is damaged: {error}; run: hansard ledger repair") from error
