@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.ledger.body import TEXT, check_media, commitment, opens
+from hansard.ledger.body import TEXT, commitment, opens
 from hansard.ledger.canonical import Malformed
 
 SALT = bytes(range(32))
@@ -43,4 +43,4 @@ def test_a_committed_text_that_is_not_hex_does_not_open() -> None:
 
 def test_a_media_type_with_a_line_end_is_refused() -> None:
     with pytest.raises(Malformed, match="B1"):
-        check_media("text/plain\nx")
+        commitment(SALT, "text/plain\nx", b"")

@@ -413,6 +413,16 @@ def test_proofs_that_cannot_be_are_refused() -> None:
         merkle.verify_inclusion(LEAVES[0], 0, 2**62, [LEAVES[0]] * 65, LEAVES[0])
 
 
+def test_a_proof_too_long_is_refused_though_its_hashes_lead_to_the_root() -> None:
+    more = sha256(b"more").digest()
+    proof = merkle.inclusion_proof(2, 4, Nodes())
+    with pytest.raises(Malformed, match="too long"):
+        merkle.verify_inclusion(LEAVES[2], 2, 4, [*proof, more], node_hash(more, mth(0, 4)))
+    proof = merkle.consistency_proof(3, 4, Nodes())
+    with pytest.raises(Malformed, match="too long"):
+        merkle.verify_consistency(3, 4, [*proof, more], node_hash(more, mth(0, 3)), node_hash(more, mth(0, 4)))
+
+
 @given(st.integers(min_value=1, max_value=2**63 - 1), st.data())
 def test_roots_and_proofs_read_a_logarithmic_number_of_nodes(size: int, data: st.DataObject) -> None:
     at = data.draw(st.integers(min_value=0, max_value=size - 1))

@@ -92,6 +92,22 @@ def test_the_caller_may_bring_his_own_verifier() -> None:
     assert seen == [(peter.public, TEXT.encode(), parse_note(SIGNED).signatures[0].blob)]
 
 
+def test_a_signature_of_the_wrong_length_never_reaches_the_verifier() -> None:
+    for key, length in ((LOG, 63), (LOG, 72), (WITNESS, 64), (WITNESS, 3), (WITNESS, 80)):
+        line = Signature(name=key.name, key_id=key.key_id, blob=bytes(length))
+        with pytest.raises(Malformed, match="does not hold"):
+            open_note(Note(text=TEXT, signatures=(line,)), [key], check=lambda *_: True)
+
+
+def test_a_repeated_line_of_an_unknown_key_is_listed_once() -> None:
+    assert len(opened(f"{TEXT}\n{BY_ENOCH}{BY_ENOCH}{BY_PETER}", PETER).unknown) == 1
+
+
+def test_a_witness_signs_the_message_of_the_specification() -> None:
+    text = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
+    assert cosignature_message(text, 1679315147) == b"cosignature/v1\ntime 1679315147\n" + text.encode()
+
+
 def test_a_cosignature_vouches_with_its_time() -> None:
     text = "log.example\n1\n" + "A" * 43 + "=\n"
     note = parse_note(format_note(text, [signature(text), cosignature(text, 1_700_000_000)]))

@@ -50,6 +50,7 @@ def test_a_proof_without_extra_data_differs_from_one_with_none_in_it() -> None:
         GOOD.replace("index 10\n", ""),
         GOOD.replace("index 10", "index 010"),
         GOOD.replace("index 10", "index"),
+        GOOD.replace("index 10", "Index 10"),
         GOOD.replace("index 10", "index  10"),
         GOOD.replace("index 10", "index 9223372036854775808"),
         GOOD.replace("index 10", "index 10\nindex 10"),

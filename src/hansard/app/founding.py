@@ -3,12 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from hansard.app.custody import pin_of
 from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings
 from hansard.app.views import View
 from hansard.app.wiring import found_ledger, ledger_exists, open_ledger
 from hansard.errors import StoreError
-from hansard.ledger.merkle import leaf_hash
-from hansard.store.base import Store
 
 _CONFIG = """\
 # Hansard reads the nearest hansard.toml from the working folder upward.
@@ -41,13 +40,6 @@ def found(ledger: str | None, *, origin: str | None) -> View:
         }
     finally:
         opened.close()
-
-
-def pin_of(store: Store) -> str | None:
-    """The one line to keep outside ([C8]); None for an unsigned log."""
-    genesis = store.entry(0)
-    identity = genesis.data.get("identity")
-    return f"{identity}@{leaf_hash(genesis.line).hex()}" if identity else None
 
 
 def _write(path: Path, text: str) -> None:

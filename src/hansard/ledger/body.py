@@ -1,6 +1,7 @@
 """Salted commitments to bodies ([B1], [B2]). Knows bytes only: not where they sleep, not what they say."""
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 from hmac import compare_digest
 
@@ -16,13 +17,13 @@ _MEDIA = re.compile(r"[\x20-\x7e]{1,127}")
 
 
 def commitment(salt: bytes, media: str, body: bytes) -> bytes:
-    """The 32 bytes that an entry commits to for one part."""
+    """The 32 bytes that an entry commits to for one part; Malformed when the media type is not of its form."""
     return sha256(_PREFIX + salt + digest(media, body)).digest()
 
 
 def digest(media: str, body: bytes) -> bytes:
     """The unsalted inner digest; it must never leave the place where the body itself lies ([S4])."""
-    return sha256(media.encode("ascii") + b"\n" + body).digest()
+    return sha256(_first_line(media) + body).digest()
 
 
 def opens(committed: str, salt: bytes, media: str, body: bytes) -> bool:
@@ -32,9 +33,11 @@ def opens(committed: str, salt: bytes, media: str, body: bytes) -> bool:
     return compare_digest(commitment(salt, media, body), _unhex(committed))
 
 
-def check_media(media: str) -> None:
+@lru_cache(256)
+def _first_line(media: str) -> bytes:
     if not _MEDIA.fullmatch(media):
         raise Malformed(f"[B1] media type {media[:40]!r} is not 1 to 127 printable ASCII characters")
+    return media.encode() + b"\n"
 
 
 def _unhex(text: str) -> bytes:

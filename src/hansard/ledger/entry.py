@@ -7,6 +7,8 @@ the front before it holds any lock and splices the rest inside it.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from .canonical import Json, Malformed, check, decode, dump
 
@@ -114,8 +116,7 @@ def _check_body(body: Json) -> None:
             raise Malformed(f"[E4] part {part!r:.40} is not a name with a commitment of 64 hex digits")
 
 
-@dataclass(frozen=True, slots=True)
-class Sketch:
+class Sketch(NamedTuple):
     """An entry's bytes before its place is known: everything but causes, prev, seq and ts."""
 
     front: bytes
@@ -126,7 +127,7 @@ class Sketch:
         """The entry's line at its place; `prev` is hex."""
         spliced = b'%b%b%b%b%b%d,"ts":%d,"v":1}' % (
             self.front,
-            b",".join([b"%d" % cause for cause in causes]),
+            b",".join([b"%d" % cause for cause in causes]) if causes else b"",
             self.middle,
             prev,
             self.back,
@@ -153,20 +154,36 @@ def sketch(
 
     `data` must lie inside the model ([E3]); the codec above guarantees it by type, other callers use checked_sketch.
     """
-    if not ACTOR.fullmatch(actor):
-        raise Malformed(f"[E4] actor {actor!r:.80} is not 1 to 128 of A-Z a-z 0-9 . _ : / + -")
-    if not RUN.fullmatch(run):
-        raise Malformed(f"[E4] run {run!r:.80} is not up to 64 of A-Z a-z 0-9 _ -")
-    if not KIND.fullmatch(kind):
-        raise Malformed(f"[E4] kind {kind!r:.80} is not dotted lower-case words")
     if len(body) > MAX_PARTS:
         raise Malformed(f"[E4] {len(body)} parts, more than {MAX_PARTS}")
     commitments = b",".join([b'"%b":"%b"' % (part.encode(), body[part].encode()) for part in sorted(body)])
     return Sketch(
-        b'{"actor":"%b","body":{%b},"causes":[' % (actor.encode(), commitments),
-        b'],"data":%b,"kind":"%b","prev":"' % (encode(data), kind.encode()),
-        b'","run":"%b","seq":' % run.encode(),
+        b'{"actor":"%b","body":{%b},"causes":[' % (_actor(actor), commitments),
+        b'],"data":%b,"kind":"%b","prev":"' % (encode(data), _kind(kind)),
+        b'","run":"%b","seq":' % _run(run),
     )
+
+
+# The same few names come again and again: checking each once is enough.
+@lru_cache(1024)
+def _actor(actor: str) -> bytes:
+    if not ACTOR.fullmatch(actor):
+        raise Malformed(f"[E4] actor {actor!r:.80} is not 1 to 128 of A-Z a-z 0-9 . _ : / + -")
+    return actor.encode()
+
+
+@lru_cache(1024)
+def _run(run: str) -> bytes:
+    if not RUN.fullmatch(run):
+        raise Malformed(f"[E4] run {run!r:.80} is not up to 64 of A-Z a-z 0-9 _ -")
+    return run.encode()
+
+
+@lru_cache(256)
+def _kind(kind: str) -> bytes:
+    if not KIND.fullmatch(kind):
+        raise Malformed(f"[E4] kind {kind!r:.80} is not dotted lower-case words")
+    return kind.encode()
 
 
 def checked_sketch(*, kind: str, actor: str, run: str, data: Mapping[str, Json], body: Mapping[str, str]) -> Sketch:

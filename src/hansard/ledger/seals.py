@@ -195,8 +195,8 @@ class Seals:
     def _keys_for(self, note: Note) -> list[VerifierKey]:
         # Retired keys are known too: a bad signature by one of them rejects a note like any other.
         signed = {(each.name, each.key_id) for each in note.signatures}
-        named = (self._known.get(name) for name, _ in signed)
-        return [key for key in named if key and (key.name, key.key_id) in signed]
+        named = {name: self._known[name] for name, _ in signed if name in self._known}
+        return [key for key in named.values() if (key.name, key.key_id) in signed]
 
     def _in_force(self) -> tuple[VerifierKey, VerifierKey]:
         assert self.genesis is not None

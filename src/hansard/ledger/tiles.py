@@ -80,7 +80,7 @@ def decode_bundle(data: bytes) -> list[bytes]:
     while at < len(data):
         start = at + 2
         end = start + int.from_bytes(data[at:start], "big")
-        if start > len(data) or end > len(data):
+        if end > len(data):
             raise Malformed(f"the bundle ends inside entry {len(entries)}")
         entries.append(data[start:end])
         at = end

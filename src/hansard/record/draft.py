@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from hansard.domain.fact import Fact
 from hansard.errors import UsageError
-from hansard.ledger.body import SALT_BYTES, check_media, commitment
+from hansard.ledger.body import SALT_BYTES, commitment
 from hansard.ledger.canonical import Json, Malformed, dump
 from hansard.ledger.entry import sketch
 from hansard.record import codec
@@ -37,7 +37,6 @@ class Drafter:
         return Draft(run, made, tuple(causes), parts, fence)
 
     def _part(self, name: str, media: str, body: bytes) -> Part:
-        check_media(media)
         at = self._at
         if at >= len(self._pool):
             self._pool, at = self._random(_POOL_BYTES), 0

@@ -155,7 +155,16 @@ def canonical(body: Any) -> bytes:
 
 
 def payload_hash(body: Any) -> str:
+    """The hash by which an entry names this payload."""
     return sha256(canonical(body)).hexdigest()
+
+
+def gives(body: Any, digest: str) -> bool:
+    """Whether a payload has this hash; one that is too deep to be written has none."""
+    try:
+        return payload_hash(body) == digest
+    except (ValueError, RecursionError):
+        return False
 
 
 def entry_hash(members: Mapping[str, Any]) -> str:

@@ -17,14 +17,15 @@ from hansard.record.foreign_format import (
     Row,
     canonical,
     check_row,
+    gives,
     is_hash,
-    payload_hash,
     pieces,
     row_of,
 )
 
 ENTRIES = "entries.jsonl"
 PAYLOADS = "payloads.jsonl"
+_ROW, _PAYLOAD = '{"seq": ', '{"hash": '
 _SEPARATORS = (b"\xe2\x80\xa8", b"\xe2\x80\xa9", b"\xc2\x85")
 
 
@@ -51,11 +52,8 @@ class JsonlLedger:
     def rows(self, findings: Findings) -> Iterator[Row]:
         for line, at, raw in self._lines(ENTRIES, findings):
             place = f"{ENTRIES}:{line}"
-            found = 0
-            self.rows_seen += 1
-            for start, length, members in _values(raw, '{"seq": ', place, findings):
-                found += 1
-                self.rows_seen += found > 1
+            self.rows_seen += max(1, raw.count(_ROW.encode()))
+            for start, length, members in _values(raw, _ROW, place, findings):
                 if check_row(members, place, findings):
                     yield row_of(members, line=line, at=at + start, length=length)
 
@@ -65,13 +63,13 @@ class JsonlLedger:
             return
         for line, at, raw in self._lines(PAYLOADS, findings):
             place = f"{PAYLOADS}:{line}"
-            for start, length, value in _values(raw, '{"hash": ', place, findings):
+            for start, length, value in _values(raw, _PAYLOAD, place, findings):
                 if not isinstance(value, dict) or not is_hash(value.get("hash")) or "body" not in value:
                     findings.tell("payload_malformed", place)
                     continue
                 if len(value) > 2:
                     findings.tell("field_unknown", place)
-                holds = payload_hash(value["body"]) == value["hash"]
+                holds = gives(value["body"], value["hash"])
                 yield Payload(bytes.fromhex(value["hash"]), holds, line, at + start, length)
 
     def row_bytes(self, row: Row) -> bytes:
@@ -127,13 +125,20 @@ class JsonlLedger:
 
 def _values(raw: bytes, marker: str, place: str, findings: Findings) -> Iterator[tuple[int, int, Any]]:
     """The JSON values on one line as (offset, length, value): one, or the whole ones among torn ones."""
-    twice: list[str] = []
+    repeated = False
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        made = dict(pairs)
+        repeated = repeated or len(made) < len(pairs)
+        return made
+
     try:
-        value = json.loads(raw.decode(), object_pairs_hook=None)
+        value = json.loads(raw.decode(), object_pairs_hook=members)
     except (ValueError, RecursionError):
         yield from _salvaged(raw, marker, place, findings)
         return
-    if twice:
+    if repeated:
         findings.tell("field_repeated", place)
     yield 0, len(raw), value
 

@@ -29,8 +29,7 @@ NUDGE_EVERY_S = 0.001
 NUDGE_S = 20e-6
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded(Generic[F_co]):
+class Recorded(NamedTuple, Generic[F_co]):
     """The ticket for the next step: a fact that is on the record, and where."""
 
     seq: int
@@ -215,7 +214,11 @@ class Recorder:
         error = None if task.cancelled() else task.exception()
         if error is None and not self._queue:
             return
-        self._failed = error if isinstance(error, HansardError) else Broken(f"the writer stopped ({error!r}): read the head before going on")
+        self._failed = (
+            error
+            if isinstance(error, HansardError)
+            else Broken(f"the writer stopped ({error!r}): read the head before going on")
+        )
         for waiting in self._queue:
             if not waiting.answer.done():
                 waiting.answer.set_exception(self._failed)

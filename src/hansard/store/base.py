@@ -40,11 +40,14 @@ Group = Sequence[Draft]
 
 
 class Placed(NamedTuple):
-    """Where an entry came to stand."""
+    """An entry at its place, with all that a store has to write for it."""
 
     seq: int
     ts: int
     leaf: bytes
+    line: bytes
+    causes: tuple[int, ...]
+    draft: Draft
 
 
 Outcome = list[Placed] | HansardError

@@ -18,13 +18,14 @@ from hansard.store.base import (
     Head,
     Outcome,
     Part,
+    Placed,
     Query,
     Seal,
     StoredBody,
     StoredCheckpoint,
 )
 from hansard.store.holder import Holder
-from hansard.store.sequence import Row, Sequence, answers, place_all
+from hansard.store.sequence import Sequence, place_all
 
 
 class MemoryStore:
@@ -37,7 +38,7 @@ class MemoryStore:
     def __init__(self, genesis: Draft, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._sequence = Sequence()
-        self._rows: list[Row] = []
+        self._rows: list[Placed] = []
         self._runs: dict[str, list[int]] = defaultdict(list)
         self._effects: dict[int, list[int]] = defaultdict(list)
         self._bodies: dict[tuple[int, str], Part] = {}
@@ -54,16 +55,14 @@ class MemoryStore:
             sealing = seal if seal and seal.epoch == self.epoch("seal") else None
             # Only a signer can fail after the places are given; without one there is nothing to go back to.
             before = self._sequence.copy() if sealing else self._sequence
-            outcomes, nodes = place_all(self._sequence, groups, self._now_us(), self.epoch)
-            if sealing and self._sequence.size > before.size:
+            told, rows, nodes = place_all(self._sequence, groups, self._now_us(), self.epoch)
+            if sealing and rows:
                 self._seal(sealing, before)
-            for outcome in outcomes:
-                if not isinstance(outcome, HansardError):
-                    self._keep(outcome)
+            self._keep(rows)
             for level, index, node in nodes:
                 self._nodes[level, index] = node
             self._changed.notify_all()
-            return answers(outcomes, groups)
+            return told
 
     def head(self) -> Head:
         with self._changed:
@@ -188,7 +187,7 @@ class MemoryStore:
         except Malformed as error:
             raise UsageError(str(error)) from error
 
-    def _keep(self, rows: list[Row]) -> None:
+    def _keep(self, rows: list[Placed]) -> None:
         for row in rows:
             self._rows.append(row)
             self._runs[row.draft.run].append(row.seq)

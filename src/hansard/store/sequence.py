@@ -6,30 +6,15 @@ Every store reads its head into a Sequence, places what it was given, and writes
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 from hashlib import sha256
-from typing import NamedTuple
 
-from hansard.errors import Fenced, HansardError, UsageError
+from hansard.errors import Fenced, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import FIRST_PREV, MAX_CAUSES, checked_sketch
 from hansard.ledger.merkle import Frontier
-from hansard.store.base import Draft, Group, Head, Placed
+from hansard.store.base import Draft, Group, Head, Outcome, Placed
 
 CLOCK_SLACK_US = 1_000_000
 EpochOf = Callable[[str], int]
-
-
-class Row(NamedTuple):
-    """One placed entry with all that a store has to write for it."""
-
-    seq: int
-    ts: int
-    leaf: bytes
-    line: bytes
-    causes: tuple[int, ...]
-    draft: Draft
-
-    def placed(self) -> Placed:
-        return Placed(self.seq, self.ts, self.leaf)
 
 
 class Sequence:
@@ -57,31 +42,34 @@ class Sequence:
         twin.behind = self.behind
         return twin
 
-    def place(self, group: Group, now_us: int, epoch_of: EpochOf) -> list[Row]:
+    def place(self, group: Group, now_us: int, epoch_of: EpochOf) -> list[Placed]:
         """Give each draft of the group its place, or raise and change nothing.
 
         Nothing is pushed to the tree until the whole group is known to fit, so a refusal leaves no trace.
         """
-        ts = max(now_us, self.ts)
-        drafts = self._with_clock(group, now_us)
-        lead = len(drafts) - len(group)
-        seq, leaf, rows = self.size, self.leaf, []
-        first = seq + lead
-        for at, draft in enumerate(drafts):
-            _check_fence(draft, epoch_of)
-            causes = draft.causes and _resolve(draft.causes, first, at - lead, self.size)
+        ts, drafts, lead = now_us, group, 0
+        if now_us < self.ts:
+            ts, drafts = self.ts, self._with_clock(group, now_us)
+            lead = len(drafts) - len(group)
+        size, seq, leaf = self.size, self.size, self.leaf
+        rows: list[Placed] = []
+        for _, sketch, causes, _, fence in drafts:
+            if fence is not None:
+                _check_fence(fence, epoch_of)
+            if causes:
+                causes = _resolve(causes, size + lead, seq - size - lead, size)
             try:
-                line = draft.sketch.line(causes=causes, prev=leaf.hex().encode(), seq=seq, ts=ts)
+                line = sketch.line(causes=causes, prev=leaf.hex().encode(), seq=seq, ts=ts)
             except Malformed as error:
                 raise UsageError(f"{error}") from error
             leaf = sha256(b"\x00" + line).digest()
-            rows.append(Row(seq, ts, leaf, line, causes, draft))
+            rows.append(Placed(seq, ts, leaf, line, causes, drafts[seq - size]))
             seq += 1
         self.behind = now_us < self.ts - CLOCK_SLACK_US
         self.leaf, self.ts = leaf, ts
         return rows
 
-    def grow(self, rows: Items[Row]) -> list[tuple[int, int, bytes]]:
+    def grow(self, rows: Items[Placed]) -> list[tuple[int, int, bytes]]:
         """Push placed rows to the tree; comes back the nodes that a store keeps ([H6])."""
         push = self.frontier.push
         nodes: list[tuple[int, int, bytes]] = []
@@ -101,36 +89,28 @@ class Sequence:
 
 def place_all(
     sequence: Sequence, groups: Items[Group], now_us: int, epoch_of: EpochOf
-) -> tuple[list[list[Row] | HansardError], list[tuple[int, int, bytes]]]:
-    """Place many groups one after the other; a refused group is answered with its error and the others go on."""
-    outcomes: list[list[Row] | HansardError] = []
+) -> tuple[list[Outcome], list[Placed], list[tuple[int, int, bytes]]]:
+    """Place many groups one after the other; a refused group is answered with its error and the others go on.
+
+    Comes back what each caller is told, all entries to write (a `log.clock` may go before somebody's), and the nodes.
+    """
+    told: list[Outcome] = []
+    rows: list[Placed] = []
     nodes: list[tuple[int, int, bytes]] = []
     for group in groups:
         try:
-            rows = sequence.place(group, now_us, epoch_of)
+            placed = sequence.place(group, now_us, epoch_of)
         except (UsageError, Fenced) as refusal:
-            outcomes.append(refusal)
+            told.append(refusal)
             continue
-        nodes += sequence.grow(rows)
-        outcomes.append(rows)
-    return outcomes, nodes
+        nodes += sequence.grow(placed)
+        rows += placed
+        told.append(placed if len(placed) == len(group) else placed[len(placed) - len(group) :])
+    return told, rows, nodes
 
 
-def answers(outcomes: Items[list[Row] | HansardError], groups: Items[Group]) -> list[list[Placed] | HansardError]:
-    """What the callers are told: their own entries' places, without a `log.clock` that went before."""
-    told: list[list[Placed] | HansardError] = []
-    for outcome, group in zip(outcomes, groups, strict=True):
-        if isinstance(outcome, HansardError):
-            told.append(outcome)
-        else:
-            told.append([row.placed() for row in outcome[len(outcome) - len(group) :]])
-    return told
-
-
-def _check_fence(draft: Draft, epoch_of: EpochOf) -> None:
-    if draft.fence is None:
-        return
-    name, epoch = draft.fence
+def _check_fence(fence: tuple[str, int], epoch_of: EpochOf) -> None:
+    name, epoch = fence
     newest = epoch_of(name)
     if newest != epoch:
         raise Fenced(
@@ -140,6 +120,8 @@ def _check_fence(draft: Draft, epoch_of: EpochOf) -> None:
 
 def _resolve(causes: tuple[int, ...], first: int, position: int, size: int) -> tuple[int, ...]:
     """Turn `~i` into the seq of the group's i-th draft, and sort ([E4])."""
+    if len(causes) == 1 and 0 <= causes[0] < size:
+        return causes
     found = set()
     for cause in causes:
         if cause < 0:

@@ -16,15 +16,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-from hansard.errors import Broken, Fenced, HansardError, OutcomeUnknown, StoreError, UsageError
+from hansard.errors import Broken, Fenced, OutcomeUnknown, StoreError, UsageError
 from hansard.ledger.body import digest
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
 from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
 from hansard.ledger.merkle import Frontier, block_root, leaf_hash
-from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
+from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Seal, StoredBody, StoredCheckpoint
 from hansard.store.holder import Holder
-from hansard.store.sequence import Row, Sequence, answers, place_all
+from hansard.store.sequence import Sequence, place_all
 
 BUSY_S = 10.0
 PAGE = 512
@@ -99,13 +99,12 @@ class SqliteStore:
 
     def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
         with self._transaction():
-            outcomes, nodes = place_all(self._sequence, groups, self._now_us(), self._epoch_inside)
-            rows = [row for outcome in outcomes if not isinstance(outcome, HansardError) for row in outcome]
+            told, rows, nodes = place_all(self._sequence, groups, self._now_us(), self._epoch_inside)
             if rows:
                 self._insert(rows, nodes)
                 if seal and seal.epoch == self._epoch_inside("seal"):
                     self._seal_inside(seal)
-        return answers(outcomes, groups)
+        return told
 
     def head(self) -> Head:
         row = self._one("SELECT size, leaf, ts, frontier FROM head")
@@ -378,7 +377,7 @@ class SqliteStore:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
 
-    def _insert(self, rows: list[Row], nodes: list[tuple[int, int, bytes]]) -> None:
+    def _insert(self, rows: list[Placed], nodes: list[tuple[int, int, bytes]]) -> None:
         writer = self._writer
         writer.executemany(
             "INSERT INTO entries(seq, line) VALUES (?, ?)", [(row.seq, row.line.decode()) for row in rows]

@@ -3,9 +3,12 @@
 A source hands out stored bytes and tells what is wrong with its own container. It judges no hash and no signature.
 """
 
+import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import BinaryIO, Protocol
 
 from ..events import Noted
 from ..merkle import Completed, Frontier
@@ -120,3 +123,12 @@ class Source(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file; OSError for anything else, since a pipe in a folder from a stranger would hold us for ever."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(f"{path.name} is not a regular file")
+    return os.fdopen(file, "rb")

@@ -2,7 +2,7 @@
 
 from hansard.errors import Fenced, HansardError
 from hansard.store.base import Claim, Seal, StoredCheckpoint
-from hansard.store.conformance.sample import Bench, draft, part, placed, put, refused, walk
+from hansard.store.conformance.sample import Bench, draft, note, part, placed, put, refused, walk
 
 
 class Fences(Bench):
@@ -52,13 +52,13 @@ class Checkpoints(Bench):
 
             def sign(size: int, root: bytes) -> str:
                 asked.append((size, root))
-                return f"note of {size}\n— ä\u2028\n"
+                return note(size, root, by="ä\u2028\u0085")
 
             store.append([[draft()], [draft(causes=(99,))], [draft(), draft()]], Seal(claim.epoch, sign))
             head = store.head()
             assert head.size == 4
             assert asked == [(4, head.root)]
-            assert list(store.checkpoints()) == [StoredCheckpoint(size=4, note="note of 4\n— ä\u2028\n")]
+            assert list(store.checkpoints()) == [StoredCheckpoint(size=4, note=note(4, head.root, by="ä\u2028\u0085"))]
 
     def test_a_seal_that_has_nothing_to_say_keeps_nothing(self) -> None:
         with self.opened() as (store, _):
@@ -72,14 +72,14 @@ class Checkpoints(Bench):
             old = store.claim("seal", 60.0)
             store.release(old)
             store.claim("seal", 60.0)
-            [outcome] = store.append([[draft()]], Seal(old.epoch, lambda size, root: "stale"))
+            [outcome] = store.append([[draft()]], Seal(old.epoch, lambda size, root: note(size)))
             assert len(placed(outcome)) == 1
             assert list(store.checkpoints()) == []
 
     def test_an_append_that_wrote_nothing_is_not_sealed(self) -> None:
         with self.opened() as (store, _):
             claim = store.claim("seal", 60.0)
-            seal = Seal(claim.epoch, lambda size, root: "note")
+            seal = Seal(claim.epoch, lambda size, root: note(size))
             assert store.append([], seal) == []
             [outcome] = store.append([[draft(causes=(99,))]], seal)
             assert isinstance(outcome, HansardError)
@@ -90,20 +90,21 @@ class Checkpoints(Bench):
             claim = store.claim("seal", 60.0)
             wanted = []
             for at in range(7):
-                wanted.append(StoredCheckpoint(size=1, note=f"added {at}\n"))
+                wanted.append(StoredCheckpoint(size=1, note=note(1, by=f"{at}")))
                 store.add_checkpoint(wanted[-1], claim.epoch)
-                store.append([[draft()]], Seal(claim.epoch, lambda size, root: f"sealed {size}\n"))
-                wanted.append(StoredCheckpoint(size=2 + at, note=f"sealed {2 + at}\n"))
+                store.append([[draft()]], Seal(claim.epoch, lambda size, root: note(size)))
+                wanted.append(StoredCheckpoint(size=2 + at, note=note(2 + at)))
             assert list(store.checkpoints()) == wanted
             assert list(store.checkpoints(newest_first=True)) == wanted[::-1]
 
     def test_many_checkpoints_come_in_order(self) -> None:
         with self.opened() as (store, _):
             claim = store.claim("seal", 60.0)
-            for at in range(600):
-                store.add_checkpoint(StoredCheckpoint(size=1, note=f"{at}"), claim.epoch)
-            assert [each.note for each in store.checkpoints()] == [f"{at}" for at in range(600)]
-            assert next(iter(store.checkpoints(newest_first=True))).note == "599"
+            wanted = [note(1, by=f"{at}") for at in range(600)]
+            for each in wanted:
+                store.add_checkpoint(StoredCheckpoint(size=1, note=each), claim.epoch)
+            assert [each.note for each in store.checkpoints()] == wanted
+            assert next(iter(store.checkpoints(newest_first=True))).note == wanted[-1]
             assert len(list(store.checkpoints(newest_first=True))) == 600
 
     def test_a_checkpoint_of_an_old_epoch_is_fenced(self) -> None:
@@ -113,9 +114,9 @@ class Checkpoints(Bench):
             new = store.claim("seal", 60.0)
             for epoch in (old.epoch, new.epoch + 1):
                 with refused(Fenced):
-                    store.add_checkpoint(StoredCheckpoint(size=1, note="x"), epoch)
-            store.add_checkpoint(StoredCheckpoint(size=1, note="y"), new.epoch)
-            assert [each.note for each in store.checkpoints()] == ["y"]
+                    store.add_checkpoint(StoredCheckpoint(size=1, note=note(1)), epoch)
+            store.add_checkpoint(StoredCheckpoint(size=1, note=note(1, by="new")), new.epoch)
+            assert [each.note for each in store.checkpoints()] == [note(1, by="new")]
 
 
 class Claims(Bench):

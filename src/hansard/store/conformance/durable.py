@@ -6,7 +6,7 @@ import time
 from hansard.errors import Fenced, StoreError
 from hansard.store.base import Query, Seal, Store, StoredCheckpoint
 from hansard.store.conformance.bodies import LARGE, ODD
-from hansard.store.conformance.sample import Bench, Clock, draft, fill, genesis, kinds, part, put, refused, walk
+from hansard.store.conformance.sample import Bench, Clock, draft, fill, genesis, kinds, note, part, put, refused, walk
 
 
 class Durable(Bench):
@@ -22,9 +22,9 @@ class Durable(Bench):
         try:
             seal = store.claim("seal", 60.0)
             parts = [part(body, name=f"p{at}") for at, body in enumerate((*ODD, LARGE))]
-            store.append([[draft(parts=parts, causes=(0,))]], Seal(seal.epoch, lambda size, root: f"note {size}\n"))
+            store.append([[draft(parts=parts, causes=(0,))]], Seal(seal.epoch, note))
             fill(store, 300)
-            store.add_checkpoint(StoredCheckpoint(size=300, note="added\n"), seal.epoch)
+            store.add_checkpoint(StoredCheckpoint(size=300, note=note(300, by="added")), seal.epoch)
             before = _picture(store)
             bodies = [store.body(1, each.name) for each in parts]
             store.sync()
@@ -147,14 +147,14 @@ class Shared(Bench):
             other = self.join(store, clock)
             try:
                 old = store.claim("seal", 60.0)
-                store.append([[draft()]], Seal(old.epoch, lambda size, root: "first"))
+                store.append([[draft()]], Seal(old.epoch, lambda size, root: note(size, by="first")))
                 other.release(old)
                 new = other.claim("seal", 60.0)
-                store.append([[draft()]], Seal(old.epoch, lambda size, root: "stale"))
+                store.append([[draft()]], Seal(old.epoch, lambda size, root: note(size, by="stale")))
                 with refused(Fenced):
-                    store.add_checkpoint(StoredCheckpoint(size=1, note="stale"), old.epoch)
-                other.append([[draft()]], Seal(new.epoch, lambda size, root: "second"))
-                assert [each.note for each in store.checkpoints()] == ["first", "second"]
+                    store.add_checkpoint(StoredCheckpoint(size=1, note=note(1)), old.epoch)
+                other.append([[draft()]], Seal(new.epoch, lambda size, root: note(size, by="second")))
+                assert [each.note for each in store.checkpoints()] == [note(2, by="first"), note(4, by="second")]
             finally:
                 other.close()
 

@@ -1,5 +1,6 @@
 """What the suite writes and how it looks at what came of it: drafts, parts, a clock, a walk along the chain."""
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -84,6 +85,11 @@ def redacted(seq: int, what: Part, *, committed: str | None = None) -> Draft:
     right = commitment(what.salt, what.media, what.body).hex()
     data = {"commitment": committed or right, "part": what.name, "reason": "other", "seq": seq}
     return draft(kind="body.redacted", run="", actor="human:k1", data=data, causes=(seq,))
+
+
+def note(size: int, root: bytes = bytes(32), *, by: str = "key") -> str:
+    """A checkpoint of this size, as text; a store believes its signatures and looks at none."""
+    return f"hansard.invalid/conformance\n{size}\n{b64encode(root).decode()}\n\n— {by} AAAAAA==\n"
 
 
 def placed(outcome: Outcome) -> list[Placed]:

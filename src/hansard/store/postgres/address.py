@@ -39,9 +39,13 @@ class Address:
         """Read a URL; UsageError, which quotes nothing of it, when it is not one."""
         found = _URL.fullmatch(url)
         if not found or not all(_HOST.fullmatch(host) for host in found["hosts"].split(",")):
-            raise UsageError(f"not a PostgreSQL URL: write {FORM}, with @ / ? # % in names and passwords as %40 %2F %3F %23 %25")
+            raise UsageError(
+                f"not a PostgreSQL URL: write {FORM}, with @ / ? # % in names and passwords as %40 %2F %3F %23 %25"
+            )
         if re.search("%(?![0-9A-Fa-f]{2})|%00", url):
-            raise UsageError("a % in a PostgreSQL URL begins a percent-encoded character; write %25 for the sign itself")
+            raise UsageError(
+                "a % in a PostgreSQL URL begins a percent-encoded character; write %25 for the sign itself"
+            )
         options = [pair.partition("=")[::2] for pair in (found["query"] or "").split("&") if pair]
         schemas = [value for name, value in options if name == "schema"] or [DEFAULT_SCHEMA]
         if len(schemas) > 1 or not _SCHEMA.fullmatch(schemas[0]):

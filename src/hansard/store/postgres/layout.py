@@ -5,7 +5,7 @@ lies beside it. Whatever may hold more than ASCII is bytea, so that it comes bac
 database is, and whatever escapes a line holds.
 """
 
-LAYOUT = ("hansard-ledger", "1")
+MARK, VERSION = "hansard-ledger", "1"
 SHARED_FROM_BYTES = 16 * 1024
 
 
@@ -49,14 +49,17 @@ TABLES = (
     "CREATE INDEX checkpoints_by_size ON checkpoints(size)",
     "CREATE TABLE claims(name text PRIMARY KEY, epoch bigint NOT NULL, holder text NOT NULL, until_us bigint NOT NULL)",
     "CREATE TABLE meta(name text PRIMARY KEY, value text NOT NULL)",
-    f"INSERT INTO meta VALUES ('{LAYOUT[0]}', '{LAYOUT[1]}')",
+    f"INSERT INTO meta VALUES ('{MARK}', '{VERSION}')",
 )
 """Every object of the schema, in the order of creation, and the mark that says whose it is."""
 
-_HEAD = "SELECT size, leaf, ts, frontier FROM head"
-READ_HEAD = _HEAD
-LOCK_HEAD = f"SELECT h.*, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM ({_HEAD} FOR UPDATE) h"
-"""Takes the log's one lock. The clock is read outside the inner query, and so after the wait for the lock."""
+CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
+LOCK_HEAD = f"SELECT h.*, ({CLOCK}) FROM ({READ_HEAD} FOR UPDATE) h"
+"""Takes the log's one lock. The clock stands outside the inner query: it is read when the wait for the lock is over."""
+
+LOCK_ALL = f"LOCK TABLE head IN EXCLUSIVE MODE; {CLOCK}"
+"""The same lock for a repair, which must be alone even when the head row is gone."""
 
 INSERT = """WITH
   e AS (INSERT INTO entries(seq, line) SELECT * FROM unnest(%(seqs)b::bigint[], %(lines)b::bytea[])),

@@ -6,7 +6,7 @@ Until COMMIT is sent, a failure leaves nothing behind. Afterwards only the serve
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -143,10 +143,10 @@ class Writer:
         return reason(error, self._address)
 
 
-def sequence_of(row: tuple[int, bytes, int, bytes] | tuple[object, ...], place: str) -> Sequence:
+def sequence_of(row: tuple[Any, ...], place: str) -> Sequence:
     """The head row as a Sequence; StoreError when it is none."""
     size, leaf, ts, frontier = row[:4]
     try:
-        return Sequence(leaf=bytes(leaf), ts=ts, frontier=Frontier.from_bytes(size, bytes(frontier)))
+        return Sequence(leaf=leaf, ts=ts, frontier=Frontier.from_bytes(size, frontier))
     except Malformed as error:
         raise StoreError(f"the head row of {place} is damaged: {error}; run: hansard ledger repair") from error

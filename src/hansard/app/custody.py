@@ -1,0 +1,66 @@
+"""Who vouches for a ledger, for every surface: checkpoints, the pin, rotation, receipts. The keys stay in `seal`."""
+
+from typing import TYPE_CHECKING
+
+from hansard.app.views import View
+from hansard.app.wiring import Opened
+from hansard.errors import UsageError
+from hansard.ledger.checkpoint import parse_checkpoint
+from hansard.ledger.merkle import leaf_hash
+from hansard.ledger.note import parse_note
+from hansard.record.receipts import make_consistency, make_receipt
+from hansard.store.base import Store, StoredCheckpoint
+
+if TYPE_CHECKING:
+    from hansard.record.sealer import Sealer
+
+
+def pin_of(store: Store) -> str | None:
+    """The one line to keep outside ([C8]); None for an unsigned log."""
+    genesis = store.entry(0)
+    identity = genesis.data.get("identity")
+    return f"{identity}@{leaf_hash(genesis.line).hex()}" if identity else None
+
+
+def pin(opened: Opened) -> View:
+    found = pin_of(opened.store)
+    if found is None:
+        raise UsageError(f"{opened.store.place} is unsigned: it has no keys, and so no pin")
+    return {"pin": found}
+
+
+def checkpoint(opened: Opened) -> View:
+    """Sign the log as it stands."""
+    return checkpoint_view(_sealer(opened).checkpoint())
+
+
+def rotate(opened: Opened) -> View:
+    """Retire the epoch key now, destroy its private half, and seal everything up to here with it."""
+    sealer = _sealer(opened)
+    return checkpoint_view(sealer.rotate()) | {"epoch": sealer.epoch}
+
+
+def receipt(opened: Opened, seq: int, disclose: tuple[str, ...]) -> View:
+    """The proof of one entry under a checkpoint that covers it; a new one is signed where this process may."""
+    if opened.sealer:
+        opened.sealer.checkpoint()
+    return {"seq": seq, "disclosed": list(disclose), "receipt": make_receipt(opened.store, seq, disclose)}
+
+
+def consistency(opened: Opened, old_size: int) -> View:
+    """The proof that the newest checkpoint extends the log of an older size."""
+    newest = next(iter(opened.store.checkpoints(newest_first=True)), None)
+    if newest is None:
+        raise UsageError(f"{opened.store.place} has no checkpoint yet; sign one: hansard ledger checkpoint")
+    return {"old": old_size, "size": newest.size, "consistency": make_consistency(opened.store, old_size, newest)}
+
+
+def checkpoint_view(stored: StoredCheckpoint) -> View:
+    root = parse_checkpoint(parse_note(stored.note).text).root
+    return {"size": stored.size, "root": root.hex(), "checkpoint": stored.note}
+
+
+def _sealer(opened: Opened) -> "Sealer":
+    if opened.sealer is None:
+        raise UsageError(f"this process cannot sign {opened.store.place}: {opened.custody}")
+    return opened.sealer

@@ -1,0 +1,60 @@
+"""Where ledgers lie: recognises a layout by its bytes and opens it for reading."""
+
+from pathlib import Path
+
+from ..receipt import HEADER
+from ..report import Findings, Form
+from .base import CannotRead, NotALedger, Source
+from .export import ENTRIES, ExportSource
+from .lines import LinesSource
+from .sqlite import MAGIC, SqliteSource
+from .view import take_view
+
+_ENTRY = b'{"actor":'
+
+
+def recognise(path: Path) -> Form:
+    """What lies there, by its first bytes; CannotRead when there is nothing to read, "unknown" for other bytes."""
+    try:
+        if path.is_dir():
+            return "export" if (path / ENTRIES).is_file() else "unknown"
+        if not path.is_file():
+            raise CannotRead(f"{path} is not a file or a folder" if path.exists() else f"there is nothing at {path}")
+        with open(path, "rb") as file:
+            start = file.read(64)
+    except (OSError, ValueError) as error:
+        raise CannotRead(f"cannot read {str(path)!r:.200}: {getattr(error, 'strerror', None) or error}") from error
+    if start.startswith(MAGIC):
+        return "sqlite"
+    if start.startswith(HEADER.encode()) or path.suffix == ".tlog-proof":
+        return "receipt"
+    return "jsonl" if start.startswith(_ENTRY) or path.suffix == ".jsonl" else "unknown"
+
+
+def open_source(path: Path, findings: Findings) -> Source:
+    """Open the ledger at this path; NotALedger when the bytes are something else, CannotRead when they cannot be had."""
+    form = recognise(path)
+    if form == "sqlite":
+        return _open_sqlite(path, findings)
+    if form == "jsonl":
+        stem = path.name.removesuffix(".jsonl")
+        bodies, checkpoints = path.with_name(f"{stem}.bodies.jsonl"), path.with_name(f"{stem}.checkpoints.jsonl")
+        return LinesSource(path, bodies, checkpoints, findings)
+    if form == "export":
+        return ExportSource(path, findings)
+    if form == "receipt":
+        raise NotALedger("it is a receipt, not a ledger")
+    what = f"the folder has no {ENTRIES}" if path.is_dir() else "its bytes are none of SQLite, JSON lines, export or receipt"
+    raise NotALedger(what)
+
+
+def _open_sqlite(path: Path, findings: Findings) -> SqliteSource:
+    view = take_view(path)
+    try:
+        return SqliteSource(view, findings)
+    except BaseException:
+        view.close()
+        raise
+
+
+__all__ = ["CannotRead", "NotALedger", "Source", "open_source", "recognise"]

@@ -1,0 +1,286 @@
+"""A ledger in SQLite, as bytes that nobody trusts ([S1]-[S6]).
+
+Reads a table only when its text in the schema is exactly ours, stops at whatever does not end, and turns every error
+of SQLite into a finding. What the derived tables should hold is the business of `derived`.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from .. import layout
+from ..body import digest
+from ..canonical import Malformed
+from ..events import ROTATED, Noted, read_note
+from ..merkle import HASH, Frontier, leaf_hash
+from ..report import Findings, Form
+from .base import CannotRead, NotALedger, Row, Stored
+from .derived import Derived
+from .view import View
+
+MAGIC = b"SQLite format 3\x00"
+_OLDEST = (3, 38, 0)
+_FIRST = -(2**63)
+_LAST = 2**63 - 1
+_STEPS = 1_000_000
+_CHECKED = ("entries", "causes", "nodes", "head", "checkpoints", "claims", "meta")
+_CHECKED_DEEP = ("bodies", "shared")
+_FLAWED = {"salt": b"", "media": "", "body": b""}
+
+
+class SqliteSource:
+    """One view of one database."""
+
+    form: Form = "sqlite"
+
+    def __init__(self, view: View, findings: Findings) -> None:
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise CannotRead(f"this Python has SQLite {sqlite3.sqlite_version}; reading a ledger needs 3.38 or newer")
+        self._view = view
+        self._findings = findings
+        self._db = view.connect()
+        self._budget = _Budget(view.readable.stat().st_size)
+        try:
+            self._prepare()
+        except sqlite3.Error as error:
+            self.close()
+            raise NotALedger(f"SQLite cannot read it: {error}") from error
+        except NotALedger:
+            self.close()
+            raise
+
+    def reopened(self, findings: Findings) -> "SqliteSource":
+        """The same view through a connection of its own, for another process."""
+        return SqliteSource(self._view, findings)
+
+    def detach(self) -> None:
+        """Close the connection and keep the view; nothing can be read afterwards."""
+        self._db.close()
+
+    @property
+    def entries(self) -> int:
+        try:
+            row = self._execute("SELECT max(seq) FROM entries").fetchone() if "entries" in self._sound else None
+        except sqlite3.Error:
+            row = None
+        return int(row[0]) + 1 if row and row[0] is not None and 0 <= row[0] < _LAST else 0
+
+    def examine(self, deep: bool) -> None:
+        for problem in self._schema_problems:
+            self._findings.add("schema", "structure", f"[S2] {problem}")
+        if not self._view.steady:
+            self._findings.add("moving", "warning", "the file kept changing while it was copied; verify a copy of your own")
+        if self._schema_problems:
+            message = "the indexes were not checked, because the schema is not that of a ledger"
+            self._findings.add("unchecked", "structure", message)
+            return
+        self._examine_header()
+        self._examine_values()
+        for table in _CHECKED + (_CHECKED_DEEP if deep else ()):
+            self._check_integrity(table)
+        if deep:
+            self._examine_shared()
+
+    def lines(self, start: int, stop: int | None) -> Iterator[Row]:
+        if "entries" not in self._sound:
+            return
+        at, last, step = start or _FIRST, _LAST if stop is None else stop - 1, 1
+        query = "SELECT seq, line FROM entries WHERE seq BETWEEN ? AND ? ORDER BY seq"
+        while at <= last:
+            try:
+                for seq, line in self._execute(query, (at, last)):
+                    if seq < at:
+                        raise sqlite3.DatabaseError("the rows do not rise")
+                    at = seq + 1
+                    yield seq, line if type(line) is bytes else b""
+                return
+            except sqlite3.Error as error:
+                # Leave the unreadable page behind in growing strides: what follows it may be whole.
+                at = max(at, 0)
+                self._findings.add("unreadable", "structure", f"SQLite cannot read on from here: {error}", seq=at)
+                at, step = at + step, step * 4
+                if step > 2**40:
+                    return
+
+    def pick(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes | None]]:
+        for seq in seqs:
+            row = None
+            if "entries" in self._sound:
+                rows = self._rows("SELECT line FROM entries WHERE seq = ?", (seq,))
+                row = next(rows, None)
+            yield seq, row[0] if row and type(row[0]) is bytes else None
+
+    def checkpoints(self, above: int, upto: int | None) -> Iterator[Noted]:
+        if "checkpoints" not in self._sound:
+            return
+        above = above if above >= 0 else _FIRST
+        query = "SELECT size, note FROM checkpoints WHERE size > ? AND size <= ? ORDER BY size, id"
+        for size, note in self._rows(query, (above, _LAST if upto is None else upto)):
+            try:
+                if type(note) is not bytes:
+                    raise Malformed("it is not text")
+                noted = read_note(note)
+            except Malformed as error:
+                message = f"[C1] the checkpoint kept for size {size!r:.24} cannot be read: {error}"
+                self._findings.add("checkpoint_form", "structure", message)
+                continue
+            if noted.size == size:
+                yield noted
+            else:
+                message = f"[S3] a checkpoint of size {noted.size} is kept under size {size!r:.24}"
+                self._findings.add("checkpoint_size", "structure", message)
+
+    def bodies(self, start: int, stop: int | None) -> Iterator[Stored]:
+        if not {"bodies", "shared"} <= self._sound:
+            return
+        query = (
+            "SELECT b.id, b.salt, b.media, b.body, b.shared, s.digest, s.body"
+            " FROM bodies b LEFT JOIN shared s ON s.id = b.shared WHERE b.id BETWEEN ? AND ? ORDER BY b.id"
+        )
+        first = layout.body_id(start, 0) if start else _FIRST
+        last = _LAST if stop is None else layout.body_id(stop, 0) - 1
+        at = first
+        for row in self._rows(query, (first, last)):
+            if row[0] < at:
+                self._findings.add("unreadable", "structure", "SQLite cannot read all bodies: the rows do not rise")
+                return
+            at = row[0] + 1
+            yield _stored(*row)
+
+    def mirror(self) -> Derived:
+        return Derived(self._rows, self._findings, self._sound)
+
+    def specials(self, stop: int) -> Iterator[bytes]:
+        if "entries" not in self._sound:
+            return
+        query = "SELECT line FROM entries WHERE seq = 0 OR (kind = ? AND seq < ?) ORDER BY seq"
+        for (line,) in self._rows(query, (ROTATED, stop)):
+            if type(line) is bytes:
+                yield line
+
+    def frontier(self, size: int) -> Frontier:
+        tree, at = Frontier(), 0
+        for level in range(56, 0, -8):
+            while size - at >= 1 << level:
+                tree.push_subtree(level, self._node(level, at >> level))
+                at += 1 << level
+        for _, line in self.lines(at, size) if at < size else ():
+            tree.push(leaf_hash(line))
+        if tree.size != size:
+            raise Malformed(f"the log has fewer than {size} entries")
+        return tree
+
+    def unchanged(self) -> bool:
+        return self._view.unchanged()
+
+    def close(self) -> None:
+        self._db.close()
+        self._view.close()
+
+    def _prepare(self) -> None:
+        self._db.text_factory = bytes
+        self._db.set_progress_handler(self._budget.spend, _STEPS)
+        for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+            self._db.execute(f"PRAGMA {pragma}")
+        names = {row[1] for row in self._schema()}
+        self._application_id = self._pragma("application_id")
+        if self._application_id != layout.APPLICATION_ID and b"entries" not in names:
+            raise NotALedger("it is a SQLite database, but not a ledger")
+        ours, found = _our_schema(), set(self._schema())
+        self._schema_problems = [f"{_label(each)} is not as the layout has it" for each in sorted(ours - found, key=repr)]
+        self._schema_problems += [f"{_label(each)} does not belong to a ledger" for each in sorted(found - ours, key=repr)][:100]
+        self._sound = {name.decode() for kind, name, _, _ in ours & found if kind == b"table"}
+
+    def _schema(self) -> Iterator[tuple[bytes, bytes, bytes, bytes | None]]:
+        yield from self._execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")
+
+    def _examine_header(self) -> None:
+        for name, found, wanted in (
+            ("application_id", self._application_id, layout.APPLICATION_ID),
+            ("user_version", self._pragma("user_version"), layout.USER_VERSION),
+            ("encoding", self._pragma("encoding"), b"UTF-8"),
+        ):
+            if found != wanted:
+                self._findings.add("header", "structure", f"[S1] {name} is {found!r:.40} instead of {wanted!r}")
+
+    def _examine_values(self) -> None:
+        query = "SELECT seq FROM entries WHERE typeof(line) <> 'text' LIMIT 100"
+        for (seq,) in self._rows(query):
+            self._findings.add("line_type", "structure", "[S2] its line is not stored as text", seq=seq)
+
+    def _check_integrity(self, table: str) -> None:
+        for (problem,) in self._rows(f"PRAGMA integrity_check({table})"):
+            if problem != b"ok":
+                message = f"[S3] integrity of {table}: {problem.decode(errors='replace')[:200]}"
+                self._findings.add("integrity", "structure", message)
+
+    def _examine_shared(self) -> None:
+        query = "SELECT id FROM shared WHERE id NOT IN (SELECT shared FROM bodies WHERE shared IS NOT NULL) LIMIT 100"
+        for (row,) in self._rows(query):
+            self._findings.add("body_unreferenced", "structure", f"[B4] shared body {row} belongs to no part")
+
+    def _node(self, level: int, index: int) -> bytes:
+        row = next(self._rows("SELECT hash FROM nodes WHERE level = ? AND idx = ?", (level, index)), None) if "nodes" in self._sound else None
+        if row is None or type(row[0]) is not bytes or len(row[0]) != HASH:
+            raise Malformed(f"node ({level}, {index}) is not stored")
+        return row[0]
+
+    def _pragma(self, name: str) -> object:
+        row = self._execute(f"PRAGMA {name}").fetchone()
+        return row[0] if row else None
+
+    def _execute(self, query: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        self._budget.renew()
+        return self._db.execute(query, values)
+
+    def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+        """The rows of a query, ending with a finding where SQLite refuses."""
+        try:
+            yield from self._execute(query, values)
+        except sqlite3.Error as error:
+            self._findings.add("unreadable", "structure", f"SQLite cannot read all of it: {error}")
+
+
+class _Budget:
+    """Ends what would not end: a damaged tree can send a scan through the same page again and again."""
+
+    def __init__(self, file_bytes: int) -> None:
+        self._allowed = 20 + file_bytes * 40 // _STEPS
+        self._spent = 0
+
+    def renew(self) -> None:
+        self._spent = 0
+
+    def spend(self) -> int:
+        self._spent += 1
+        return self._spent > self._allowed
+
+
+def _our_schema() -> set[tuple[bytes, bytes, bytes, bytes | None]]:
+    model = sqlite3.connect(":memory:")
+    try:
+        model.text_factory = bytes
+        for text in layout.TABLES:
+            model.execute(text)
+        return set(model.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema"))
+    finally:
+        model.close()
+
+
+def _label(row: tuple[bytes, bytes, bytes, bytes | None]) -> str:
+    kind, name = (each.decode(errors="replace")[:60] if isinstance(each, bytes) else "?" for each in row[:2])
+    return f"{kind} {name}"
+
+
+def _stored(row: int, salt: object, media: object, body: object, shared: object, known: object, content: object) -> Stored:
+    """A body row as it should be; one of another shape comes out as a body that opens nothing."""
+    seq, position = row >> 8, row & 255
+    if (body is None) == (shared is None):
+        return Stored(seq=seq, part=position, salt=b"", media="", body=b"")
+    held = content if body is None else body
+    if not (isinstance(salt, bytes) and isinstance(media, bytes) and isinstance(held, bytes) and media.isascii()):
+        return Stored(seq=seq, part=position, salt=b"", media="", body=b"")
+    name = media.decode()
+    if body is None and digest(name, held) != known:
+        return Stored(seq=seq, part=position, salt=b"", media="", body=b"")
+    return Stored(seq=seq, part=position, salt=salt, media=name, body=held)

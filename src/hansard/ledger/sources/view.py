@@ -1,0 +1,138 @@
+"""A state of a SQLite file that does not move while it is read, and that reading does not change ([S5]).
+
+Without a write-ahead log the file itself is read as immutable. With one, database and log are copied aside and joined
+there. It opens no ledger and knows no table.
+"""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .base import CannotRead
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover
+    fcntl = None  # type: ignore[assignment,unused-ignore]
+
+_COPIES = 5
+_LOCK_S = 5.0
+
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Where to read, and what was there when the view was taken."""
+
+    original: Path
+    readable: Path
+    folder: Path | None
+    stamp: Stamp
+    steady: bool
+    """False when the files moved each time that they were copied."""
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection that can neither write nor create anything."""
+        uri = f"{self.readable.absolute().as_uri()}?mode=ro&immutable=1"
+        return sqlite3.connect(uri, uri=True, isolation_level=None)
+
+    def unchanged(self) -> bool:
+        """Whether all that was read so far came from one state."""
+        return self.steady and (self.folder is not None or _stamp(self.original) == self.stamp)
+
+    def close(self) -> None:
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def take_view(path: Path) -> View:
+    """Take a view of a database; CannotRead when the files refuse."""
+    try:
+        stamp = _stamp(path)
+        if not _has_content(stamp[1]):
+            return View(original=path, readable=path, folder=None, stamp=stamp, steady=True)
+        return _copied(path)
+    except OSError as error:
+        raise CannotRead(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _copied(path: Path) -> View:
+    folder = Path(tempfile.mkdtemp(prefix="hansard-verify-"))
+    copy, steady = folder / "ledger.db", False
+    try:
+        for _ in range(_COPIES):
+            with _shared_lock(path):
+                stamp = _stamp(path)
+                shutil.copyfile(path, copy)
+                if _has_content(stamp[1]):
+                    shutil.copyfile(_beside(path, "-wal"), _beside(copy, "-wal"))
+                else:
+                    _beside(copy, "-wal").unlink(missing_ok=True)
+                steady = _stamp(path) == stamp
+            if steady:
+                break
+        _join(copy)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return View(original=path, readable=copy, folder=folder, stamp=stamp, steady=steady)
+
+
+def _join(copy: Path) -> None:
+    """Bring the write-ahead log into the copy. What SQLite cannot join stays out, and reading tells the rest."""
+    try:
+        joined = sqlite3.connect(copy, isolation_level=None)
+    except sqlite3.Error:
+        return
+    try:
+        joined.execute("PRAGMA trusted_schema = OFF")
+        joined.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    except sqlite3.Error:
+        pass
+    finally:
+        joined.close()
+
+
+@contextmanager
+def _shared_lock(path: Path) -> Iterator[None]:
+    """Hold off writers while copying, where there is a lock file; a writer that hangs is not waited for."""
+    lock = _beside(path, ".lock")
+    if fcntl is None or not lock.is_file():
+        yield
+        return
+    with open(lock, "rb") as held:
+        until = time.monotonic() + _LOCK_S
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.005)
+        yield
+
+
+def _stamp(path: Path) -> Stamp:
+    return tuple(_seen(each) for each in (path, _beside(path, "-wal")))
+
+
+def _seen(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _has_content(seen: tuple[int, int, int] | None) -> bool:
+    return seen is not None and seen[0] > 0
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)

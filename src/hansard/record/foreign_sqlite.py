@@ -1,0 +1,145 @@
+"""Reads a forum-engine ledger that lies in a SQLite file, from a copy: the file itself is neither opened nor locked."""
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from hansard.errors import StoreError, UsageError
+from hansard.record.foreign_format import FIELDS, Findings, Payload, Row, canonical, check_row, gives, is_hash, row_of
+
+_PAYLOAD_COLUMNS = ("payload_hash", "body")
+_SUFFIXES = ("", "-wal", "-journal")
+
+
+class SqliteLedger:
+    """A copy of a database with the tables `entries` and `payloads`."""
+
+    format: Literal["forum_sqlite"] = "forum_sqlite"
+
+    def __init__(self, path: Path) -> None:
+        self.rows_seen = 0
+        self._path = path
+        self._folder = tempfile.TemporaryDirectory(prefix="hansard-import-")
+        try:
+            self._files = _copy(path, Path(self._folder.name))
+            self._db = _connect(Path(self._folder.name) / path.name)
+            self._columns = self._check_tables()
+        except BaseException as error:
+            self._folder.cleanup()
+            if isinstance(error, sqlite3.Error):
+                raise UsageError(f"{path} cannot be read as a SQLite file: {error}") from error
+            raise
+
+    def rows(self, findings: Findings) -> Iterator[Row]:
+        self._tell_about_the_file(findings)
+        try:
+            for values in self._db.execute(f"SELECT {', '.join(FIELDS)} FROM entries ORDER BY seq"):
+                self.rows_seen += 1
+                members = dict(zip(FIELDS, values, strict=True))
+                place = f"entries row {self.rows_seen}"
+                if check_row(members, place, findings):
+                    yield row_of(members, line=self.rows_seen, at=members["seq"], length=0)
+        except sqlite3.Error:
+            findings.tell("database_damaged", f"entries after row {self.rows_seen}")
+
+    def payloads(self, findings: Findings) -> Iterator[Payload]:
+        line = 0
+        try:
+            for line, (rowid, digest, text) in enumerate(
+                self._db.execute("SELECT rowid, payload_hash, body FROM payloads ORDER BY rowid"), 1
+            ):
+                try:
+                    body = json.loads(text) if isinstance(text, str) else None
+                except (ValueError, RecursionError):
+                    body = None
+                if not is_hash(digest) or (body is None and text != "null"):
+                    findings.tell("payload_malformed", f"payloads row {line}")
+                    continue
+                yield Payload(bytes.fromhex(digest), gives(body, digest), line, rowid, 0)
+        except sqlite3.Error:
+            findings.tell("database_damaged", f"payloads after row {line}")
+
+    def row_bytes(self, row: Row) -> bytes:
+        values = self._one(f"SELECT {', '.join(FIELDS)} FROM entries WHERE seq = ?", row.at)
+        return json.dumps(dict(zip(FIELDS, values, strict=True)), ensure_ascii=False).encode()
+
+    def payload_bytes(self, payload: Payload) -> bytes:
+        [text] = self._one("SELECT body FROM payloads WHERE rowid = ?", payload.at)
+        if not payload.holds:
+            return str(text).encode("utf-8", "surrogateescape")
+        return canonical(json.loads(text))
+
+    def files(self) -> list[dict[str, Any]]:
+        return self._files
+
+    def close(self) -> None:
+        self._db.close()
+        self._folder.cleanup()
+
+    def _check_tables(self) -> dict[str, list[str]]:
+        found = {}
+        for table, wanted in (("entries", FIELDS), ("payloads", _PAYLOAD_COLUMNS)):
+            kinds = self._db.execute("SELECT type FROM sqlite_schema WHERE name = ? AND rootpage > 0", (table,)).fetchall()
+            columns = [str(name) for _, name, *_ in self._db.execute(f"PRAGMA table_xinfo({table})")]
+            if kinds != [("table",)] or not set(wanted) <= set(columns):
+                raise UsageError(f"{self._path} is a SQLite file, but has no table {table} of a ledger")
+            found[table] = [name for name in columns if name not in wanted]
+        return found
+
+    def _tell_about_the_file(self, findings: Findings) -> None:
+        for table, columns in self._columns.items():
+            for column in columns:
+                findings.tell("field_unknown", f"column {column} of {table}")
+        try:
+            for kind, name in self._db.execute("SELECT type, name FROM sqlite_schema"):
+                if name not in self._columns and not str(name).startswith("sqlite_"):
+                    findings.tell("object_unknown", f"{kind} {name}")
+            if self._db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                findings.tell("database_damaged", self._path.name)
+        except sqlite3.Error:
+            findings.tell("database_damaged", self._path.name)
+
+    def _one(self, sql: str, value: int) -> tuple[Any, ...]:
+        try:
+            row: tuple[Any, ...] | None = self._db.execute(sql, (value,)).fetchone()
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read {self._path}: {error}") from error
+        if row is None:
+            raise StoreError(f"{self._path}: a row that was there is not found again; copy the file and import the copy")
+        return row
+
+
+def _copy(path: Path, folder: Path) -> list[dict[str, Any]]:
+    """A copy of the database with its journal; refused while something writes there, since it would be of two moments."""
+    there = [path.with_name(path.name + suffix) for suffix in _SUFFIXES]
+    try:
+        before = [(each, each.stat()) for each in there if each.exists()]
+        for each, _ in before:
+            shutil.copyfile(each, folder / each.name)
+        after = [(each, each.stat()) for each in there if each.exists()]
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    if [(each, seen.st_size, seen.st_mtime_ns) for each, seen in before] != [
+        (each, seen.st_size, seen.st_mtime_ns) for each, seen in after
+    ]:
+        raise StoreError(f"{path} is being written to; stop what writes there, and try again")
+    return [_digested(folder / each.name) for each, _ in before]
+
+
+def _digested(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "name": path.name, "sha256": file_digest(file, sha256).hexdigest()}
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+    db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+    # Nothing of a stranger's schema may run.
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA query_only = ON")
+    return db

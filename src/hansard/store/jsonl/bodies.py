@@ -1,0 +1,104 @@
+"""Body lines ([J2]): written, read, and found by bisecting the file, which their order makes possible without an index."""
+
+import os
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+
+from hansard.ledger.canonical import Malformed, decode, dump
+from hansard.store.base import Part, StoredBody
+from hansard.store.jsonl.files import LF, line_start, lines_from, pieces, whole_end
+
+# Keys are sorted, so what identifies a body stands in front of its text and the longest head is known.
+_HEAD = re.compile(rb'\{"media":"(?:[^"\\]|\\.)*","part":"([a-z][a-z0-9_]{0,31})","salt":"[0-9a-f]{64}","seq":(\d{1,16}),"')
+_LONGEST_HEAD = 512
+
+Key = tuple[int, str]
+"""What orders body lines: the seq of the entry, and the name of the part."""
+
+
+def encode_body(seq: int, part: Part) -> bytes:
+    """One part as a line, LF included."""
+    members: dict[str, object] = {"media": part.media, "part": part.name, "salt": part.salt.hex(), "seq": seq}
+    try:
+        members["text"] = part.body.decode()
+    except UnicodeDecodeError:
+        members["b64"] = b64encode(part.body).decode()
+    return dump(dict(sorted(members.items()))) + LF
+
+
+def decode_body(line: bytes) -> StoredBody:
+    """The inverse of encode_body, without the LF; Malformed for anything else."""
+    members = decode(line)
+    match members:
+        case {"media": str(media), "part": str(part), "salt": str(salt), "seq": int(seq), "text": str(text)}:
+            body = text.encode()
+        case {"b64": str(coded), "media": str(media), "part": str(part), "salt": str(salt), "seq": int(seq)}:
+            body = _from_base64(coded)
+        case _:
+            raise Malformed("[J2] not a body line")
+    if len(members) != 5:
+        raise Malformed("[J2] a body line has five members")
+    try:
+        return StoredBody(seq=seq, part=part, media=media, salt=bytes.fromhex(salt), body=body)
+    except ValueError as error:
+        raise Malformed("[J2] the salt of a body is not hex") from error
+
+
+def key_of(line: bytes) -> Key:
+    """Which body this is, from the head of its line."""
+    head = _HEAD.match(line)
+    if head is None:
+        raise Malformed("[J2] not a body line")
+    return int(head[2]), head[1].decode()
+
+
+def find_body(fd: int, key: Key) -> tuple[int, int] | None:
+    """Where a body's line begins and ends, its LF included; None when there is none."""
+    end = whole_end(fd)
+    try:
+        at = _bisect(fd, end, key)
+        if at == end or key_of(os.pread(fd, _LONGEST_HEAD, at)) != key:
+            return None
+        return at, line_start(fd, at + 1)
+    except Malformed:
+        # A damaged line misled the search; looking at every line still finds the others.
+        return _look_at_all(fd, end, key)
+
+
+def read_body(fd: int, place: tuple[int, int]) -> StoredBody:
+    return decode_body(b"".join(pieces(fd, place[0], place[1] - 1)))
+
+
+def all_but(fd: int, place: tuple[int, int], end: int) -> Iterator[bytes]:
+    """The file without one line."""
+    yield from pieces(fd, 0, place[0])
+    yield from pieces(fd, place[1], end)
+
+
+def _bisect(fd: int, end: int, key: Key) -> int:
+    """The beginning of the first line that is not before the key."""
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        start = line_start(fd, middle)
+        if start < end and key_of(os.pread(fd, _LONGEST_HEAD, start)) < key:
+            low = start + 1
+        else:
+            high = middle
+    return line_start(fd, low)
+
+
+def _look_at_all(fd: int, end: int, key: Key) -> tuple[int, int] | None:
+    for at, line in lines_from(fd, 0, end):
+        head = _HEAD.match(line)
+        if head and (int(head[2]), head[1].decode()) == key:
+            return at, at + len(line) + 1
+    return None
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError as error:
+        raise Malformed("[J2] b64 is not base64") from error

@@ -1,0 +1,92 @@
+"""Claims in a small file of their own, replaced whole at each change ([J5]). Coordination, not record."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hansard.errors import Fenced, StoreError
+from hansard.ledger.canonical import Malformed, encode, parse
+from hansard.store.base import Claim
+from hansard.store.holder import Holder
+from hansard.store.jsonl.files import replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The newest state of one claim; no holder: it was released."""
+
+    epoch: int
+    holder: str
+    until_us: int
+
+
+class Claims:
+    """All claims of one ledger, for its one writer."""
+
+    def __init__(self, path: Path, now_us: Callable[[], int]) -> None:
+        self._path = path
+        self._now_us = now_us
+        self._held = read_claims(path)
+
+    def epoch(self, name: str) -> int:
+        held = self._held.get(name)
+        return held.epoch if held else 0
+
+    def claim(self, name: str, lease_s: float) -> Claim:
+        held = self._held.get(name)
+        because = self._why_free(name, held) if held else "new"
+        epoch = self.epoch(name) + 1
+        self._change(name, Held(epoch=epoch, holder=Holder.here().text(), until_us=self._until(lease_s)))
+        return Claim(name=name, epoch=epoch, because=because)
+
+    def renew(self, claim: Claim, lease_s: float) -> None:
+        held = self._held.get(claim.name)
+        if held is None or held.epoch != claim.epoch:
+            raise Fenced(f"{claim.name}: epoch {claim.epoch} is over, {self.epoch(claim.name)} holds it now")
+        self._change(claim.name, Held(epoch=held.epoch, holder=held.holder, until_us=self._until(lease_s)))
+
+    def release(self, claim: Claim) -> None:
+        if self.epoch(claim.name) == claim.epoch:
+            self._change(claim.name, Held(epoch=claim.epoch, holder="", until_us=0))
+
+    def _why_free(self, name: str, held: Held) -> str:
+        left_us = held.until_us - self._now_us()
+        if not held.holder:
+            return "resumed"
+        if left_us <= 0:
+            return "expired"
+        who = Holder.parse(held.holder)
+        if who and who.is_dead():
+            return "dead"
+        by = f"process {who.pid} on {who.host}" if who else "somebody"
+        raise Fenced(f"{name} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
+
+    def _until(self, lease_s: float) -> int:
+        return self._now_us() + int(lease_s * 1_000_000)
+
+    def _change(self, name: str, held: Held) -> None:
+        changed = {**self._held, name: held}
+        text = encode({n: {"epoch": h.epoch, "holder": h.holder, "until_us": h.until_us} for n, h in changed.items()})
+        try:
+            replace(self._path, [text, b"\n"])
+        except OSError as error:
+            raise StoreError(f"cannot write {self._path}: {error.strerror}; the claim on {name} is as before") from error
+        self._held = changed
+
+
+def read_claims(path: Path) -> dict[str, Held]:
+    """The claims as they stand on the disk; none when there is no file yet."""
+    try:
+        members = parse(path.read_bytes().rstrip(b"\n"))
+        return {
+            name: Held(epoch=int(each["epoch"]), holder=str(each["holder"]), until_us=int(each["until_us"]))
+            for name, each in members.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    except (Malformed, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"{path} is damaged ({error}); it is no part of the record: delete it when no other process works on this ledger"
+        ) from error

@@ -1,0 +1,197 @@
+"""Files of lines: appended to, taken back when a write fails, read from both ends. Knows bytes and LF, not what they say."""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from errno import ENOSPC
+from pathlib import Path
+from typing import Self
+
+from hansard.errors import UsageError
+from hansard.ledger.canonical import Malformed
+
+LF = b"\n"
+CHUNK = 1 << 18
+MODE = 0o600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Where the files of one ledger lie."""
+
+    entries: Path
+    bodies: Path
+    checkpoints: Path
+    index: Path
+    claims: Path
+    lock: Path
+
+    @classmethod
+    def of(cls, entries: Path) -> Self:
+        if entries.suffix != ".jsonl":
+            raise UsageError(f"{entries} does not end in .jsonl, as the name of a ledger in JSON lines does")
+        name = str(entries)[: -len(".jsonl")]
+        return cls(
+            entries=entries,
+            bodies=Path(f"{name}.bodies.jsonl"),
+            checkpoints=Path(f"{name}.checkpoints.jsonl"),
+            index=Path(f"{name}.index"),
+            claims=Path(f"{name}.claims.json"),
+            lock=Path(f"{name}.lock"),
+        )
+
+
+class Tail:
+    """The growing end of one file. What was appended counts from `keep` on; until then `take_back` undoes it."""
+
+    __slots__ = ("_dirty", "_end", "fd", "kept", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+        self.kept = self._end = os.fstat(self.fd).st_size
+        # A writer before us may have been killed between its write and its sync.
+        self._dirty = True
+
+    def moved(self) -> str | None:
+        """What somebody else did to the file, which only this process may change."""
+        now = os.fstat(self.fd)
+        if not now.st_nlink:
+            return f"{self.path} was deleted or replaced while it was open"
+        if now.st_size != self.kept:
+            return f"{self.path} has {now.st_size} bytes, this process left it at {self.kept}: something else writes to it"
+        return None
+
+    def append(self, data: bytes) -> None:
+        """Write behind the end, going on after short writes; OSError leaves the rest to take_back."""
+        left = memoryview(data)
+        self._dirty = True
+        while left:
+            done = os.pwrite(self.fd, left, self._end)
+            if not done:
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
+            self._end += done
+            left = left[done:]
+
+    def sync(self) -> None:
+        """Make everything appended durable."""
+        if self._dirty:
+            os.fdatasync(self.fd)
+            self._dirty = False
+
+    def keep(self) -> None:
+        self.kept = self._end
+
+    def take_back(self) -> None:
+        """Cut off what was appended since `keep`, durably, so that it cannot come back after a power cut."""
+        if os.fstat(self.fd).st_size != self.kept:
+            os.ftruncate(self.fd, self.kept)
+            os.fdatasync(self.fd)
+        self._end = self.kept
+
+    def cut(self, end: int) -> None:
+        """Give up everything behind a place for good."""
+        self.kept = end
+        self.take_back()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.close(self.fd)
+
+
+def whole_end(fd: int) -> int:
+    """Where the last complete line ends; what follows it is torn ([J4])."""
+    end = os.fstat(fd).st_size
+    while end:
+        start = max(end - CHUNK, 0)
+        found = os.pread(fd, end - start, start).rfind(LF)
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def line_start(fd: int, at: int) -> int:
+    """The first place at or behind `at` where a line can begin."""
+    if at == 0:
+        return 0
+    at, step = at - 1, 1 << 12
+    while data := os.pread(fd, step, at):
+        found = data.find(LF)
+        if found >= 0:
+            return at + found + 1
+        at, step = at + len(data), CHUNK
+    return at
+
+
+def lines_from(fd: int, start: int, end: int, longest: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """Complete lines between two places, with where each begins; Malformed at one that is longer than allowed."""
+    at, rest = start, b""
+    while at < end:
+        data = os.pread(fd, min(CHUNK, end - at), at)
+        if not data:
+            return
+        first = at - len(rest)
+        at += len(data)
+        *lines, rest = (rest + data).split(LF)
+        for line in lines:
+            yield first, line
+            first += len(line) + 1
+        if longest is not None and len(rest) > longest:
+            raise Malformed(f"[E1] the line at byte {first} is longer than {longest} bytes")
+
+
+def lines_back(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The same backwards, from a place where a line ends."""
+    at, rest = end, b""
+    while at > 0:
+        start = max(at - CHUNK, 0)
+        rest = os.pread(fd, at - start, start) + rest
+        at = start
+        first, *lines = rest.split(LF)
+        # The piece behind the last LF is empty: `rest` always ends with one.
+        ends = at + len(rest) - 1
+        for line in reversed(lines[:-1]):
+            yield ends - len(line), line
+            ends -= len(line) + 1
+        rest = first + LF
+    if end > 0:
+        yield 0, rest[:-1]
+
+
+def pieces(fd: int, start: int, end: int) -> Iterator[bytes]:
+    """A stretch of a file, in pieces that fit into memory."""
+    while start < end and (data := os.pread(fd, min(CHUNK, end - start), start)):
+        yield data
+        start += len(data)
+
+
+def spare(path: Path) -> Path:
+    """The name under which a file is written before it takes its place."""
+    return path.with_name(f"{path.name}.tmp")
+
+
+def replace(path: Path, content: Iterable[bytes]) -> None:
+    """Put new content in a file's place: afterwards the old one or the new one is there, never a part."""
+    new = spare(path)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, MODE)
+    try:
+        with open(fd, "wb", buffering=CHUNK) as file:
+            file.writelines(content)
+            file.flush()
+            os.fsync(fd)
+        new.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

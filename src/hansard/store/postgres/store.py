@@ -1,0 +1,345 @@
+"""The port, spoken to PostgreSQL: each verb is a question to a reading session or a turn of the writing one."""
+
+import time
+from collections.abc import Iterator
+from collections.abc import Sequence as Items
+from contextlib import contextmanager
+from typing import Any, Self
+
+import psycopg
+
+from hansard.errors import Fenced, StoreError, UsageError
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry, parse
+from hansard.ledger.merkle import block_root, leaf_hash
+from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
+from hansard.store.holder import Holder
+from hansard.store.postgres.address import Address
+from hansard.store.postgres.layout import READ_HEAD, VERSION
+from hansard.store.postgres.mending import finish_redactions, rebuild, tail_fault
+from hansard.store.postgres.rows import epochs, erase, insert, is_in_use, keep_note, lay_out, layout_version, part_id
+from hansard.store.postgres.session import Readers, connect, listens, reason
+from hansard.store.postgres.turn import Clock, Turn, Writer, sequence_of
+from hansard.store.sequence import place_all
+
+PAGE = 512
+POLL_S = 0.2
+# With LISTEN a look is needed only in case that something between us and the server swallowed a message.
+LISTENING_POLL_S = 1.0
+FAR = 1 << 62
+
+
+class PostgresStore:
+    """One ledger in one schema of a database. Safe between threads, processes and machines."""
+
+    inline = False
+
+    def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
+        self._address = address
+        self._readers = Readers(address)
+        self._writer = Writer(address, clock)
+        self.broken: str | None = None
+        try:
+            self._check_ours()
+            self.broken = self._fault()
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def create(cls, url: str, genesis: Draft, *, clock: Clock | None = None) -> Self:
+        """Make a new ledger whose entry 0 is `genesis`; StoreError when its schema is in use already."""
+        address = Address.parse(url)
+        connection = connect(address, writing=True)
+        try:
+            with connection.transaction():
+                lay_out(connection, address, genesis, clock)
+        except psycopg.Error as error:
+            raise StoreError(f"cannot create {address.place}: {reason(error, address)}") from error
+        finally:
+            connection.close()
+        return cls(address, clock=clock)
+
+    @classmethod
+    def open(cls, url: str, *, clock: Clock | None = None) -> Self:
+        """Open a ledger that exists; where there is none it is a UsageError, and nothing is created."""
+        return cls(Address.parse(url), clock=clock)
+
+    @classmethod
+    def exists(cls, url: str) -> bool:
+        """Whether anything lies in the schema that the URL names; whether it is a ledger is found by opening it."""
+        address = Address.parse(url)
+        readers = Readers(address)
+        try:
+            with readers.lent() as reader:
+                return is_in_use(reader, address.schema)
+        finally:
+            readers.close()
+
+    @property
+    def place(self) -> str:
+        return self._address.place
+
+    def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
+        names = {draft.fence[0] for group in groups for draft in group if draft.fence}
+        with self._turn() as turn:
+            newest = epochs(turn.writer, names | {"seal"} if seal else names)
+            told, rows, nodes = place_all(turn.sequence, groups, turn.now_us, lambda name: newest.get(name, 0))
+            if rows:
+                insert(turn, rows, nodes, self._address.channel)
+                if seal and seal.epoch == newest.get("seal", 0):
+                    note = seal.sign(turn.sequence.size, turn.sequence.frontier.root())
+                    if note:
+                        keep_note(turn.writer, turn.sequence.size, note)
+        return told
+
+    def head(self) -> Head:
+        self._writer.settle()
+        row = self._one(READ_HEAD)
+        if row is None:
+            raise StoreError(f"{self.place} has no head row; run: hansard ledger repair")
+        return sequence_of(row, self.place).head()
+
+    def node(self, level: int, index: int) -> bytes:
+        base = level - level % 8
+        start, stop = index << (level - base), (index + 1) << (level - base)
+        if base:
+            found = self._all(
+                "SELECT hash FROM nodes WHERE level = %s AND idx >= %s AND idx < %s ORDER BY idx", base, start, stop
+            )
+            hashes = [each for (each,) in found]
+        else:
+            hashes = [leaf_hash(line) for line in self.lines(start, stop)]
+        if len(hashes) != stop - start:
+            raise StoreError(f"{self.place} lacks the nodes of level {level} at {index}; run: hansard ledger repair")
+        return block_root(hashes)
+
+    def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        at, end = min(start, FAR), FAR if stop is None else min(stop, FAR)
+        while at < end:
+            page = self._all(
+                "SELECT seq, line FROM entries WHERE seq >= %s AND seq < %s ORDER BY seq LIMIT %s", at, end, PAGE
+            )
+            yield from (line for _, line in page)
+            if len(page) < PAGE:
+                return
+            at = page[-1][0] + 1
+
+    def entry(self, seq: int) -> Entry:
+        row = self._one("SELECT line FROM entries WHERE seq = %s", seq) if 0 <= seq < FAR else None
+        if row is None:
+            raise UsageError(f"no entry {seq} in {self.place}; the log ends at {self._size() - 1}")
+        return self._parsed(seq, row[0])
+
+    def select(self, query: Query) -> Iterator[Entry]:
+        low, high = max(query.after + 1, 0), FAR if query.before is None else query.before
+        if query.from_ts is not None:
+            low = max(low, self._first_at(query.from_ts))
+        if query.to_ts is not None:
+            high = min(high, self._first_at(query.to_ts))
+        names = [name for name in ("run", "kind", "actor") if getattr(query, name) is not None]
+        where = "".join(f" AND {name} = %s" for name in names)
+        order = "DESC" if query.newest_first else "ASC"
+        left = FAR if query.limit is None else query.limit
+        high = min(high, FAR)
+        while left > 0 and low < high:
+            page = self._all(
+                f"SELECT seq, line FROM entries WHERE seq >= %s AND seq < %s{where} ORDER BY seq {order} LIMIT %s",
+                low, high, *(getattr(query, name) for name in names), min(PAGE, left),
+            )  # fmt: skip
+            yield from (self._parsed(seq, line) for seq, line in page)
+            left -= len(page)
+            if len(page) < PAGE:
+                return
+            low, high = (low, page[-1][0]) if query.newest_first else (page[-1][0] + 1, high)
+
+    def effects(self, seq: int) -> list[int]:
+        return [effect for (effect,) in self._all("SELECT seq FROM causes WHERE cause = %s ORDER BY seq", seq)]
+
+    def wait(self, size: int, timeout_s: float) -> int:
+        until = time.monotonic() + timeout_s
+        now = self._size()
+        if now > size or timeout_s <= 0:
+            return now
+        with self._readers.lent() as reader:
+            # Listen first, then look: what is committed between the two is seen by the look.
+            listening = listens(reader, self._address.channel)
+            while True:
+                row = reader.execute("SELECT size FROM head").fetchone()
+                now = row[0] if row else 0
+                left = until - time.monotonic()
+                if now > size or left <= 0 or self._readers.closed:
+                    break
+                if listening:
+                    for _ in reader.notifies(timeout=min(LISTENING_POLL_S, left), stop_after=1):
+                        pass
+                else:
+                    time.sleep(min(POLL_S, left))
+            if listening:
+                # Nobody reads from an idle session, and the server would keep its messages.
+                reader.execute("UNLISTEN *")
+        return now
+
+    def body(self, seq: int, part: str) -> StoredBody | None:
+        row = self._one(
+            "SELECT b.salt, b.media, coalesce(s.body, b.body) FROM bodies b LEFT JOIN shared s ON s.digest = b.shared"
+            " WHERE b.id = %s",
+            self._part_id(seq, part),
+        )
+        if row is None or row[2] is None:
+            return None
+        return StoredBody(seq=seq, part=part, media=row[1], salt=row[0], body=row[2])
+
+    def erase(self, seq: int, part: str) -> None:
+        """Delete salt and body, then vacuum their tables.
+
+        The deleted bytes can live on where this does not reach: in the write-ahead log until its segments are recycled, in
+        replicas and backups, in the free space of a page until it is used again, in rows that an old snapshot still sees.
+        """
+        at = self._part_id(seq, part)
+        with self._turn() as turn:
+            erase(turn.writer, at)
+        self._vacuum()
+
+    def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
+        at, order, after = (FAR, "DESC", "<") if newest_first else (-1, "ASC", ">")
+        while True:
+            page = self._all(
+                f"SELECT id, size, note FROM checkpoints WHERE id {after} %s ORDER BY id {order} LIMIT %s", at, PAGE
+            )
+            yield from (StoredCheckpoint(size=size, note=note.decode("utf-8", "replace")) for _, size, note in page)
+            if len(page) < PAGE:
+                return
+            at = page[-1][0]
+
+    def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
+        with self._turn() as turn:
+            newest = epochs(turn.writer, {"seal"}).get("seal", 0)
+            if newest != epoch:
+                raise Fenced(f"another process seals {self.place} now (epoch {newest}, this one holds {epoch})")
+            keep_note(turn.writer, checkpoint.size, checkpoint.note)
+
+    def claim(self, name: str, lease_s: float) -> Claim:
+        with self._turn() as turn:
+            query = "SELECT epoch, holder, until_us FROM claims WHERE name = %s"
+            epoch, holder, until_us = turn.writer.execute(query, (name,)).fetchone() or (0, "", 0)
+            because = _free(name, epoch, holder, until_us - turn.now_us, self.place)
+            turn.writer.execute(
+                "INSERT INTO claims VALUES (%s, %s, %s, %s) ON CONFLICT(name) DO UPDATE SET"
+                " epoch = excluded.epoch, holder = excluded.holder, until_us = excluded.until_us",
+                (name, epoch + 1, Holder.here().text(), turn.now_us + int(lease_s * 1_000_000)),
+            )
+        return Claim(name=name, epoch=epoch + 1, because=because)
+
+    def renew(self, claim: Claim, lease_s: float) -> None:
+        with self._turn() as turn:
+            newest = epochs(turn.writer, {claim.name}).get(claim.name, 0)
+            if newest != claim.epoch:
+                raise Fenced(f"{claim.name}: epoch {claim.epoch} is over, {newest} holds it now")
+            until_us = turn.now_us + int(lease_s * 1_000_000)
+            turn.writer.execute("UPDATE claims SET until_us = %s WHERE name = %s", (until_us, claim.name))
+
+    def release(self, claim: Claim) -> None:
+        with self._turn() as turn:
+            turn.writer.execute(
+                "UPDATE claims SET holder = '', until_us = 0 WHERE name = %s AND epoch = %s", (claim.name, claim.epoch)
+            )
+
+    def epoch(self, name: str) -> int:
+        row = self._one("SELECT epoch FROM claims WHERE name = %s", name)
+        return int(row[0]) if row else 0
+
+    def repair(self) -> list[tuple[str, int]]:
+        """Rebuild what is derived, and finish redactions; refused when the lines themselves do not hold together."""
+        with self._writer.turn(repairing=True) as turn:
+            changed = rebuild(turn, self.place)
+            erased = finish_redactions(turn.writer, self.place)
+        if erased:
+            self._vacuum()
+        self.broken = self._fault()
+        return [(what, count) for what, count in (("derived", changed), ("redaction", erased)) if count]
+
+    def sync(self) -> None:
+        return
+
+    def close(self) -> None:
+        self._readers.close()
+        self._writer.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[Turn]:
+        if self.broken:
+            raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
+        with self._writer.turn() as turn:
+            yield turn
+
+    def _vacuum(self) -> None:
+        try:
+            self._writer.vacuum("bodies", "shared")
+        except StoreError as error:
+            raise StoreError(f"the body is deleted, but {error}; run: hansard ledger repair") from error
+
+    def _check_ours(self) -> None:
+        schema = self._address.schema
+        with self._readers.lent() as reader:
+            version = layout_version(reader, schema)
+        if version is None:
+            raise UsageError(
+                f"no ledger in schema {schema} of {self.place}; check the URL, or make one with: hansard init"
+            )
+        if version != VERSION:
+            raise UsageError(f"{self.place} has layout {version}; this version of Hansard reads layout {VERSION}")
+
+    def _fault(self) -> str | None:
+        with self._readers.lent() as reader:
+            return tail_fault(reader)
+
+    def _first_at(self, ts: int) -> int:
+        """The first seq at or after a time; ts never falls, so this is a binary search and needs no index."""
+        low, high = 0, self._size()
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle).ts < ts:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _size(self) -> int:
+        row = self._one("SELECT size FROM head")
+        return int(row[0]) if row else 0
+
+    def _part_id(self, seq: int, part: str) -> int:
+        try:
+            return part_id(self.entry(seq), part)
+        except Malformed as error:
+            raise UsageError(str(error)) from error
+
+    def _parsed(self, seq: int, line: bytes) -> Entry:
+        try:
+            return parse(line)
+        except Malformed as error:
+            raise StoreError(f"entry {seq} of {self.place} is broken: {error}") from error
+
+    def _one(self, sql: str, *values: object) -> Any:
+        rows = self._all(sql, *values)
+        return rows[0] if rows else None
+
+    def _all(self, sql: str, *values: object) -> list[Any]:
+        with self._readers.lent() as reader:
+            return reader.execute(sql, values, binary=True).fetchall()
+
+
+def _free(name: str, epoch: int, holder: str, left_us: int, place: str) -> str:
+    """Why a claim may be taken, or Fenced when it may not."""
+    if not epoch:
+        return "new"
+    if not holder:
+        return "resumed"
+    if left_us <= 0:
+        return "expired"
+    who = Holder.parse(holder)
+    if who and who.is_dead():
+        return "dead"
+    by = f"process {who.pid} on {who.host}" if who else "somebody"
+    raise Fenced(f"{name} in {place} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")

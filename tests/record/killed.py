@@ -1,0 +1,117 @@
+"""A program that dies: it does one thing with a sealer again and again, each time killed one step later than before.
+
+Steps are what can change a disk: opening, syncing, renaming and removing files, and every SQL statement but reads. Each
+life works on its own copy, OUT/<step>, and writes into OUT/<step>/acknowledged what it was told to be durable.
+"""
+
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgers import Clock
+from sealing import Log, say
+
+Tell = Callable[[int], None]
+
+
+def seal(log: Log, arm: Callable[[], None], tell: Tell) -> None:
+    store = log.open()
+    sealer = log.take(store)
+    arm()
+    tell(say(store, 2, sealer=sealer)[-1].seq + 1)
+    log.clock.now += 11
+    tell(say(store, 1, sealer=sealer)[-1].seq + 1)
+    tell(say(store, 1, sealer=sealer)[-1].seq + 1)
+    tell(sealer.checkpoint().size)
+    sealer.close()
+
+
+def rotate(log: Log, arm: Callable[[], None], tell: Tell) -> None:
+    store = log.open()
+    sealer = log.take(store)
+    tell(say(store, 2, sealer=sealer)[-1].seq + 1)
+    arm()
+    tell(sealer.rotate().size)
+
+
+def rotate_without_key(log: Log, arm: Callable[[], None], tell: Tell) -> None:
+    log.ring.destroy_epoch(1)
+    store = log.open()
+    arm()
+    sealer = log.take(store, lost_key_rotates=True)
+    assert sealer.newest is not None
+    tell(sealer.newest.size)
+
+
+ACTS = {act.__name__: act for act in (seal, rotate, rotate_without_key)}
+
+
+class Countdown:
+    """Kills this process before the given step."""
+
+    def __init__(self, last: int) -> None:
+        self.left = last
+        self.armed = False
+
+    def arm(self) -> None:
+        self.armed = True
+
+    def step(self) -> None:
+        if self.armed:
+            self.left -= 1
+            if self.left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(self) -> None:
+        sync, connect = os.fsync, sqlite3.connect
+
+        def watched_sync(fd: int) -> None:
+            self.step()
+            sync(fd)
+
+        def watched_connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*arguments, **options)
+            connection.set_trace_callback(lambda sql: None if sql.startswith(("SELECT", "PRAGMA")) else self.step())
+            return connection
+
+        patch = pytest.MonkeyPatch()
+        patch.setattr(os, "fsync", watched_sync)
+        patch.setattr(sqlite3, "connect", watched_connect)
+        sys.addaudithook(lambda event, _: self.step() if event in ("open", "os.remove", "os.rename") else None)
+
+
+def live(log: Log, act: str, step: int) -> None:
+    acknowledged = os.open(log.folder / "acknowledged", os.O_WRONLY | os.O_CREAT)
+    countdown = Countdown(step)
+    countdown.watch()
+
+    def tell(size: int) -> None:
+        os.pwrite(acknowledged, b"%9d" % size, 0)
+
+    ACTS[act](log, countdown.arm, tell)
+    os._exit(0)
+
+
+def main(act: str, prepared: Path, out: Path) -> None:
+    for step in range(1_000):
+        clock = Clock()
+        log = Log(folder=prepared, clock=clock).copy(out / str(step))
+        child = os.fork()
+        if not child:
+            try:
+                live(log, act, step)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):
+            sys.exit(os.WEXITSTATUS(status))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
