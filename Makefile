@@ -25,8 +25,8 @@ test-long: environment-dev ## the tests that take minutes
 test-real: environment-dev ## the tests that ask real models and drive real agent CLIs
 	@$(PYTEST) -m "real_model or real_cli"
 
-bench: environment-dev ## the measurements, with their figures printed
-	@$(PYTEST) -m bench -s
+bench: environment-dev ## the measurements beside a peer (ONLY=append for one section, BENCH=--quick for options)
+	@$(PY) -m bench $(ONLY) $(BENCH)
 
 lint: environment-dev ## ruff, and mypy --strict on src and tests
 	@printf '%-13s' ruff && $(PY) -m ruff check .

@@ -48,7 +48,15 @@ class Forum:
     rows: list[Row] = field(default_factory=list)
     payloads: list[tuple[str, Any]] = field(default_factory=list)
 
-    def append(self, body: Any, *, actor: str = "client", kind: str = "request", parent: int | None = None, ts: float | None = None) -> Row:
+    def append(
+        self,
+        body: Any,
+        *,
+        actor: str = "client",
+        kind: str = "request",
+        parent: int | None = None,
+        ts: float | None = None,
+    ) -> Row:
         digest = body_hash(body)
         if all(known != digest for known, _ in self.payloads):
             self.payloads.append((digest, body))
@@ -95,7 +103,9 @@ class Forum:
             " payload_hash TEXT, prev_hash TEXT, entry_hash TEXT)"
         )
         db.execute("CREATE TABLE payloads (payload_hash TEXT PRIMARY KEY, body TEXT)")
-        db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [tuple(row.values()) for row in self.rows])
+        db.executemany(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [tuple(row.values()) for row in self.rows]
+        )
         bodies = [(digest, json.dumps(body, ensure_ascii=False)) for digest, body in self.payloads]
         db.executemany("INSERT INTO payloads VALUES (?, ?)", bodies)
         db.commit()

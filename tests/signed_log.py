@@ -78,6 +78,14 @@ class SignedLog:
         self.epoch += 1
         return seq
 
+    def rotate_unsealed(self) -> int:
+        """Bring in the next epoch key after the retiring one was lost ([C7])."""
+        assert self.ring
+        key = self.ring.make_epoch(self.epoch + 1)
+        seq = self._record(KeyRotated(epoch=self.epoch + 1, key=key.verifier.text(), reason="lost")).seq
+        self.epoch += 1
+        return seq
+
     def bury(self, seq: int, part: str) -> int:
         """Record the tombstone of a part and leave its body: a redaction that is pending."""
         commitment = self.store.entry(seq).body[part]

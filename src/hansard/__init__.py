@@ -3,11 +3,9 @@
 This is the face: public names resolve on first use, so that importing one floor does not pull in the others.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
 from hansard.__about__ import __version__
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hansard.app.service import Hansard as Hansard
 
@@ -18,5 +16,7 @@ _WHERE = {"Hansard": "hansard.app.service"}
 
 def __getattr__(name: str) -> object:
     if name in _WHERE:
+        from importlib import import_module
+
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'hansard' has no attribute {name!r}")

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from base64 import b64decode
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from hansard.ledger.checkpoint import Checkpoint, parse_checkpoint
 from hansard.ledger.entry import parse
 from hansard.ledger.merkle import leaf_hash, root_at, verify_consistency, verify_inclusion
 from hansard.ledger.note import VerifierKey, open_note, parse_note
-from hansard.ledger.receipt import Proof, parse_proof
+from hansard.ledger.openings import check_receipt
+from hansard.ledger.receipt import Proof, format_proof, parse_proof
+from hansard.ledger.seals import Pin
 from hansard.record.receipts import make_consistency, make_receipt
 from hansard.store.base import StoredCheckpoint
 from signed_log import SignedLog
@@ -96,6 +99,33 @@ def test_the_checkpoint_that_ends_with_a_rotation_belongs_to_the_retiring_key(lo
     proof, extra, _ = read(make_receipt(log.store, seq))
     assert "epoch" not in extra
     assert "/epoch/0 " in proof.checkpoint
+
+
+def test_the_verifier_accepts_a_receipt_and_refuses_every_altered_one(log: SignedLog) -> None:
+    log.ask("before")
+    log.rotate()
+    seq = log.ask("ship a login api", plan=b"{}")
+    log.checkpoint()
+    text = make_receipt(log.store, seq, ("request",))
+    leaf = leaf_hash(log.store.entry(0).line).hex()
+    good = check_receipt(text.encode(), pin=Pin.parse(f"{log.identity}@{leaf}"))
+    assert (good.exit_code, good.findings) == (0, ())
+    assert good.receipt
+    assert (good.receipt.opened, good.receipt.closed, good.signed.keys) == (("request",), ("plan",), "pinned")
+    proof, extra, _ = read(text)
+    for change in (
+        {"line": extra["line"].replace("human:k7", "human:k8")},
+        {"line": extra["genesis"]["line"]},
+        {"genesis": {**extra["genesis"], "path": extra["genesis"]["path"][::-1]}},
+        {"epoch": {**extra["epoch"], "index": extra["epoch"]["index"] + 1}},
+        {"open": {"request": {**extra["open"]["request"], "body": "c2hpcA=="}}},
+        {"open": {"plan": extra["open"]["request"]}},
+    ):
+        altered = replace(proof, extra=encode(extra | change))
+        assert check_receipt(format_proof(altered).encode()).exit_code == 20, change
+    without = {name: value for name, value in extra.items() if name != "epoch"}
+    assert check_receipt(format_proof(replace(proof, extra=encode(without))).encode()).exit_code == 20
+    assert check_receipt(format_proof(replace(proof, index=seq - 1)).encode()).exit_code == 20
 
 
 def test_a_receipt_takes_the_newest_checkpoint_unless_told_otherwise(log: SignedLog) -> None:

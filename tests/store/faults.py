@@ -13,46 +13,40 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from hansard.ledger.body import opens
 from hansard.ledger.entry import FIRST_PREV, Entry, parse
 from hansard.ledger.merkle import leaf_hash, root_of
+from hansard.ledger.verify import Options, verify
 from hansard.store.base import Store
 from store import writer
 
-PROGRAM = Path(writer.__file__)
+FORMS = ("sqlite", "jsonl")
 PATIENCE_S = 60.0
-SOURCES = f"{PROGRAM.parents[2] / 'src'}{os.pathsep}{PROGRAM.parents[1]}"
+
+_PROGRAM = Path(writer.__file__)
+_SOURCES = f"{_PROGRAM.parents[2] / 'src'}{os.pathsep}{_PROGRAM.parents[1]}"
 
 Acknowledged = dict[int, str]
-"""Seqs and leaf hashes that a writer was promised."""
+"""The leaf hash that a writer was promised, by seq."""
 
 
 class Child:
     """One writer process. Use as a context; whatever is left of it is gone at the end."""
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        create: bool = False,
-        prefix: Sequence[str] = (),
-        env: Mapping[str, str] | None = None,
-        umask: int = -1,
+        self, path: Path, *, prefix: Sequence[str] = (), env: Mapping[str, str] | None = None, umask: int = -1
     ) -> None:
-        command = [*prefix, sys.executable, "-S", str(PROGRAM), "create" if create else "open", str(path)]
         self._process = subprocess.Popen(
-            command,
+            [*prefix, sys.executable, "-S", str(_PROGRAM), str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": SOURCES, **(env or {})},
+            env={**os.environ, "PYTHONPATH": _SOURCES, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})},
             start_new_session=True,
             umask=umask,
         )
-        self.pid = self._process.pid
         self.acknowledged: Acknowledged = {}
         self.refusals: list[str] = []
         self.stderr = b""
@@ -64,12 +58,13 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process.poll() is None:
-            self.kill()
+    def __exit__(self, *_: object) -> None:
+        self.kill()
         self.finish()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     def tell(self, order: str) -> None:
         """Give an order; a process that is gone does not hear it."""
@@ -78,44 +73,45 @@ class Child:
             self._process.stdin.write(f"{order}\n".encode())
             self._process.stdin.flush()
 
-    def hear(self, word: str = "", within_s: float = PATIENCE_S) -> str:
+    def hear(self, word: str = "") -> str:
         """The next line that begins with `word`; empty when the process ended without saying it."""
         while True:
-            line = self._said.get(timeout=within_s)
+            line = self._said.get(timeout=PATIENCE_S)
             if not line or line.startswith(word):
                 return line
 
-    def ask(self, order: str, word: str = "") -> str:
+    def ask(self, order: str) -> str:
+        """The first line that is said after an order."""
         self.tell(order)
-        return self.hear(word)
+        return self.hear()
 
     def signal(self, number: signal.Signals) -> None:
-        os.killpg(self.pid, number)
+        """Send a signal to the process, and to the tracer that it may have been started by."""
+        os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
-        """End it at once; a tracer before it must not outlive it either."""
         with suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
 
-    def finish(self) -> int:
-        """Let it come to its end, and give the exit status."""
+    def finish(self) -> None:
+        """Let it come to its end when it has done what it was told."""
         assert self._process.stdin
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        status = self._process.wait(PATIENCE_S)
+        self._process.wait(PATIENCE_S)
         for ear in self._ears:
             ear.join(PATIENCE_S)
         for pipe in (self._process.stdout, self._process.stderr):
             assert pipe
             pipe.close()
-        return status
 
     def _listen(self) -> None:
         assert self._process.stdout
         for raw in self._process.stdout:
             line = raw.decode().rstrip("\n")
             if line.startswith("ack "):
-                self.acknowledged.update(_places(line))
+                places = (each.partition(":") for each in line.split()[1:])
+                self.acknowledged.update({int(seq): leaf for seq, _, leaf in places})
             if line.startswith("refused "):
                 self.refusals.append(line)
             self._said.put(line)
@@ -126,17 +122,34 @@ class Child:
         self.stderr = self._process.stderr.read()
 
 
-def _places(line: str) -> Acknowledged:
-    return {int(seq): leaf for seq, _, leaf in (each.partition(":") for each in line.split()[1:])}
+def opened(path: Path) -> Child:
+    """A writer that has the ledger open and waits for orders."""
+    child = Child(path)
+    child.tell("open")
+    assert child.hear("ready "), child.stderr
+    return child
 
 
-def run(path: Path, orders: Iterable[str], *, prefix: Sequence[str] = (), env: Mapping[str, str] | None = None) -> Child:
+def run(
+    path: Path, orders: Iterable[str], *, prefix: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> Child:
     """A writer that got all its orders at once and came to its end, whichever."""
     with Child(path, prefix=prefix, env=env) as child:
         for order in orders:
             child.tell(order)
         child.finish()
     return child
+
+
+def new_ledger(path: Path) -> Path:
+    """A ledger of one entry that nobody has open."""
+    writer.create(path).close()
+    return path
+
+
+def named(folder: Path, form: str) -> Path:
+    """Where a test of one form keeps its ledger."""
+    return folder / {"sqlite": "log.db", "jsonl": "log.jsonl"}[form]
 
 
 def after_fault(path: Path, acknowledged: Acknowledged, *, batch: int) -> list[Entry]:
@@ -151,12 +164,17 @@ def after_fault(path: Path, acknowledged: Acknowledged, *, batch: int) -> list[E
         leaves = {entry.seq: leaf_hash(entry.line).hex() for entry in entries}
         lost = {seq for seq, leaf in acknowledged.items() if leaves.get(seq) != leaf}
         assert not lost, f"acknowledged and lost: {sorted(lost)}"
-        unexplained = [entry for entry in entries[1:] if entry.kind == "task.noted" and entry.seq not in acknowledged]
-        assert len(unexplained) <= batch, f"{len(unexplained)} entries that nobody was promised"
-        store.append([[writer.draft("after the fault")]])
-        assert store.head().size == len(entries) + 1
+        untold = [entry.seq for entry in entries if entry.kind == "task.noted" and entry.seq not in acknowledged]
+        assert len(untold) <= batch, f"entries that nobody was promised: {untold}"
+        [outcome] = store.append([[writer.draft("after the fault")]])
+        assert isinstance(outcome, list), outcome
+        assert [place.seq for place in outcome] == [len(entries)]
     finally:
         store.close()
+    report = verify(path, Options(deep=True, jobs=1))
+    assert report.ok, report.findings
+    assert report.size == len(entries) + 1
+    assert not list(path.parent.glob("*-wal")), "closing leaves no WAL behind"
     return entries
 
 

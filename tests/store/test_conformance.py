@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from hansard.store.base import Draft, Store
-from hansard.store.conformance import Clock, SharedConformance, StoreConformance
+from hansard.store.conformance import Clock, DurableConformance, SharedConformance, StoreConformance
+from hansard.store.jsonl import Durability, JsonlStore
 from hansard.store.memory import MemoryStore
 from hansard.store.sqlite import SqliteStore
 
@@ -15,6 +16,29 @@ class TestMemory(StoreConformance):
     @pytest.mark.long
     def test_past_65536_entries_roots_and_proofs_hold(self) -> None:
         self.check_a_long_log()
+
+
+class TestJsonl(DurableConformance):
+    durability: Durability = "each"
+
+    @pytest.fixture(autouse=True)
+    def _place(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "log.jsonl"
+
+    def make(self, genesis: Draft, clock: Clock) -> Store:
+        return JsonlStore.create(self.path, genesis, clock=clock, durability=self.durability)
+
+    def reopen(self, store: Store, clock: Clock) -> Store:
+        store.close()
+        return JsonlStore.open(self.path, clock=clock, durability=self.durability)
+
+    @pytest.mark.long
+    def test_past_65536_entries_roots_and_proofs_hold(self) -> None:
+        self.check_a_long_log()
+
+
+class TestJsonlBatched(TestJsonl):
+    durability: Durability = "batched"
 
 
 class TestSqlite(SharedConformance):

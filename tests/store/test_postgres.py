@@ -1,22 +1,62 @@
-"""The PostgreSQL store against a real server: the suite for all stores, and what only a server can do to a ledger."""
+"""The PostgreSQL store against a real server: the suite for all stores, and what only a database can do to a ledger."""
 
+import os
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import count
+from pathlib import Path
+
+import psycopg
 import pytest
 
-from hansard.store.base import Draft, Store
+from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.store.base import Draft, Query, Seal, Store
 from hansard.store.conformance import Clock, SharedConformance
+from hansard.store.conformance.sample import draft, fill, genesis, kinds, part, put, redacted, walk
 from hansard.store.postgres import PostgresStore
+from hansard.store.postgres import session as sessions
+from hansard.store.postgres import store as stores
+from hansard.store.postgres.address import Address
+from hansard.store.postgres.session import connect
 from postgres import Server, shared
 
+SOURCE = Path(__file__).parents[2] / "src"
+SECRET = "k3yp%40ss-w0rd"
+_schemas = count()
 
-@pytest.fixture(scope="session")
+
+@pytest.fixture(scope="module")
 def server() -> Server:
     return shared()
 
 
+@pytest.fixture(scope="module")
+def database(server: Server) -> str:
+    return server.database()
+
+
+@pytest.fixture
+def url(server: Server, database: str) -> str:
+    """A place where no ledger is yet. A schema is all that a ledger owns, and cheaper than a database."""
+    return server.url(database, more=f"&schema=t{next(_schemas)}")
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    made = PostgresStore.create(url, genesis())
+    yield made
+    made.close()
+
+
 class TestPostgres(SharedConformance):
     @pytest.fixture(autouse=True)
-    def _place(self, server: Server) -> None:
-        self.url = server.url(server.database())
+    def _place(self, url: str) -> None:
+        self.url = url
 
     def make(self, genesis: Draft, clock: Clock) -> Store:
         return PostgresStore.create(self.url, genesis, clock=clock)
@@ -31,3 +71,400 @@ class TestPostgres(SharedConformance):
     @pytest.mark.long
     def test_past_65536_entries_roots_and_proofs_hold(self) -> None:
         self.check_a_long_log()
+
+
+def python(code: str, *arguments: str) -> subprocess.Popen[str]:
+    """Another process with its own store."""
+    front = (
+        "import sys\n"
+        "from hansard.store.conformance.sample import draft, part, put\n"
+        "from hansard.store.postgres import PostgresStore\n"
+        "store = PostgresStore.open(sys.argv[1])\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", front + code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return out
+
+
+def tables(server: Server, url: str) -> str:
+    """Everything in the ledger's schema, to see whether anything was touched."""
+    address = Address.parse(url)
+    database = address.place.split("/")[3].split("?")[0]
+    return str(server.execute(f"SELECT relname FROM pg_class WHERE relnamespace = '{address.schema}'::regnamespace", database))
+
+
+def tamper(url: str, statement: str) -> None:
+    with psycopg.connect(Address.parse(url).conninfo, autocommit=True) as connection:
+        connection.execute(f"SET search_path = {Address.parse(url).schema}")
+        connection.execute(statement)
+
+
+def test_processes_that_append_at_once_make_one_dense_chain(url: str, store: PostgresStore) -> None:
+    code = (
+        "for at in range(40):\n"
+        "    places = put(store, draft(run=sys.argv[2], data={'n': at}), draft(run=sys.argv[2], causes=(~0,)))\n"
+        "    print(*(place.seq for place in places))\n"
+    )
+    processes = [python(code, url, f"r{each}") for each in range(4)]
+    told = [[int(seq) for seq in said(process).split()] for process in processes]
+    entries = walk(store)
+    assert sorted(seq for seqs in told for seq in seqs) == list(range(1, 321))
+    for each, seqs in enumerate(told):
+        assert [entry.seq for entry in entries if entry.run == f"r{each}"] == seqs
+    assert store.repair() == []
+
+
+def test_time_is_the_servers_and_is_read_when_the_turn_has_come(url: str, store: PostgresStore) -> None:
+    # A writer that read the clock before it waited would find itself behind the head, and record log.clock.
+    other = PostgresStore.open(url)
+    epoch = other.claim("seal", 60.0).epoch
+
+    def sign(size: int, root: bytes) -> None:
+        waiting.start()
+        time.sleep(1.2)
+
+    waiting = threading.Thread(target=put, args=(store, draft()))
+    before = time.time_ns() // 1000
+    other.append([[draft()]], Seal(epoch, sign))
+    waiting.join()
+    other.close()
+    entries = walk(store)
+    assert kinds(entries) == ["log.genesis", "task.requested", "task.requested"]
+    assert before - 1_000_000 < entries[1].ts <= entries[2].ts - 1_000_000 < before + 60_000_000
+
+
+def test_a_driver_that_was_replaced_is_fenced_by_the_servers_clock(url: str, store: PostgresStore) -> None:
+    old = store.claim("r1", 0.2)
+    put(store, draft(fence=("r1", old.epoch)))
+    time.sleep(0.3)
+    out = said(python("print(store.claim('r1', 60.0))", url))
+    assert "epoch=2" in out
+    assert "expired" in out
+    [outcome] = store.append([[draft(fence=("r1", old.epoch))]])
+    assert isinstance(outcome, Fenced)
+    assert len(walk(store)) == 2
+
+
+def test_the_claim_of_a_dead_process_is_taken_over_at_once(url: str, store: PostgresStore) -> None:
+    assert "new" in said(python("print(store.claim('r1', 600.0))", url))
+    assert store.claim("r1", 60.0).because == "dead"
+
+
+def test_a_waiting_store_is_woken_by_another_process(
+    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without LISTEN the next look would come long after the test has failed.
+    monkeypatch.setattr(stores, "LISTENING_POLL_S", 60.0)
+    other = python("sys.stdin.readline()\nput(store, draft())", url)
+    late = threading.Timer(0.3, other.communicate, args=("go\n",))
+    late.start()
+    begun = time.monotonic()
+    assert store.wait(1, 50.0) == 2
+    assert time.monotonic() - begun < 30.0
+    late.join()
+
+
+def test_waiting_works_where_the_server_does_not_let_us_listen(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "listens", lambda reader, channel: False)
+    late = threading.Timer(0.1, put, args=(store, draft()))
+    late.start()
+    assert store.wait(1, 30.0) == 2
+    late.join()
+
+
+def test_ledgers_of_one_database_do_not_see_each_other(server: Server, store: PostgresStore, database: str) -> None:
+    other = PostgresStore.create(server.url(database, more=f"&schema=t{next(_schemas)}"), genesis())
+    put(other, draft())
+    assert (store.head().size, other.head().size) == (1, 2)
+    other.close()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_every_byte_comes_back_from_a_database_of_another_encoding(server: Server, encoding: str) -> None:
+    server.execute(f"CREATE DATABASE {encoding.lower()} TEMPLATE template0 ENCODING '{encoding}'")
+    store = PostgresStore.create(server.url(encoding.lower()), genesis())
+    text = "\u0000 — ä \U0001f5f3"
+    put(store, draft(data={"t": text}, parts=[part(text.encode())]))
+    seal = Seal(store.claim("seal", 60.0).epoch, lambda size, root: f"— {text[2:]}\n")
+    store.append([[draft(actor="lane:a")]], seal)
+    body = store.body(1, "output")
+    assert store.entry(1).data["t"] == text
+    assert body is not None
+    assert body.body == text.encode()
+    assert [each.note for each in store.checkpoints()] == [f"— {text[2:]}\n"]
+    assert [entry.seq for entry in store.select(Query(actor="lane:a"))] == [2]
+    store.close()
+
+
+def test_acknowledged_means_durable_whatever_the_database_says(server: Server) -> None:
+    for default, wanted in (("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")):
+        name = server.database()
+        server.execute(f"ALTER DATABASE {name} SET synchronous_commit = '{default}'")
+        with connect(Address.parse(server.url(name)), writing=True) as session:
+            assert session.execute("SHOW synchronous_commit").fetchall() == [(wanted,)]
+
+
+def test_sessions_are_as_many_as_are_needed_at_once_and_end_with_the_store(server: Server, store: PostgresStore) -> None:
+    def read() -> None:
+        for _ in range(5):
+            store.wait(1, 0.01)
+            assert len(list(store.lines())) == 1
+
+    def sessions() -> int:
+        return int(server.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hansard'")[0][0])
+
+    others = sessions() - 1
+    for _ in range(8):
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    put(store, draft())
+    assert sessions() - others <= 4
+    store.close()
+    until = time.monotonic() + 10.0
+    while sessions() > others and time.monotonic() < until:
+        time.sleep(0.02)
+    assert sessions() <= others
+    with pytest.raises(StoreError, match="closed"):
+        store.head()
+
+
+def test_a_writer_that_freezes_in_its_turn_loses_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "IDLE_S", 0.2)
+    frozen, other = PostgresStore.create(url, genesis()), PostgresStore.open(url)
+    epoch = frozen.claim("seal", 60.0).epoch
+    [before] = put(other, draft())
+
+    def sign(size: int, root: bytes) -> str:
+        put(other, draft(data={"n": 1}))
+        return "a note of a log that is not so"
+
+    with pytest.raises(StoreError, match="nothing was written"):
+        frozen.append([[draft(data={"n": 2})]], Seal(epoch, sign))
+    assert [entry.data for entry in walk(frozen)[before.seq + 1 :]] == [{"n": 1}]
+    assert list(frozen.checkpoints()) == []
+    put(frozen, draft())
+    frozen.close()
+    other.close()
+
+
+def test_a_turn_that_does_not_come_is_given_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "BUSY_S", 0.2)
+    store = PostgresStore.create(url, genesis())
+    with connect(Address.parse(url), writing=True) as blocker:
+        blocker.execute("BEGIN")
+        blocker.execute("SELECT FROM head FOR UPDATE")
+        with pytest.raises(StoreError, match="nothing was written.*lock timeout"):
+            put(store, draft())
+        blocker.execute("ROLLBACK")
+    assert put(store, draft())[0].seq == 1
+    store.close()
+
+
+def test_the_columns_that_queries_use_cannot_be_edited(url: str, store: PostgresStore) -> None:
+    put(store, draft(run="r7"))
+    for column in ("run", "kind", "actor"):
+        with pytest.raises(psycopg.errors.GeneratedAlways):
+            tamper(url, f"UPDATE entries SET {column} = 'x'")
+
+
+def test_an_erased_body_is_vacuumed(url: str, server: Server, store: PostgresStore, database: str) -> None:
+    put(store, draft(parts=[part(b"small", name="a"), part(b"large" * 10_000, name="b")]))
+    for name in ("a", "b"):
+        store.erase(1, name)
+    schema = Address.parse(url).schema
+    statement = (
+        f"SELECT relname, n_live_tup FROM pg_stat_user_tables WHERE schemaname = '{schema}' AND vacuum_count >= 2"
+    )
+    until = time.monotonic() + 10.0
+    while not (found := server.execute(statement, database)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sorted(found) == [("bodies", 0), ("shared", 0)]
+    assert server.execute(f"SELECT count(*) FROM {schema}.shared", database) == [(0,)]
+
+
+EDIT = "UPDATE entries SET line = replace(encode(line, 'escape'), '\"n\":2', '\"n\":3')::bytea WHERE seq"
+DERIVED = [
+    ("UPDATE head SET size = size + 1", "the head row says 301, the last entry is 299"),
+    ("DELETE FROM head", "the head row says nothing"),
+    ("UPDATE head SET leaf = sha256('x')", "entry 299 is not the one that the head row names"),
+    ("UPDATE head SET frontier = substring(frontier from 33)", "damaged"),
+    ("UPDATE head SET frontier = frontier || sha256('x')", "damaged"),
+    ("UPDATE head SET frontier = substring(frontier from 1 for 96) || sha256('x')", "do not give the tree"),
+]
+INSIDE = [
+    ("DELETE FROM entries WHERE seq = 270", "entries 256 to 299 do not give the tree"),
+    (f"{EDIT} = 270", "entries 256 to 299 do not give the tree"),
+    ("UPDATE entries SET line = 'x' WHERE seq = 299", "entry 299 is not the one that the head row names"),
+]
+LAST = [
+    ("DELETE FROM entries WHERE seq = 299", "the head row says 300, the last entry is 298"),
+    (f"{EDIT} = 299", "entry 299 is not the one that the head row names"),
+]
+
+
+def tampered(url: str, statement: str) -> PostgresStore:
+    with closing(PostgresStore.create(url, genesis())) as store:
+        fill(store, 300)
+    tamper(url, statement)
+    return PostgresStore.open(url)
+
+
+@pytest.mark.parametrize(("statement", "fault"), DERIVED + INSIDE + LAST)
+def test_a_log_whose_end_was_tampered_with_is_read_and_not_extended(url: str, statement: str, fault: str) -> None:
+    with closing(tampered(url, statement)) as store:
+        assert fault in (store.broken or "")
+        for write in (lambda: put(store, draft()), lambda: store.claim("r1", 1.0)):
+            with pytest.raises(StoreError, match="may not be extended"):
+                write()
+        assert len(list(store.lines())) >= 299
+
+
+@pytest.mark.parametrize("statement", [statement for statement, _ in DERIVED])
+def test_repair_rebuilds_a_head_from_the_lines(url: str, statement: str) -> None:
+    with closing(tampered(url, statement)) as store:
+        assert store.repair() == [("derived", 1)]
+        assert store.broken is None
+        put(store, draft())
+        assert len(walk(store)) == 301
+
+
+@pytest.mark.parametrize("statement", [statement for statement, _ in INSIDE])
+def test_repair_refuses_lines_that_do_not_hold_together(url: str, statement: str) -> None:
+    with closing(tampered(url, statement)) as store:
+        with pytest.raises(StoreError, match="entries are never changed"):
+            store.repair()
+        assert store.broken
+
+
+def test_repair_rebuilds_what_is_derived_from_the_lines(url: str, store: PostgresStore) -> None:
+    fill(store, 600)
+    put(store, draft(causes=(0, 5, 300)))
+    [place] = put(store, draft(causes=(5,)))
+    before = store.head(), store.node(8, 0), store.node(8, 1)
+    for statement in (
+        "DELETE FROM causes WHERE cause = 5",
+        "INSERT INTO causes VALUES (7, 3), (9999, 4)",
+        "DELETE FROM nodes WHERE idx = 1",
+        "UPDATE nodes SET hash = sha256('x') WHERE idx = 0",
+        "DELETE FROM head",
+    ):
+        tamper(url, statement)
+    assert store.repair() == [("derived", 2 + 2 + 3 + 1)]
+    assert (store.head(), store.node(8, 0), store.node(8, 1)) == before
+    assert (store.effects(5), store.effects(3), store.effects(4)) == ([600, place.seq], [], [])
+    assert store.repair() == []
+
+
+def test_repair_passes_over_tombstones_that_name_nothing(store: PostgresStore) -> None:
+    kept = part(b"kept")
+    put(store, draft(parts=[kept]))
+    odd = [{}, {"seq": "1"}, {"part": 1, "seq": 1}, {"part": "output", "seq": 99}, {"part": "x", "seq": 1}]
+    put(store, *(draft(kind="body.redacted", data=data) for data in odd))
+    put(store, redacted(1, kept, committed="00" * 32))
+    assert store.repair() == []
+    assert store.body(1, "output") is not None
+
+
+def test_opening_what_is_not_there_creates_nothing(server: Server, database: str, url: str) -> None:
+    with pytest.raises(UsageError, match="no ledger in schema"):
+        PostgresStore.open(url)
+    assert not PostgresStore.exists(url)
+    schema = Address.parse(url).schema
+    assert server.execute(f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema}'", database) == [(0,)]
+    with pytest.raises(StoreError, match='database "nowhere" does not exist'):
+        PostgresStore.open(server.url("nowhere"))
+    with pytest.raises(StoreError, match="cannot reach"):
+        PostgresStore.open("postgresql://127.0.0.1:1/x?connect_timeout=1")
+    with pytest.raises(UsageError, match="colour"):
+        PostgresStore.open(server.url(database, more="&colour=red"))
+
+
+@pytest.mark.parametrize("columns", ["id integer", "name text, value text"])
+def test_a_schema_of_somebody_else_is_neither_opened_nor_used(server: Server, url: str, columns: str) -> None:
+    schema = Address.parse(url).schema
+    tamper(url, f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.meta({columns})")
+    before = tables(server, url)
+    with pytest.raises(UsageError, match="no ledger in schema"):
+        PostgresStore.open(url)
+    with pytest.raises(StoreError, match="in use already"):
+        PostgresStore.create(url, genesis())
+    assert PostgresStore.exists(url)
+    assert tables(server, url) == before
+
+
+def test_a_layout_of_the_future_is_not_opened(url: str, store: PostgresStore) -> None:
+    tamper(url, "UPDATE meta SET value = '2'")
+    with pytest.raises(UsageError, match="has layout 2; this version of Hansard reads layout 1"):
+        PostgresStore.open(url)
+
+
+def test_of_many_that_create_one_ledger_at_once_one_succeeds(url: str) -> None:
+    outcomes: list[object] = []
+
+    def make() -> None:
+        try:
+            store = PostgresStore.create(url, genesis())
+        except StoreError as refused:
+            outcomes.append(refused)
+        else:
+            outcomes.append(store.head().size)
+            store.close()
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [each for each in outcomes if isinstance(each, int)] == [1]
+    assert all("in use already" in str(each) for each in outcomes if not isinstance(each, int))
+
+
+def test_a_ledger_fits_in_an_empty_schema_that_somebody_prepared(url: str) -> None:
+    tamper(url, f"CREATE SCHEMA {Address.parse(url).schema}")
+    assert not PostgresStore.exists(url)
+    PostgresStore.create(url, genesis()).close()
+    assert PostgresStore.exists(url)
+
+
+def test_the_password_opens_the_door_and_is_never_shown(server: Server, database: str) -> None:
+    server.execute("CREATE ROLE guarded LOGIN PASSWORD 'k3yp@ss-w0rd'")
+    server.execute(f"GRANT CREATE ON DATABASE {database} TO guarded")
+    right = server.url(database, user="guarded", password=SECRET, more="&schema=guarded")
+    store = PostgresStore.create(right, genesis())
+    shown = [store.place, repr(store), *map(repr, vars(store).values())]
+    server.execute("ALTER ROLE guarded PASSWORD 'another'")
+    store.close()
+    for again in (right, right + "&colour=red"):
+        with pytest.raises(HansardError) as refused:
+            PostgresStore.open(again)
+        shown += traceback.format_exception(refused.value)
+    assert "password authentication failed" in "".join(shown)
+    assert "colour" in "".join(shown)
+    assert not [each for each in shown if "k3yp" in each or "w0rd" in each]
+    assert "guarded@" in store.place
+
+
+def test_without_psycopg_the_line_that_installs_it_is_shown() -> None:
+    code = (
+        "from hansard.errors import MissingExtra\n"
+        "try:\n    from hansard.store.postgres import PostgresStore\n"
+        "except MissingExtra as missing:\n    print(missing)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "pip install 'hansard[postgres]'" in done.stdout

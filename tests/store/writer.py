@@ -1,7 +1,9 @@
 """A process that writes to a ledger as it is told on its standard input, and says what was acknowledged.
 
-It is run as a program of its own, so that it can be killed, stopped, traced and starved. Needs the package on the path.
+It is run as a program of its own, so that it can be killed, stopped, traced and starved. An order that the ledger refuses
+is answered with the refusal; anything else that goes wrong ends the process with a traceback, which no test forgives.
 
+    create | open              the ledger at the path that it was started with
     append COUNT GROUP BYTES   COUNT groups of GROUP entries, a commit each, with bodies of BYTES
     claim NAME LEASE_S         take a claim, and drive with it from now on
     drive                      append one entry that only the holder of the claim may write
@@ -10,7 +12,7 @@ It is run as a program of its own, so that it can be killed, stopped, traced and
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,7 +20,9 @@ from hansard.errors import HansardError
 from hansard.ledger.body import TEXT, commitment
 from hansard.ledger.canonical import Json
 from hansard.ledger.entry import GENESIS, checked_sketch
-from hansard.store.base import Claim, Draft, Outcome, Part, Store
+from hansard.store.base import Claim, Draft, Part, Store
+from hansard.store.jsonl import JsonlStore
+from hansard.store.sqlite import SqliteStore
 
 ORIGIN = {"custody": "none", "nonce": "00" * 16, "origin": "hansard.invalid/faults", "software": "0", "spec": 1}
 
@@ -39,55 +43,50 @@ def draft(text: str, *, size: int = 0, fence: tuple[str, int] | None = None) -> 
 
 def create(path: Path) -> Store:
     """A new ledger in the form that the name's ending asks for."""
-    if path.suffix == ".jsonl":
-        from hansard.store.jsonl import JsonlStore
-
-        return JsonlStore.create(path, genesis())
-    from hansard.store.sqlite import SqliteStore
-
-    return SqliteStore.create(path, genesis())
+    return (JsonlStore if path.suffix == ".jsonl" else SqliteStore).create(path, genesis())
 
 
 def reopen(path: Path) -> Store:
     """The ledger that lies there."""
-    if path.suffix == ".jsonl":
-        from hansard.store.jsonl import JsonlStore
-
-        return JsonlStore.open(path)
-    from hansard.store.sqlite import SqliteStore
-
-    return SqliteStore.open(path)
+    return (JsonlStore if path.suffix == ".jsonl" else SqliteStore).open(path)
 
 
 class Writer:
     """Does what it is told, one line at a time."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._store: Store | None = None
         self._claim: Claim | None = None
+
+    @property
+    def store(self) -> Store:
+        assert self._store is not None, "open or create first"
+        return self._store
 
     def obey(self, order: Sequence[str]) -> None:
         match order:
+            case ["create" | "open" as how]:
+                self._store = create(self._path) if how == "create" else reopen(self._path)
+                say(f"ready {self._store.head().size}")
             case ["append", count, group, size]:
                 for at in range(int(count)):
-                    drafts = [draft(f"{os.getpid()} {at} {each}", size=int(size)) for each in range(int(group))]
-                    _acknowledge(self._store.append([drafts]))
+                    self._put([draft(f"{os.getpid()} {at} {each}", size=int(size)) for each in range(int(group))])
                 say("done")
             case ["claim", name, lease_s]:
-                self._claim = self._store.claim(name, float(lease_s))
+                self._claim = self.store.claim(name, float(lease_s))
                 say(f"claimed {self._claim.epoch} {self._claim.because}")
             case ["drive"]:
-                assert self._claim is not None
-                _acknowledge(self._store.append([[draft("driven", fence=(self._claim.name, self._claim.epoch))]]))
+                assert self._claim is not None, "claim first"
+                self._put([draft("driven", fence=(self._claim.name, self._claim.epoch))])
             case ["close"]:
-                self._store.close()
+                self.store.close()
                 say("closed")
             case _:
                 raise SystemExit(f"no such order: {order}")
 
-
-def _acknowledge(outcomes: Sequence[Outcome]) -> None:
-    for outcome in outcomes:
+    def _put(self, group: Sequence[Draft]) -> None:
+        [outcome] = self.store.append([group])
         if isinstance(outcome, HansardError):
             raise outcome
         say("ack " + " ".join(f"{place.seq}:{place.leaf.hex()}" for place in outcome))
@@ -98,24 +97,15 @@ def say(line: str) -> None:
     os.write(1, f"{line}\n".encode())
 
 
-def _attempt(work: Callable[[], None]) -> None:
-    try:
-        work()
-    except HansardError as error:
-        say(f"refused {type(error).__name__} {' '.join(str(error).split())}")
-
-
-def main(mode: str, name: str) -> None:
-    path = Path(name)
-    stores: list[Store] = []
-    _attempt(lambda: stores.append((create if mode == "create" else reopen)(path)))
-    if not stores:
-        return
-    writer = Writer(stores[0])
-    say(f"ready {stores[0].head().size}")
+def main(path: Path) -> None:
+    writer = Writer(path)
+    say("here")
     for line in sys.stdin:
-        _attempt(lambda order=line.split(): writer.obey(order))  # type: ignore[misc]
+        try:
+            writer.obey(line.split())
+        except HansardError as error:
+            say(f"refused {type(error).__name__} {' '.join(str(error).split())}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(Path(sys.argv[1]))

@@ -8,12 +8,12 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.verifying import tools
+from hansard.app.wiring import open_store
 from hansard.domain.fact import Body
 from hansard.domain.work import (
     PlanMade,
@@ -26,6 +26,7 @@ from hansard.domain.work import (
     TaskJudged,
     TaskReturned,
 )
+from hansard.ledger.layout import body_id
 from hansard.ledger.verify import Options, Report, verify
 
 RUN = "demo-1"
@@ -137,15 +138,16 @@ def check(ledger: Path, *, deep: bool = False, pin: str | None = None) -> Report
     return verify(ledger, Options(deep=deep, pin=pin), tools())
 
 
-def tamper(ledger: Path, folder: Path) -> Iterator[Tampering]:
-    """Tamper with copies, one way each, and verify every copy at both grades."""
-    for number, (name, change) in enumerate(_WAYS, 1):
+def tamper(ledger: Path, folder: Path, *, signed: bool) -> Iterator[Tampering]:
+    """Tamper with copies, one way each, and verify every copy at both grades.
+
+    An end that was cut off with everything else put right shows only by a signature, so an unsigned log is spared that one.
+    """
+    ways = _WAYS if signed else _WAYS[:-1]
+    for number, (name, change) in enumerate(ways, 1):
         copy = folder / f"tampered-{number}.db"
         shutil.copyfile(ledger, copy)
-        with closing(sqlite3.connect(copy)) as database, database:
-            change(database)
-        with closing(sqlite3.connect(copy)) as database:
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        change(copy)
         yield Tampering(name=name, chain=check(copy), deep=check(copy, deep=True))
 
 
@@ -167,43 +169,49 @@ def _returned(task: str, output: str) -> TaskReturned:
     )
 
 
-def _edit_verdict(database: sqlite3.Connection) -> None:
-    database.execute(
-        "UPDATE entries SET line = replace(line, '\"ok\":true', '\"ok\":false') WHERE kind = 'task.judged'"
-    )
+def _edit(copy: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(copy)) as database:
+        database.execute(statement, values)
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _drop_entry(database: sqlite3.Connection) -> None:
-    database.execute("DELETE FROM entries WHERE seq = 6")
+def _turn_verdict(copy: Path) -> None:
+    _edit(copy, "UPDATE entries SET line = replace(line, '\"ok\":true', '\"ok\":false') WHERE kind = 'task.judged'")
 
 
-def _swap_body(database: sqlite3.Connection) -> None:
-    row = database.execute("SELECT max(id) FROM bodies WHERE id < ?", (7 << 8,)).fetchone()
-    database.execute("UPDATE bodies SET body = ? WHERE id = ?", (b"Unlimited attempts are fine.", row[0]))
+def _drop_entry(copy: Path) -> None:
+    _edit(copy, "DELETE FROM entries WHERE seq = 6")
 
 
-def _lose_body(database: sqlite3.Connection) -> None:
-    database.execute("DELETE FROM bodies WHERE id = (SELECT min(id) FROM bodies)")
+def _hide_by_index(copy: Path) -> None:
+    _edit(copy, "UPDATE causes SET cause = 0 WHERE seq = 7")
 
 
-def _hide_by_index(database: sqlite3.Connection) -> None:
-    """Point the causal index elsewhere, so that a query would miss an effect."""
-    database.execute("UPDATE causes SET cause = 0 WHERE seq = 7")
+def _swap_body(copy: Path) -> None:
+    _edit(copy, "UPDATE bodies SET body = ? WHERE id = ?", b"Unlimited attempts are fine.", body_id(9, 0))
 
 
-def _rebuild_tail(database: sqlite3.Connection) -> None:
-    """Change the last entry and put the head right: only a signature over the end can tell."""
-    seq, line = database.execute("SELECT seq, line FROM entries ORDER BY seq DESC LIMIT 1").fetchone()
-    changed = line.replace('"calls":2', '"calls":9')
-    database.execute("UPDATE entries SET line = ? WHERE seq = ?", (changed, seq))
-    database.execute("UPDATE head SET leaf = ?", (sha256(b"\x00" + changed.encode()).digest(),))
+def _lose_body(copy: Path) -> None:
+    _edit(copy, "DELETE FROM bodies WHERE id = ?", body_id(1, 0))
 
 
-_WAYS: tuple[tuple[str, Callable[[sqlite3.Connection], None]], ...] = (
-    ("turned a verdict round", _edit_verdict),
+def _cut_end(copy: Path) -> None:
+    """Cut the last three entries off and put every index right, as somebody would who knows the format."""
+    _edit(copy, "DELETE FROM entries WHERE seq >= 10")
+    _edit(copy, "DELETE FROM bodies WHERE id >= ?", body_id(10, 0))
+    store = open_store(str(copy), reading=False)
+    try:
+        store.repair()
+    finally:
+        store.close()
+
+
+_WAYS: tuple[tuple[str, Callable[[Path], None]], ...] = (
+    ("turned a verdict round", _turn_verdict),
     ("dropped an entry", _drop_entry),
-    ("rewrote the last entry and the head", _rebuild_tail),
     ("edited an index to hide an effect", _hide_by_index),
     ("swapped a body", _swap_body),
     ("deleted a body silently", _lose_body),
+    ("cut off the end and put every index right", _cut_end),
 )

@@ -30,6 +30,8 @@ def found(ledger: str | None, *, origin: str | None) -> View:
         settings = replace(settings, origin=origin)
     opened = found_ledger(settings) if made else open_ledger(settings)
     try:
+        if made and opened.sealer:
+            opened.sealer.checkpoint()
         return {
             "config": str(settings.config) if settings.config else None,
             "config_written": written,

@@ -1,8 +1,7 @@
 """The one place that names concrete back ends: from a location to an open store, with its sealer where there are keys."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from hansard.__about__ import __version__
 from hansard.app.settings import Settings
@@ -17,30 +16,77 @@ if TYPE_CHECKING:
 SOFTWARE = f"hansard/{__version__}"
 
 
-@dataclass(slots=True, kw_only=True)
 class Opened:
-    """An open ledger, and the sealer when this process holds the keys and the lease. `custody` says it in words."""
+    """An open ledger. Its sealer is taken at the first word that is to be written, so that looking changes nothing."""
 
-    store: Store
-    sealer: "Sealer | None" = None
-    custody: str = "not looked up"
+    def __init__(self, store: Store, settings: Settings, *, writing: bool, lost_key: bool = False) -> None:
+        self.store = store
+        self._settings = settings
+        self._writing = writing
+        self._lost_key = lost_key
+        self._looked = False
+        self._sealer: Sealer | None = None
+        self.custody = self._custody()
+
+    @property
+    def sealer(self) -> "Sealer | None":
+        """The sealer when this process may hold the keys and the lease, else None; `custody` says why.
+
+        StoreError when the log was rolled back or forked since it was last signed here: then nothing may be written.
+        """
+        if not self._looked:
+            self._looked = True
+            self._sealer = self._take()
+        return self._sealer
 
     def close(self) -> None:
+        """Sign what is unsigned, where this process may, and close."""
         try:
-            if self.sealer:
-                self.sealer.close()
+            if self._sealer:
+                self._sealer.close()
         finally:
             self.store.close()
 
+    def __enter__(self) -> Self:
+        return self
 
-def open_ledger(settings: Settings, *, writing: bool = False) -> Opened:
-    """Open a ledger that exists; a mistyped path is a UsageError and creates nothing."""
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _custody(self) -> str:
+        genesis = self.store.entry(0).data
+        if genesis.get("custody") != "file":
+            return "none: this log is unsigned"
+        folder = self._settings.log_folder(str(genesis.get("nonce", "")))
+        self._folder, self._origin = folder, str(genesis.get("origin", ""))
+        return f"files in {folder}" if folder.is_dir() else f"the keys are not on this machine (looked in {folder})"
+
+    def _take(self) -> "Sealer | None":
+        if not self._writing or self.store.broken or not self.custody.startswith("files in "):
+            return None
+        from hansard.seal.signing import available
+
+        if not available():
+            self.custody = "`cryptography` is not installed: entries stay unsealed; pip install hansard"
+            return None
+        from hansard.record.sealer import Sealer
+        from hansard.seal.keys import KeyRing
+
+        try:
+            ring = KeyRing.open(self._folder, self._origin)
+            return Sealer.take(self.store, ring, self._folder, lost_key_rotates=self._lost_key)
+        except Fenced as error:
+            self.custody = f"another process seals: {error}"
+            return None
+
+
+def open_ledger(settings: Settings, *, writing: bool = False, lost_key: bool = False) -> Opened:
+    """Open a ledger that exists; a mistyped path is a UsageError and creates nothing.
+
+    `lost_key` says that the epoch key in force is gone for good, and rotates without it ([C7]).
+    """
     store = open_store(settings.ledger, reading=not writing)
-    try:
-        return _with_sealer(store, settings, writing)
-    except BaseException:
-        store.close()
-        raise
+    return _opened(store, settings, writing=writing, lost_key=lost_key)
 
 
 def open_or_found(settings: Settings) -> Opened:
@@ -55,12 +101,7 @@ def found_ledger(settings: Settings, adopts: "Checkpoint | None" = None) -> Open
     signed = form_of(settings.ledger) != "memory"
     genesis, _ = found(settings.log_folder, settings.origin, SOFTWARE, adopts, signed=signed)
     draft = Drafter().draft(genesis, actor="log", run="", causes=(), fence=None)
-    store = create_store(settings.ledger, draft)
-    try:
-        return _with_sealer(store, settings, writing=True)
-    except BaseException:
-        store.close()
-        raise
+    return _opened(create_store(settings.ledger, draft), settings, writing=True)
 
 
 def ledger_exists(location: str) -> bool:
@@ -76,29 +117,12 @@ def ledger_exists(location: str) -> bool:
             return Path(location).exists() and Path(location).stat().st_size > 0
 
 
-def _with_sealer(store: Store, settings: Settings, writing: bool) -> Opened:
-    genesis = store.entry(0).data
-    if genesis.get("custody") != "file":
-        return Opened(store=store, custody="none: this log is unsigned")
-    folder = settings.log_folder(str(genesis.get("nonce", "")))
-    if not folder.is_dir():
-        return Opened(store=store, custody=f"the keys are not on this machine (looked in {folder})")
-    if not writing or store.broken:
-        return Opened(store=store, custody=f"files in {folder}")
-    from hansard.seal.keys import KeyRing
-    from hansard.seal.signing import available
-
-    if not available():
-        return Opened(
-            store=store, custody="`cryptography` is not installed: entries stay unsealed; pip install hansard"
-        )
-    from hansard.record.sealer import Sealer
-
+def _opened(store: Store, settings: Settings, *, writing: bool, lost_key: bool = False) -> Opened:
     try:
-        sealer = Sealer.take(store, KeyRing.open(folder, str(genesis["origin"])), folder)
-    except Fenced as error:
-        return Opened(store=store, custody=f"another process seals: {error}")
-    return Opened(store=store, sealer=sealer, custody=f"files in {folder}")
+        return Opened(store, settings, writing=writing, lost_key=lost_key)
+    except BaseException:
+        store.close()
+        raise
 
 
 def open_store(location: str, *, reading: bool) -> Store:

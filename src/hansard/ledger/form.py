@@ -33,6 +33,10 @@ class Tools:
     ed25519: Check = ed25519.verify
 
 
+STANDARD = Tools()
+"""The standard library."""
+
+
 class QuickForm:
     """Checks lines one by one, remembering names that it has seen to be well formed."""
 
@@ -122,8 +126,10 @@ def _scan() -> Callable[[str], Any]:
     def refuse(text: str) -> None:
         raise Malformed(f"{text[:32]} is not an integer")
 
-    scan_once = json.JSONDecoder(parse_float=refuse, parse_constant=refuse).scan_once
-    return lambda text: scan_once(text, 0)[0]
+    decoder = json.JSONDecoder(parse_float=refuse, parse_constant=refuse)
+    # An attribute that the documentation does not mention; decode() is the plain way to the same values.
+    scan = getattr(decoder, "scan_once", None)
+    return decoder.decode if scan is None else lambda text: scan(text, 0)[0]
 
 
 def _encoder() -> Callable[[Any], str]:

@@ -227,12 +227,12 @@ class Seals:
         if not self._differing:
             return
         first, others = self._differing[0], len(self._differing) - 1
-        message = f"[C9] the root at size {first} is not the one in its checkpoint: something in entries {self._agreed} to {first - 1} was changed"
+        message = f"[C9] the root at size {first} is not that of its checkpoint: an entry from {self._agreed} to {first - 1} was changed"
         message += f"; {others} later checkpoints differ too" if others else ""
         self._findings.add("root", "structure", message, seq=max(0, first - 1))
 
     def _tell_half_signed(self) -> None:
         if self._half_signed:
             sizes = ", ".join(map(str, self._half_signed[:5]))
-            message = f"[C6] {len(self._half_signed)} checkpoints lack the identity key or the epoch key in force and seal nothing (sizes {sizes})"
+            message = f"[C6] {len(self._half_signed)} checkpoints lack one of the two keys in force and seal nothing (sizes {sizes})"
             self._findings.add("half_signed", "warning", message)

@@ -97,46 +97,43 @@ class Walk:
         start, first = self._frontier.size, self._seq
         leaves: list[bytes] = []
         lines: list[bytes] = []
-        causes: list[tuple[int, int]] | None = []
+        causes: list[tuple[int, int]] = []
         special: list[tuple[int, Event]] = []
+        whole, bodies, check = True, self._bodies, self._form.members
         for at, line in islice(rows, WIDTH - start % WIDTH):
-            members = self._members(at, line)
+            seq = self._seq
+            try:
+                members = check(line, seq, self._prev)
+                ts = members["ts"]
+            except FAILURES:
+                ts = -1
+            if ts >= self._ts and (at == seq or at is None):
+                self._seq, self._ts = seq + 1, ts
+            else:
+                members = self._diagnose(at, line)
+                seq = self._seq - 1
             leaf = sha256(b"\x00" + line).digest()
             self._prev = leaf.hex()
             leaves.append(leaf)
             lines.append(line)
             if members is None:
-                causes = None
+                whole = False
                 continue
-            seq = self._seq - 1
-            if causes is not None:
-                causes.extend([(seq, cause) for cause in members["causes"]])
+            for cause in members["causes"]:
+                causes.append((seq, cause))
             body = members["body"]
             if body:
                 self.tally.parts += len(body)
-                if self._bodies:
-                    self._bodies.entry(seq, body)
+                if bodies:
+                    bodies.entry(seq, body)
             if members["kind"] in SPECIAL or seq == 0:
                 self._special(seq, members, special, start + len(leaves))
         if not leaves:
             return None
         nodes = self._roots_up_to(start, start + len(leaves), leaves, special)
         return Block(
-            at=start, first=first, stop=self._seq, lines=lines, leaves=leaves, causes=causes, nodes=nodes
+            at=start, first=first, stop=self._seq, lines=lines, leaves=leaves, causes=causes if whole else None, nodes=nodes
         )
-
-    def _members(self, at: int | None, line: bytes) -> Any:
-        """The members of the line at its place; afterwards seq and ts stand behind it."""
-        seq = self._seq
-        try:
-            members = self._form.members(line, seq, self._prev)
-            ts = members["ts"]
-        except FAILURES:
-            ts = -1
-        if ts < self._ts or (at is not None and at != seq):
-            return self._diagnose(at, line)
-        self._seq, self._ts = seq + 1, ts
-        return members
 
     def _diagnose(self, at: int | None, line: bytes) -> Any:
         """Say what is wrong with a line, and where the walk goes on."""

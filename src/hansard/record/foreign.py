@@ -135,6 +135,8 @@ def _open(path: Path) -> ForeignSource:
         return JsonlLedger(path)
     if not path.is_file():
         raise UsageError(f"no ledger at {path}; check the path")
+    if not is_foreign(path):
+        raise UsageError(f"{path} is not a SQLite file of a foreign ledger")
     return SqliteLedger(path)
 
 
@@ -237,9 +239,7 @@ def _fact(source: ForeignSource, row: Row, payload: Payload | None, *, chained: 
     )
 
 
-def _steps(
-    group: list[tuple[ForeignEntry, int | None]], imported: int, seqs: dict[int, int], actor: str
-) -> list[Step]:
+def _steps(group: list[tuple[ForeignEntry, int | None]], imported: int, seqs: dict[int, int], actor: str) -> list[Step]:
     """Each entry is caused by the import and, where it lies before, by its foreign parent."""
     places = {fact.foreign_seq: at for at, (fact, _) in enumerate(group)}
     steps = []

@@ -115,7 +115,9 @@ class _Links:
                 roots[at] = roots.get(self.before[at], at)
                 grown.setdefault(roots[at], []).append(at)
         return tuple(
-            Branch(self.rows[root].seq, self.rows[root].line, len(each), self.rows[min(each, key=self._rank)].hash.hex())
+            Branch(
+                self.rows[root].seq, self.rows[root].line, len(each), self.rows[min(each, key=self._rank)].hash.hex()
+            )
             for root, each in grown.items()
         )
 

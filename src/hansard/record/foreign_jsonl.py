@@ -120,7 +120,9 @@ class JsonlLedger:
         return raw
 
     def _changed(self) -> StoreError:
-        return StoreError(f"{self._folder} was changed while it was being imported; stop what writes there, and try again")
+        return StoreError(
+            f"{self._folder} was changed while it was being imported; stop what writes there, and try again"
+        )
 
 
 def _values(raw: bytes, marker: str, place: str, findings: Findings) -> Iterator[tuple[int, int, Any]]:

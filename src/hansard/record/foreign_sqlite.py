@@ -84,7 +84,9 @@ class SqliteLedger:
     def _check_tables(self) -> dict[str, list[str]]:
         found = {}
         for table, wanted in (("entries", FIELDS), ("payloads", _PAYLOAD_COLUMNS)):
-            kinds = self._db.execute("SELECT type FROM sqlite_schema WHERE name = ? AND rootpage > 0", (table,)).fetchall()
+            kinds = self._db.execute(
+                "SELECT type FROM sqlite_schema WHERE name = ? AND rootpage > 0", (table,)
+            ).fetchall()
             columns = [str(name) for _, name, *_ in self._db.execute(f"PRAGMA table_xinfo({table})")]
             if kinds != [("table",)] or not set(wanted) <= set(columns):
                 raise UsageError(f"{self._path} is a SQLite file, but has no table {table} of a ledger")
@@ -110,7 +112,9 @@ class SqliteLedger:
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
         if row is None:
-            raise StoreError(f"{self._path}: a row that was there is not found again; copy the file and import the copy")
+            raise StoreError(
+                f"{self._path}: a row that was there is not found again; copy the file and import the copy"
+            )
         return row
 
 

@@ -3,21 +3,27 @@
 Reads a store and checks signatures; it signs nothing and never sees a private key.
 """
 
-from dataclasses import dataclass
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from hansard.errors import StoreError
 from hansard.ledger import ed25519
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.checkpoint import Checkpoint, parse_checkpoint
-from hansard.ledger.entry import Entry
-from hansard.ledger.note import Check, VerifierKey, open_note, parse_note
+from hansard.ledger.checkpoint import Checkpoint
+from hansard.ledger.entry import GENESIS, Entry
+from hansard.ledger.events import ROTATED, UNSIGNED, Genesis, Rotated, read_event, read_note
+from hansard.ledger.merkle import leaf_hash, root_at
+from hansard.ledger.note import Check, VerifierKey, open_note
+from hansard.ledger.report import Findings
+from hansard.ledger.seals import Seals
 from hansard.seal import signing
 from hansard.store.base import Query, Store, StoredCheckpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """A checkpoint whose two signatures hold ([C6]); `rotation` introduced its epoch key, unless that is the first."""
+    """A checkpoint whose two signatures hold; `rotation` introduced its epoch key, unless that is the first."""
 
     note: str
     checkpoint: Checkpoint
@@ -26,46 +32,70 @@ class Signed:
 
 def is_unsigned(genesis: Entry) -> bool:
     """Whether this log has no keys, and so never any checkpoint ([C10])."""
-    return genesis.data.get("custody") == "none"
+    return genesis.data.get("custody") == UNSIGNED
 
 
 def newest_signed(store: Store, *, covering: int = -1, upto: int | None = None) -> Signed | None:
     """The newest kept checkpoint that covers entry `covering` and does not reach beyond size `upto`."""
     for stored in store.checkpoints(newest_first=True):
         if covering < stored.size and (upto is None or stored.size <= upto):
-            try:
+            with suppress(Malformed):
                 return check_signed(store, stored)
-            except Malformed:
-                continue
     return None
 
 
 def check_signed(store: Store, stored: StoredCheckpoint) -> Signed:
     """The stored checkpoint with its signatures checked; Malformed says what does not hold."""
-    note = parse_note(stored.note)
-    checkpoint = parse_checkpoint(note.text)
+    noted = read_note(stored.note)
+    checkpoint = noted.checkpoint
     genesis = store.entry(0)
     rotation = _rotation_before(store, checkpoint.size)
-    keys = _keys(genesis, rotation)
     if checkpoint.origin != genesis.data.get("origin") or checkpoint.size != stored.size:
         raise Malformed(
             f"the note of size {stored.size} speaks of {checkpoint.origin[:80]!r} at size {checkpoint.size} instead"
         )
-    opened = open_note(note, keys, _check())
+    keys = _keys(genesis, rotation)
+    opened = open_note(noted.note, keys, _check())
     for key in keys:
         if key not in opened.verified:
             raise Malformed(f"[C6] {key.name} has not signed the checkpoint of size {checkpoint.size}")
     return Signed(note=stored.note, checkpoint=checkpoint, rotation=rotation)
 
 
+def newest_sealed(store: Store, upto: int) -> Signed | None:
+    """The checkpoint of the largest sealed size up to `upto` ([C6]), as the verifier judges it; None when there is none.
+
+    It differs from the newest signed one where a rotation was never sealed: nothing behind that is sealed either ([C7]).
+    """
+    seals = Seals(Findings(), pin=None, all_signatures=False, check=_check())
+    genesis = store.entry(0)
+    rotations = deque(store.select(Query(kind=ROTATED, before=upto)))
+    with suppress(Malformed):
+        first = read_event(GENESIS, 0, leaf_hash(genesis.line).hex(), genesis.data)
+        assert isinstance(first, Genesis)
+        seals.begin(first)
+    for stored in store.checkpoints():
+        if 0 < stored.size <= upto:
+            while rotations and rotations[0].seq < stored.size:
+                _tell_rotation(seals, rotations.popleft())
+            with suppress(Malformed):
+                noted = read_note(stored.note)
+                seals.noted(replace(noted, agrees=root_at(stored.size, store) == noted.checkpoint.root))
+    size = seals.finish(upto, 0).sealed_to
+    return newest_signed(store, covering=size - 1, upto=size) if size else None
+
+
+def _tell_rotation(seals: Seals, entry: Entry) -> None:
+    with suppress(Malformed):
+        event = read_event(ROTATED, entry.seq, "", entry.data)
+        assert isinstance(event, Rotated)
+        seals.rotated(event)
+
+
 def _rotation_before(store: Store, size: int) -> Entry | None:
     """The key.rotated entry whose key is in force at this size; the entry's own checkpoint is still the retiring key's ([C5])."""
-    newest = store.select(Query(kind="key.rotated", before=size - 1, newest_first=True, limit=1))
+    newest = store.select(Query(kind=ROTATED, before=size - 1, newest_first=True, limit=1))
     return next(iter(newest), None)
-
-
-def _check() -> Check:
-    return signing.verify if signing.available() else ed25519.verify
 
 
 def _keys(genesis: Entry, rotation: Entry | None) -> tuple[VerifierKey, VerifierKey]:
@@ -76,3 +106,7 @@ def _keys(genesis: Entry, rotation: Entry | None) -> tuple[VerifierKey, Verifier
         raise StoreError(
             f"this log does not name its keys: {error}; `hansard verify` tells what is left of it"
         ) from error
+
+
+def _check() -> Check:
+    return signing.verify if signing.available() else ed25519.verify

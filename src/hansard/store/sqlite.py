@@ -27,6 +27,7 @@ from hansard.store.holder import Holder
 from hansard.store.sequence import Sequence, place_all
 
 BUSY_S = 10.0
+TURN_S = 0.0005
 PAGE = 512
 POLL_S = 0.2
 
@@ -47,10 +48,12 @@ class SqliteStore:
         self._sequence = Sequence()
         self._seen: int | None = None
         self._epochs: dict[str, int] = {}
-        self._lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock_fd = -1
+        self._dropped = False
         try:
             self._writer = self._connect()
             self._check_ours()
+            self._lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self.broken = self._fault()
         except BaseException:
             self._shut()
@@ -66,11 +69,17 @@ class SqliteStore:
                 f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
             ) from error
         try:
-            fcntl.flock(lock_fd, fcntl.LOCK_EX)
-            if path.exists() and path.stat().st_size:
-                raise StoreError(f"{path} exists already; open it, or choose another name")
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            _lay_out(path, genesis, int(clock() * 1_000_000))
+            _take_turn(lock_fd, str(path))
+            for found in (path, Path(f"{path}-wal")):
+                if found.exists() and found.stat().st_size:
+                    raise StoreError(f"{found} exists already; open the ledger, or choose another name")
+            # Under another name until it is whole: a half-made ledger could neither be opened nor made again.
+            unfinished = Path(f"{path}.new")
+            for ending in ("", "-journal", "-wal", "-shm"):
+                Path(f"{unfinished}{ending}").unlink(missing_ok=True)
+            os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _lay_out(unfinished, genesis, int(clock() * 1_000_000))
+            unfinished.replace(path)
             _sync_folder(path.parent)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot create {path}: {error}") from error
@@ -81,14 +90,17 @@ class SqliteStore:
     @classmethod
     def open(cls, path: Path, *, clock: Callable[[], float] = time.time) -> Self:
         """Open a ledger that exists; a missing or foreign file is a UsageError and nothing is created."""
-        if not path.is_file():
-            raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
-        with path.open("rb") as file:
-            if file.read(16) != b"SQLite format 3\0":
-                raise UsageError(f"{path} is not a SQLite file")
+        # The file is never opened but by SQLite: closing it again would cancel every lock that this process has on it,
+        # and another process could then delete the WAL that a second store in this one writes to.
         try:
+            if not path.is_file():
+                raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
+            if not path.stat().st_size:
+                raise UsageError(f"{path} is empty, and no ledger")
             return cls(path, clock=clock)
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise UsageError(f"{path} is not a SQLite file") from error
             raise StoreError(f"cannot open {path}: {error}; `hansard verify` tells what is left of it") from error
         except OSError as error:
             raise StoreError(f"cannot open {path}: {error.strerror}") from error
@@ -276,11 +288,15 @@ class SqliteStore:
         uri = f"{self._path.absolute().as_uri()}?mode=rw"
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         connection.text_factory = bytes
-        if reading:
-            connection.execute("PRAGMA query_only = ON")
-        else:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA secure_delete = ON")
+        try:
+            if reading:
+                connection.execute("PRAGMA query_only = ON")
+            else:
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA secure_delete = ON")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _check_ours(self) -> None:
@@ -317,7 +333,7 @@ class SqliteStore:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """This process's turn to write ([S5])."""
-        fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+        _take_turn(self._lock_fd, self.place)
         try:
             yield
         finally:
@@ -348,6 +364,8 @@ class SqliteStore:
 
     def _begin(self, seen: int | None, trusting: bool) -> None:
         try:
+            if self._dropped:
+                self._writer, self._dropped = self._connect(), False
             self._writer.execute("BEGIN IMMEDIATE")
             self._version = self._writer.execute("PRAGMA data_version").fetchone()[0]
             if seen != self._version and trusting:
@@ -364,18 +382,23 @@ class SqliteStore:
         try:
             self._writer.execute("COMMIT")
         except sqlite3.Error as error:
-            self._rollback()
-            with suppress(sqlite3.Error):
-                self._writer.close()
-            self._writer = self._connect()
+            self._drop_writer()
             raise OutcomeUnknown(
                 f"{self.place}: the commit failed ({error}); its entries may or may not be there: read the head before going on"
             ) from error
 
     def _rollback(self) -> None:
-        with suppress(sqlite3.Error):
-            if self._writer.in_transaction:
+        try:
+            if not self._dropped and self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._drop_writer()
+
+    def _drop_writer(self) -> None:
+        """After a failure that leaves its state in doubt: the next transaction connects anew, when the disk may answer again."""
+        self._dropped = True
+        with suppress(sqlite3.Error):
+            self._writer.close()
 
     def _insert(self, rows: list[Placed], nodes: list[tuple[int, int, bytes]]) -> None:
         writer = self._writer
@@ -434,7 +457,12 @@ class SqliteStore:
         with self._mutex:
             while True:
                 with self._turn():
-                    busy = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                    try:
+                        busy = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                    except sqlite3.Error as error:
+                        raise StoreError(
+                            f"the body is deleted, but the WAL of {self.place} was not emptied: {error}; run: hansard ledger repair"
+                        ) from error
                 if not busy:
                     return
                 if time.monotonic() > until:
@@ -542,7 +570,6 @@ class SqliteStore:
 def _lay_out(path: Path, genesis: Draft, now_us: int) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -560,6 +587,8 @@ def _lay_out(path: Path, genesis: Draft, now_us: int) -> None:
             (sequence.size, sequence.leaf, sequence.ts, sequence.frontier.to_bytes()),
         )
         connection.execute("COMMIT")
+        # Last, so that everything lies in the file itself, which is renamed without a WAL beside it.
+        connection.execute("PRAGMA journal_mode = WAL")
     finally:
         connection.close()
 
@@ -607,6 +636,22 @@ def _free(name: str, epoch: int, holder: str, left_us: int, place: str) -> str:
         return "dead"
     by = f"process {who.pid} on {who.host}" if who else "somebody"
     raise Fenced(f"{name} in {place} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
+
+
+def _take_turn(lock_fd: int, place: str) -> None:
+    """Wait for the lock file, but not without end: its holder may have been stopped in the middle of a commit."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            return fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise StoreError(
+                    f"another process has held {place}.lock for {BUSY_S:.0f} s; nothing was written: look for one that is stopped"
+                ) from None
+        except OSError as error:
+            raise StoreError(f"cannot lock {place}.lock: {error.strerror}") from error
+        time.sleep(TURN_S)
 
 
 def _sync_folder(folder: Path) -> None:

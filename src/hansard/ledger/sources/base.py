@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from ..events import Noted
 from ..merkle import Completed, Frontier
@@ -26,8 +26,7 @@ class NotALedger(Exception):
     """There are bytes, and they are not of a form that we know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(NamedTuple):
     """One stored body. `part` is its name, or its position among the entry's sorted part names ([S4])."""
 
     seq: int
@@ -116,6 +115,10 @@ class Source(Protocol):
 
     def frontier(self, size: int) -> Frontier:
         """The tree at this size from what is stored, without checking it; Malformed when that is not there."""
+        ...
+
+    def roots(self, sizes: Iterable[int]) -> dict[int, bytes]:
+        """The roots at these sizes, which must rise, from what is stored; those that cannot be had are left out."""
         ...
 
     def unchanged(self) -> bool:

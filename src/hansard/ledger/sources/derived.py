@@ -3,12 +3,13 @@
 Editing a query column, a node or the head must not hide or move an entry. It never reads a line itself.
 """
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Sequence, Set
+from typing import Any
 
 from ..report import Findings
 from .base import Block, State
 
-Rows = Callable[[str, tuple[object, ...]], Iterator[tuple[object, ...]]]
+Rows = Callable[[str, tuple[object, ...]], list[tuple[Any, ...]]]
 
 
 class Derived:
@@ -21,7 +22,7 @@ class Derived:
 
     def block(self, block: Block) -> None:
         if block.causes is not None and "causes" in self._sound:
-            self._compare_causes(block.first, block.stop, list(block.causes))
+            self._compare_causes(block.first, block.stop, block.causes)
         if "nodes" in self._sound:
             for level, index, node in block.nodes:
                 self._compare_node(level, index, node)
@@ -36,9 +37,9 @@ class Derived:
             for seq, cause in self._rows(query, (end.size,)):
                 self._causes_differ(f"({seq!r:.24}, {cause!r:.24}) is stored, and there is no such entry", None)
 
-    def _compare_causes(self, first: int, stop: int, expected: list[tuple[int, int]]) -> None:
+    def _compare_causes(self, first: int, stop: int, expected: Sequence[tuple[int, int]]) -> None:
         query = "SELECT seq, cause FROM causes WHERE seq >= ? AND seq < ? ORDER BY seq, cause LIMIT ?"
-        found: list[tuple[object, ...]] = list(self._rows(query, (first, stop, len(expected) + 1)))
+        found = self._rows(query, (first, stop, len(expected) + 1))
         if found == expected:
             return
         at = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), min(len(found), len(expected)))
@@ -51,9 +52,9 @@ class Derived:
         self._findings.add("causes", "structure", f"[S3] the causes table was edited: {message}", seq=seq)
 
     def _compare_node(self, level: int, index: int, node: bytes) -> None:
-        row = next(self._rows("SELECT hash FROM nodes WHERE level = ? AND idx = ?", (level, index)), None)
-        if row is None or row[0] != node:
-            state = "is not stored" if row is None else "differs"
+        rows = self._rows("SELECT hash FROM nodes WHERE level = ? AND idx = ?", (level, index))
+        if not rows or rows[0][0] != node:
+            state = "differs" if rows else "is not stored"
             last = (index + 1 << level) - 1
             message = f"[H6] node ({level}, {index}) over the entries {index << level} to {last} {state}"
             self._findings.add("node", "structure", message, seq=last)
@@ -68,7 +69,7 @@ class Derived:
             self._findings.add("node", "structure", message)
 
     def _compare_head(self, end: State) -> None:
-        rows = list(self._rows("SELECT id, size, leaf, ts, frontier FROM head LIMIT 2", ()))
+        rows = self._rows("SELECT id, size, leaf, ts, frontier FROM head LIMIT 2", ())
         # A ledger without entries has no head yet, or one that says so.
         leaf = bytes.fromhex(end.leaf)
         wanted = (0, end.size, leaf, end.ts, end.frontier.to_bytes())
@@ -80,5 +81,5 @@ class Derived:
         names = ("id", "size", "leaf", "ts", "frontier")
         odd = [name for name, a, b in zip(names, rows[0], wanted, strict=True) if a != b or type(a) is not type(b)]
         if odd:
-            message = f"[S3] the head table does not describe the last entry: {', '.join(odd)} differ; it was edited, or the end of the log was"
+            message = f"[S3] head does not describe the last entry ({', '.join(odd)} differ): it, or the end of the log, was edited"
             self._findings.add("head", "structure", message, seq=max(0, end.size - 1))

@@ -174,6 +174,16 @@ class LinesSource:
             raise Malformed(f"the log has fewer than {size} entries")
         return tree
 
+    def roots(self, sizes: Iterable[int]) -> dict[int, bytes]:
+        tree, lines = Frontier(), self._entries.split(MAX_LINE)
+        found = {}
+        for size in sizes:
+            for line in islice(lines, size - tree.size):
+                tree.push(leaf_hash(line))
+            if tree.size == size:
+                found[size] = tree.root()
+        return found
+
     def unchanged(self) -> bool:
         return all(file.unchanged() for file in self._files)
 

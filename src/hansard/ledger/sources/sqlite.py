@@ -6,7 +6,7 @@ of SQLite into a finding. What the derived tables should hold is the business of
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import Any
 
 from .. import layout
 from ..body import digest
@@ -25,7 +25,6 @@ _LAST = 2**63 - 1
 _STEPS = 1_000_000
 _CHECKED = ("entries", "causes", "nodes", "head", "checkpoints", "claims", "meta")
 _CHECKED_DEEP = ("bodies", "shared")
-_FLAWED = {"salt": b"", "media": "", "body": b""}
 
 
 class SqliteSource:
@@ -148,7 +147,7 @@ class SqliteSource:
             yield _stored(*row)
 
     def mirror(self) -> Derived:
-        return Derived(self._rows, self._findings, self._sound)
+        return Derived(self._fetch, self._findings, self._sound)
 
     def specials(self, stop: int) -> Iterator[bytes]:
         if "entries" not in self._sound:
@@ -170,6 +169,15 @@ class SqliteSource:
             raise Malformed(f"the log has fewer than {size} entries")
         return tree
 
+    def roots(self, sizes: Iterable[int]) -> dict[int, bytes]:
+        found = {}
+        for size in sizes:
+            try:
+                found[size] = self.frontier(size).root()
+            except Malformed:
+                continue
+        return found
+
     def unchanged(self) -> bool:
         return self._view.unchanged()
 
@@ -180,7 +188,7 @@ class SqliteSource:
     def _prepare(self) -> None:
         self._db.text_factory = bytes
         self._db.set_progress_handler(self._budget.spend, _STEPS)
-        for pragma in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON"):
+        for pragma in ("query_only = ON", "cell_size_check = ON"):
             self._db.execute(f"PRAGMA {pragma}")
         names = {row[1] for row in self._schema()}
         self._application_id = self._pragma("application_id")
@@ -220,7 +228,8 @@ class SqliteSource:
             self._findings.add("body_unreferenced", "structure", f"[B4] shared body {row} belongs to no part")
 
     def _node(self, level: int, index: int) -> bytes:
-        row = next(self._rows("SELECT hash FROM nodes WHERE level = ? AND idx = ?", (level, index)), None) if "nodes" in self._sound else None
+        query = "SELECT hash FROM nodes WHERE level = ? AND idx = ?"
+        row = next(self._rows(query, (level, index)), None) if "nodes" in self._sound else None
         if row is None or type(row[0]) is not bytes or len(row[0]) != HASH:
             raise Malformed(f"node ({level}, {index}) is not stored")
         return row[0]
@@ -233,12 +242,23 @@ class SqliteSource:
         self._budget.renew()
         return self._db.execute(query, values)
 
-    def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """The rows of a query, ending with a finding where SQLite refuses."""
         try:
             yield from self._execute(query, values)
         except sqlite3.Error as error:
-            self._findings.add("unreadable", "structure", f"SQLite cannot read all of it: {error}")
+            self._refused(error)
+
+    def _fetch(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """The rows of a query that is known to be short; none, with a finding, where SQLite refuses."""
+        try:
+            return self._execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            self._refused(error)
+            return []
+
+    def _refused(self, error: sqlite3.Error) -> None:
+        self._findings.add("unreadable", "structure", f"SQLite cannot read all of it: {error}")
 
 
 class _Budget:

@@ -92,7 +92,6 @@ def _join(copy: Path) -> None:
     except sqlite3.Error:
         return
     try:
-        joined.execute("PRAGMA trusted_schema = OFF")
         joined.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.Error:
         pass

@@ -4,14 +4,18 @@ import os
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 
 from hansard.ledger.canonical import Malformed, decode, dump
 from hansard.store.base import Part, StoredBody
 from hansard.store.jsonl.files import LF, line_start, lines_from, pieces, whole_end
 
-# Keys are sorted, so what identifies a body stands in front of its text and the longest head is known.
-_HEAD = re.compile(rb'\{"media":"(?:[^"\\]|\\.)*","part":"([a-z][a-z0-9_]{0,31})","salt":"[0-9a-f]{64}","seq":(\d{1,16}),"')
-_LONGEST_HEAD = 512
+# Keys are sorted: what identifies a body stands in front of `text` and behind `b64`, and its length is bounded.
+_NAMES = rb'"media":"(?:[^"\\]|\\.)*","part":"([a-z][a-z0-9_]{0,31})","salt":"[0-9a-f]{64}","seq":(\d{1,16})'
+_TEXT = re.compile(rb"\{" + _NAMES + rb',"text":"')
+_B64 = re.compile(rb'",' + _NAMES + rb"\}\Z")
+_B64_BEGINS = b'{"b64":"'
+_NAMES_BYTES = 512
 
 Key = tuple[int, str]
 """What orders body lines: the seq of the entry, and the name of the part."""
@@ -24,7 +28,7 @@ def encode_body(seq: int, part: Part) -> bytes:
         members["text"] = part.body.decode()
     except UnicodeDecodeError:
         members["b64"] = b64encode(part.body).decode()
-    return dump(dict(sorted(members.items()))) + LF
+    return dump(members) + LF
 
 
 def decode_body(line: bytes) -> StoredBody:
@@ -46,11 +50,8 @@ def decode_body(line: bytes) -> StoredBody:
 
 
 def key_of(line: bytes) -> Key:
-    """Which body this is, from the head of its line."""
-    head = _HEAD.match(line)
-    if head is None:
-        raise Malformed("[J2] not a body line")
-    return int(head[2]), head[1].decode()
+    """Which body this is, without reading the body; Malformed when it is none."""
+    return _key(line[:_NAMES_BYTES], line[-_NAMES_BYTES:])
 
 
 def find_body(fd: int, key: Key) -> tuple[int, int] | None:
@@ -58,7 +59,7 @@ def find_body(fd: int, key: Key) -> tuple[int, int] | None:
     end = whole_end(fd)
     try:
         at = _bisect(fd, end, key)
-        if at == end or key_of(os.pread(fd, _LONGEST_HEAD, at)) != key:
+        if at == end or _key_at(fd, at) != key:
             return None
         return at, line_start(fd, at + 1)
     except Malformed:
@@ -82,7 +83,7 @@ def _bisect(fd: int, end: int, key: Key) -> int:
     while low < high:
         middle = (low + high) // 2
         start = line_start(fd, middle)
-        if start < end and key_of(os.pread(fd, _LONGEST_HEAD, start)) < key:
+        if start < end and _key_at(fd, start) < key:
             low = start + 1
         else:
             high = middle
@@ -91,10 +92,26 @@ def _bisect(fd: int, end: int, key: Key) -> int:
 
 def _look_at_all(fd: int, end: int, key: Key) -> tuple[int, int] | None:
     for at, line in lines_from(fd, 0, end):
-        head = _HEAD.match(line)
-        if head and (int(head[2]), head[1].decode()) == key:
-            return at, at + len(line) + 1
+        with suppress(Malformed):
+            if key_of(line) == key:
+                return at, at + len(line) + 1
     return None
+
+
+def _key_at(fd: int, at: int) -> Key:
+    first = os.pread(fd, _NAMES_BYTES, at)
+    if not first.startswith(_B64_BEGINS):
+        return _key(first, b"")
+    end = line_start(fd, at + 1) - 1
+    start = max(at, end - _NAMES_BYTES)
+    return _key(first, os.pread(fd, end - start, start))
+
+
+def _key(first: bytes, last: bytes) -> Key:
+    found = _B64.search(last) if first.startswith(_B64_BEGINS) else _TEXT.match(first)
+    if found is None:
+        raise Malformed("[J2] not a body line")
+    return int(found[2]), found[1].decode()
 
 
 def _from_base64(text: str) -> bytes:

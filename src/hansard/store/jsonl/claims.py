@@ -70,7 +70,9 @@ class Claims:
         try:
             replace(self._path, [text, b"\n"])
         except OSError as error:
-            raise StoreError(f"cannot write {self._path}: {error.strerror}; the claim on {name} is as before") from error
+            raise StoreError(
+                f"cannot write {self._path}: {error.strerror}; the claim on {name} is as before"
+            ) from error
         self._held = changed
 
 

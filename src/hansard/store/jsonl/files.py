@@ -42,6 +42,10 @@ class Paths:
         )
 
 
+class NotSynced(OSError):
+    """The disk refused to make something durable; what it holds now is unknown, even where a later sync succeeds."""
+
+
 class Tail:
     """The growing end of one file. What was appended counts from `keep` on; until then `take_back` undoes it."""
 
@@ -60,7 +64,9 @@ class Tail:
         if not now.st_nlink:
             return f"{self.path} was deleted or replaced while it was open"
         if now.st_size != self.kept:
-            return f"{self.path} has {now.st_size} bytes, this process left it at {self.kept}: something else writes to it"
+            return (
+                f"{self.path} has {now.st_size} bytes, this process left it at {self.kept}: something else writes to it"
+            )
         return None
 
     def append(self, data: bytes) -> None:
@@ -77,7 +83,10 @@ class Tail:
     def sync(self) -> None:
         """Make everything appended durable."""
         if self._dirty:
-            os.fdatasync(self.fd)
+            try:
+                os.fdatasync(self.fd)
+            except OSError as error:
+                raise NotSynced(error.errno, error.strerror) from error
             self._dirty = False
 
     def keep(self) -> None:

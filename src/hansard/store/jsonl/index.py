@@ -7,8 +7,9 @@ the machine nobody knows, and it is built anew: that is what the boot id in its 
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Items
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -58,7 +59,7 @@ class Index:
 
     def __init__(self, connection: sqlite3.Connection, reach: Reach, *, keeping: bool) -> None:
         self._connection = connection
-        self._keeping = keeping
+        self.keeping = keeping
         self.reach = reach
 
     @classmethod
@@ -127,11 +128,9 @@ class Index:
             return None
         return index
 
-    def add(self, marks: Iterable[Mark], nodes: Iterable[tuple[int, int, bytes]], reach: Reach) -> None:
-        """Take in what lies between the old reach and the new one."""
-        marks = list(marks)
-        sequence = reach.sequence
-        head = (sequence.size, reach.at, sequence.leaf, sequence.ts, sequence.frontier.to_bytes())
+    def add(self, marks: Items[Mark], nodes: Items[tuple[int, int, bytes]], sequence: Sequence, at: int) -> None:
+        """Take in what lies between the old reach and the new one, given as the head of the log and the byte behind it."""
+        head = (sequence.size, at, sequence.leaf, sequence.ts, sequence.frontier.to_bytes())
         connection = self._connection
         with _transaction(connection):
             connection.executemany("INSERT INTO main.entries VALUES (?, ?, ?, ?, ?, ?)", [mark[:6] for mark in marks])
@@ -139,7 +138,7 @@ class Index:
             connection.executemany("INSERT INTO main.causes VALUES (?, ?)", causes)
             connection.executemany("INSERT INTO main.nodes VALUES (?, ?, ?)", nodes)
             connection.execute("UPDATE main.head SET size = ?, at = ?, leaf = ?, ts = ?, frontier = ?", head)
-        self.reach = reach
+        self.reach = Reach(sequence, at)
 
     def place(self, seq: int) -> tuple[int, int] | None:
         """Where a line begins, and its length."""
@@ -167,7 +166,9 @@ class Index:
         try:
             self._connection.execute("ATTACH ? AS other", (_uri(path, "ro"),))
             return sum(
-                self._all(f"SELECT count(*) FROM (SELECT {what} FROM {a}.{table} EXCEPT SELECT {what} FROM {b}.{table})")[0][0]
+                self._all(
+                    f"SELECT count(*) FROM (SELECT {what} FROM {a}.{table} EXCEPT SELECT {what} FROM {b}.{table})"
+                )[0][0]
                 for table, what in (
                     ("entries", "*"),
                     ("causes", "*"),
@@ -182,7 +183,7 @@ class Index:
     def close(self) -> None:
         """Let go; a kept index is made durable first, so that it may be trusted after the next boot."""
         with suppress(sqlite3.Error):
-            if self._keeping:
+            if self.keeping:
                 self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.execute("UPDATE main.head SET boot = ''")
         self._connection.close()
@@ -205,17 +206,17 @@ class Index:
         return self._connection.execute(sql, values).fetchall()
 
 
-class _transaction:
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All statements of a block, or none."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> None:
-        self._connection.execute("BEGIN")
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._connection.execute("ROLLBACK" if kind else "COMMIT")
+    connection.execute("BEGIN")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _trusted(connection: sqlite3.Connection) -> Reach:

@@ -16,7 +16,7 @@ def demo(args: argparse.Namespace) -> int:
     ledger = folder / "ledger.db"
     size = asyncio.run(flow.record_run(ledger, folder / "state"))
     report = flow.check(ledger, deep=True)
-    tampered = list(flow.tamper(ledger, folder))
+    tampered = list(flow.tamper(ledger, folder, signed=bool(report.signed.sealed_to)))
     caught = [each for each in tampered if not each.deep.ok]
     if args.json:
         as_json(
@@ -44,7 +44,7 @@ def _folder(chosen: str | None) -> Path:
 
 def _tell(ledger: Path, size: int, report: Any, tampered: list[flow.Tampering]) -> None:
     say(f"recorded   a run of {size} entries in {ledger}")
-    if report.signed:
+    if report.signed.sealed_to:
         say("signed     by an identity key and an epoch key that live outside the ledger")
     else:
         say(
@@ -58,12 +58,12 @@ def _tell(ledger: Path, size: int, report: Any, tampered: list[flow.Tampering]) 
         passed = " (the chain check alone passes)" if each.chain.ok else ""
         say(f"  {number}. {each.name}: {'caught' if not each.deep.ok else 'NOT CAUGHT'}{passed}")
         if first:
-            say(f"     {first.message}")
+            say(f"     {f'entry {first.seq}: ' if first.seq is not None else ''}{first.message}")
     say()
     say("try it yourself:")
     say(f"  hansard verify {ledger} --deep")
     say(f"  hansard ledger show --ledger {ledger}")
-    say(f"  hansard verify {ledger.parent / 'tampered-5.db'} --deep")
+    say(f"  hansard verify {ledger.parent / 'tampered-4.db'} --deep")
 
 
 def _view(tampering: flow.Tampering) -> dict[str, Any]:

@@ -34,7 +34,8 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    args = parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = parser(words).parse_args(words)
     try:
         module, _, function = args.handler.partition(":")
         code: int = getattr(import_module(f"hansard.surfaces.cli.{module}"), function)(args)
@@ -60,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_BUG
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line as a parser."""
+def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The command line as a parser, as far as these words need it: the verbs of a command are built when it is named."""
     top = argparse.ArgumentParser(
         prog="hansard",
         description="Runs teams of AI agents and keeps the verbatim record, so that someone who does not trust you can check it.",
@@ -71,8 +72,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"hansard {__version__}")
     top.set_defaults(handler="show:help_text", debug=False, parser=top)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
-    _add_verify(commands.add_parser("verify", help="check a ledger, an export or a receipt", add_help=False))
-    _add_ledger(commands)
+    _add_verify(commands, words[1:], "check a ledger, an export or a receipt")
+    _add_ledger(commands, words[1:] if words[:1] == ["ledger"] else None)
     doctor = _command(commands, "doctor", "what works on this machine", "doctor:doctor", ledger=True)
     doctor.description = "Says what works here: the ledger, its keys, SQLite, optional libraries. It changes nothing."
     demo = _command(commands, "demo", "record, verify, tamper, see it caught", "demo:demo")
@@ -86,13 +87,16 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add_verify(command: argparse.ArgumentParser) -> None:
-    """`verify` mounts the standard-library verifier; its arguments are read there, when it runs."""
-    command.add_argument("rest", nargs=argparse.REMAINDER)
-    command.set_defaults(handler="verify:verify")
+def _add_verify(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", rest: Sequence[str], text: str
+) -> None:
+    """`verify` mounts the standard-library verifier, which reads the words behind it."""
+    command = commands.add_parser("verify", help=text, add_help=False, prefix_chars="\0")
+    command.add_argument("rest", nargs="*")
+    command.set_defaults(handler="verify:verify", words=rest)
 
 
-def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", rest: Sequence[str] | None) -> None:
     ledger = commands.add_parser(
         "ledger",
         help="read, explain and look after a ledger",
@@ -100,6 +104,8 @@ def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     ledger.set_defaults(handler="show:help_text", parser=ledger)
+    if rest is None:
+        return
     verbs = ledger.add_subparsers(title="commands", metavar="COMMAND")
     show = _command(verbs, "show", "list entries", "ledger:show", ledger=True)
     show.add_argument(
@@ -131,7 +137,49 @@ def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "ledger:repair",
         ledger=True,
     )
-    _add_verify(verbs.add_parser("verify", help="the same as `hansard verify`", add_help=False))
+    _add_verify(verbs, rest[1:], "the same as `hansard verify`")
+    _add_custody(verbs)
+
+
+def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """What needs keys, or carries the record elsewhere."""
+    _command(
+        verbs, "checkpoint", "sign the log as it stands, and print the signed note", "custody:checkpoint", ledger=True
+    )
+    _command(verbs, "pin", "print the pin: the one line to keep outside", "custody:pin", ledger=True)
+    seal = _command(
+        verbs, "seal", "retire the epoch key now and destroy it: the past is sealed", "custody:seal", ledger=True
+    )
+    seal.add_argument(
+        "--lost-key", action="store_true", help="the epoch key is gone for good: rotate without it (reported for ever)"
+    )
+    receipt = _command(
+        verbs, "receipt", "a proof of one entry that anyone can check offline", "custody:receipt", ledger=True
+    )
+    receipt.add_argument("seq", type=_count)
+    receipt.add_argument(
+        "--disclose", action="append", default=[], metavar="PART", help="open this part in the receipt (repeatable)"
+    )
+    receipt.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
+    consistency = _command(
+        verbs, "consistency", "a proof that the log extends an older size", "custody:consistency", ledger=True
+    )
+    consistency.add_argument("old", type=_count, help="the older size")
+    consistency.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
+    export = _command(
+        verbs, "export", "a folder with everything in it, the verifier included", "custody:export", ledger=True
+    )
+    export.add_argument("folder", help="a folder that does not exist yet")
+    export.add_argument("--without-bodies", action="store_true", help="leave every body out")
+    bring = _command(verbs, "import", "an export of ours, or a foreign ledger", "custody:bring", ledger=True)
+    bring.add_argument(
+        "path",
+        help="an export or x.jsonl of ours (made anew at --ledger), or a foreign ledger (recorded into it)",
+    )
+    adopt = _command(
+        verbs, "adopt", "go on in a new log after a genuine restore of an older one", "custody:adopt", ledger=True
+    )
+    adopt.add_argument("old", help="the restored ledger; it becomes the past of the new one at --ledger")
 
 
 def _command(

@@ -3,16 +3,18 @@
 import argparse
 
 from hansard.app.settings import read_settings
-from hansard.app.verifying import tools
+from hansard.app.verifying import readable, tools
 from hansard.ledger import command
 
 
 def verify(args: argparse.Namespace) -> int:
     parser = argparse.ArgumentParser(
         prog="hansard verify",
-        description=command.DESCRIPTION,
-        epilog=command.EXAMPLES.replace("verify.pyz", "hansard verify"),
+        description="Verify a ledger, an export folder or a receipt. The standard library is enough for it.",
+        epilog=command.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser, default_path=read_settings().ledger)
-    return command.run(parser.parse_args(args.rest), tools())
+    asked = parser.parse_args(args.words)
+    with readable(asked.path) as asked.path:
+        return command.run(asked, tools())

@@ -1,0 +1,74 @@
+"""What both sides' drivers share: the same bodies, the same clock, the same form of answer. Standard library only.
+
+A driver is a process that is asked one thing, as a JSON object on its command line, and answers with one JSON line.
+"""
+
+import ctypes
+import gc
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+BODY_BYTES = 1024
+_FILLER = "The quick brown fox jumps over the lazy dog; the lazy dog has 12 reasons not to mind. " * 12
+
+Asked = dict[str, Any]
+Answer = dict[str, Any]
+
+
+def text(number: int) -> str:
+    """A body of about 1 KiB that no other number has."""
+    return f"{number:012d} {_FILLER}"[:BODY_BYTES]
+
+
+@contextmanager
+def timed(answer: Answer) -> Iterator[None]:
+    """Wall and CPU time of the block into the answer, the CPU time of workers that it waited for included."""
+    gc.collect()
+    cpu, wall = _cpu_s(), time.perf_counter()
+    yield
+    answer["wall_s"] = time.perf_counter() - wall
+    answer["cpu_s"] = _cpu_s() - cpu
+
+
+def median_us(work: Callable[[], object], times: int) -> float:
+    """How long one call takes, as the median of many, in microseconds."""
+    spans = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        spans.append(time.perf_counter() - start)
+    return sorted(spans)[times // 2] * 1e6
+
+
+def peak_kib(workers: int = 0) -> int:
+    """The most memory that this process held, and each of its workers as much as the largest of them."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        # ru_maxrss starts with what the parent had when it started this process; the kernel's own mark does not.
+        with open("/proc/self/status", encoding="ascii") as status:
+            own = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        pass
+    return own + workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+
+
+def syncs() -> tuple[int, int]:
+    """How many fsync and fdatasync calls the shim has counted in this process."""
+    shim = ctypes.CDLL(None)
+    return int(shim.slowsync_fsyncs()), int(shim.slowsync_fdatasyncs())
+
+
+def serve(works: dict[str, Callable[[Asked], Answer]]) -> None:
+    """Do what the command line asks for and print the answer."""
+    asked = json.loads(sys.argv[1])
+    print(json.dumps(works[asked["do"]](asked)))
+
+
+def _cpu_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)

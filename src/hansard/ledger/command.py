@@ -1,0 +1,115 @@
+"""The verifier as a command: standard library only, so that an auditor needs nothing but Python.
+
+Prints a report and gives its exit code ([V6]). `hansard verify` mounts the same arguments with faster tools.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+from .form import STANDARD, Tools
+from .report import Report, lines
+from .verify import CannotRead, Options, verify
+
+EPILOG = """\
+examples:
+  %(prog)s ledger.db                          chain, tree, form, signatures
+  %(prog)s ledger.db --deep --pin PIN         and every body, against the pin kept outside
+  %(prog)s export/ --against old.checkpoint   and that it extends a state seen before
+  %(prog)s receipt.tlog-proof --pin PIN       one entry, without the ledger
+
+exit codes:
+  0  every asked-for grade        20  structure or signature failure   22  bodies missing
+  2  usage                        21  contradicts pin or --against     23  a grade was not reached
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the verifier with these arguments."""
+    parser = argparse.ArgumentParser(
+        prog="verify",
+        description="Verify a ledger, an export folder or a receipt.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
+
+
+def add_arguments(parser: argparse.ArgumentParser, default_path: str | None = None) -> None:
+    """The arguments of the verifier, for whoever mounts it."""
+    parser.add_argument(
+        "path", metavar="PATH", nargs="?" if default_path else None, default=default_path,
+        help="a ledger (.db, .jsonl), an export folder or a receipt (.tlog-proof)",
+    )  # fmt: skip
+    parser.add_argument("--deep", action="store_true", help="open every body")
+    parser.add_argument(
+        "--strict", action="store_true", help="ask for sealed to the end, no unsealed rotation, nothing pending (implies --deep)"
+    )
+    parser.add_argument("--since", metavar="FILE", help="read only what follows this checkpoint, which you verified before")
+    parser.add_argument("--pin", metavar="PIN", help="the pin that you kept, or a file that holds it")
+    parser.add_argument(
+        "--against", metavar="FILE", nargs="+", action="extend", default=[],
+        help="checkpoints, receipts or consistency files kept elsewhere, which the log must extend",
+    )  # fmt: skip
+    parser.add_argument("--all-signatures", action="store_true", help="check every checkpoint's signatures, not only those that seal")
+    parser.add_argument("--jobs", metavar="N", type=_positive, help="processes to use (default: all processors for a large ledger)")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(args: argparse.Namespace, tools: Tools = STANDARD) -> int:
+    """Verify what the arguments ask for and print the report."""
+    options = Options(
+        deep=args.deep,
+        strict=args.strict,
+        since=args.since,
+        pin=args.pin,
+        against=tuple(args.against),
+        all_signatures=args.all_signatures,
+        jobs=args.jobs,
+    )
+    meter = _Meter() if sys.stderr.isatty() else None
+    try:
+        report = verify(args.path, options, tools, meter)
+    except CannotRead as error:
+        print(f"verify: {error}", file=sys.stderr)
+        return 2
+    finally:
+        if meter:
+            meter.clear()
+    _show(report, as_json=args.json)
+    return report.exit_code
+
+
+def _show(report: Report, *, as_json: bool) -> None:
+    text = json.dumps(report.as_json(), indent=2) if as_json else "\n".join(lines(report))
+    # A terminal that cannot write a name must not hide the verdict.
+    encoding = sys.stdout.encoding or "ascii"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= number <= 64:
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is not a number from 1 to 64")
+    return number
+
+
+class _Meter:
+    """One line of progress on a terminal, after the first half second."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + 0.5
+        self._shown = False
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next, self._shown = now + 0.2, True
+            print(f"\rverifying {done:,} of {total:,}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

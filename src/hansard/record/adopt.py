@@ -1,0 +1,33 @@
+"""What a new log says of the old one that it goes on from: origin, size and root, once the old one has been verified.
+
+After a genuine restore the old log may not grow: somebody may have seen more of it. A new log names it in its genesis
+instead, and the old one stays as it is, to be read.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hansard.errors import UsageError
+from hansard.ledger.checkpoint import Checkpoint
+from hansard.ledger.report import Report
+from hansard.record.imports import Progress, verified
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    """The state of the old log for the new one's genesis, and the report on it."""
+
+    state: Checkpoint
+    report: Report
+
+
+def adopt(old: Path, *, pin: str | None = None, progress: Progress | None = None) -> Adopted:
+    """Verify the old log, a ledger or an export of one, and give its state. Its bodies are not opened.
+
+    A log in a database server is adopted by its export.
+    """
+    report = verified(old, pin=pin, deep=False, progress=progress)
+    if report.origin is None or report.root is None or not report.size:
+        raise UsageError(f"{old} does not say which log it is; there is nothing to adopt")
+    state = Checkpoint(origin=report.origin, size=report.size, root=bytes.fromhex(report.root))
+    return Adopted(state=state, report=report)

@@ -1,0 +1,226 @@
+"""An export: the whole log in a folder that a stranger can check with the verifier inside it ([X1]-[X3]).
+
+Writes what the store holds and judges nothing: a broken log is exported broken. It appears under its name only when it
+is complete; a crash leaves at most a hidden folder beside it.
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from hansard.errors import StoreError, UsageError
+from hansard.ledger.canonical import Json, Malformed, encode
+from hansard.ledger.entry import parse
+from hansard.ledger.merkle import leaf_hash
+from hansard.ledger.note import to_base64
+from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, tiles_for
+from hansard.record.sealed import newest_sealed
+from hansard.record.verifier_archive import archive, readme
+from hansard.store.base import Query, Store, StoredBody
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What an export holds. `published` is the size of its tiles; parts are opened, redacted, left out or missing."""
+
+    folder: Path
+    size: int
+    checkpoints: int
+    published: int | None
+    bodies: int
+    redacted: int
+    left_out: int
+    missing: int
+
+
+@dataclass(slots=True)
+class _Parts:
+    written: int = 0
+    redacted: int = 0
+    left_out: int = 0
+    missing: int = 0
+
+
+def export(
+    store: Store, folder: Path, *, upto: int | None = None, bodies: bool = True, progress: Progress | None = None
+) -> Exported:
+    """Write the first `upto` entries, or all, to a new folder; files are 0600 and folders 0700.
+
+    A body whose tombstone stands anywhere in the log is not exported, even where its deletion is still pending.
+    """
+    size = store.head().size
+    if upto is not None:
+        if not 1 <= upto <= size:
+            raise UsageError(f"cannot export {upto} entries of {store.place}: it has {size}; name 1 to {size}")
+        size = upto
+    _check_target(folder)
+    partial = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.partial")
+    try:
+        partial.mkdir(mode=0o700)
+        writing = _Export(store, partial, size, bodies, progress)
+        done = writing.run(folder)
+        _sync(partial)
+        os.rename(partial, folder)
+        _sync(folder.parent)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise StoreError(f"cannot export to {folder}: {error.strerror}; nothing was left there") from error
+        raise
+    return done
+
+
+def _check_target(folder: Path) -> None:
+    if not folder.parent.is_dir():
+        raise UsageError(f"cannot export to {folder}: {folder.parent} is not a folder; make it first")
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(f"cannot export to {folder}: something that is not a folder is there; choose another name")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"cannot export to {folder}: it is not empty; choose another name")
+
+
+class _Export:
+    """One export on its way; every file is durable when it is closed."""
+
+    def __init__(self, store: Store, folder: Path, size: int, bodies: bool, progress: Progress | None) -> None:
+        self._store = store
+        self._folder = folder
+        self._size = size
+        self._bodies = bodies
+        self._progress = progress
+        self._parts = _Parts()
+        self._tombstones: frozenset[tuple[int, str]] = frozenset()
+
+    def run(self, name: Path) -> Exported:
+        self._tombstones = frozenset(
+            (entry.data.get("seq", -1), entry.data.get("part", ""))
+            for entry in self._store.select(Query(kind="body.redacted"))
+        )
+        checkpoints = self._write_checkpoints()
+        sealed = newest_sealed(self._store, self._size)
+        published = sealed.checkpoint.size if sealed else 0
+        self._write_entries(published)
+        if sealed:
+            self._write_upper_tiles(published)
+            self._write("checkpoint", sealed.note.encode())
+        self._write("verify.pyz", archive())
+        self._write("README.txt", readme(self._store.entry(0), self._size, bodies=self._bodies).encode())
+        return Exported(
+            folder=name,
+            size=self._size,
+            checkpoints=checkpoints,
+            published=published or None,
+            bodies=self._parts.written,
+            redacted=self._parts.redacted,
+            left_out=self._parts.left_out,
+            missing=self._parts.missing,
+        )
+
+    def _write_checkpoints(self) -> int:
+        count = 0
+        with self._file("checkpoints.jsonl") as file:
+            for stored in self._store.checkpoints():
+                if stored.size <= self._size:
+                    file.write(encode({"note": stored.note}) + b"\n")
+                    count += 1
+        return count
+
+    def _write_entries(self, published: int) -> None:
+        with ExitStack() as stack:
+            entries = stack.enter_context(self._file("entries.jsonl"))
+            bodies = stack.enter_context(self._file("bodies.jsonl"))
+            lines = self._store.lines(0, self._size)
+            done = 0
+            while block := list(islice(lines, WIDTH)):
+                entries.writelines(line + b"\n" for line in block)
+                for line in block:
+                    bodies.writelines(self._body_lines(line))
+                self._write_block(done // WIDTH, block[: max(0, published - done)])
+                done += len(block)
+                if self._progress:
+                    self._progress(done, self._size)
+        if done != self._size:
+            raise StoreError(f"{self._store.place} gave {done} entries of {self._size}; run: hansard verify")
+
+    def _body_lines(self, line: bytes) -> Iterator[bytes]:
+        try:
+            entry = parse(line)
+        except Malformed:
+            # The entry is exported as it is; what it might commit to cannot be told.
+            return
+        for part in sorted(entry.body):
+            if (entry.seq, part) in self._tombstones:
+                self._parts.redacted += 1
+            elif not self._bodies:
+                self._parts.left_out += 1
+            elif (found := self._store.body(entry.seq, part)) is None:
+                self._parts.missing += 1
+            else:
+                self._parts.written += 1
+                yield body_line(found)
+
+    def _write_block(self, index: int, lines: list[bytes]) -> None:
+        if lines:
+            self._write(bundle_path(index, len(lines)), encode_bundle(lines))
+            self._write(tile_path(0, index, len(lines)), b"".join(map(leaf_hash, lines)))
+
+    def _write_upper_tiles(self, size: int) -> None:
+        for level, index, width in tiles_for(size):
+            if level:
+                first = index * WIDTH
+                nodes = [self._store.node(8 * level, at) for at in range(first, first + width)]
+                self._write(tile_path(level, index, width), b"".join(nodes))
+
+    def _write(self, path: str, data: bytes) -> None:
+        for parent in reversed(Path(path).parents[:-1]):
+            (self._folder / parent).mkdir(mode=0o700, exist_ok=True)
+        with self._file(path) as file:
+            file.write(data)
+
+    def _file(self, path: str) -> "_Durable":
+        return _Durable(self._folder / path)
+
+
+@dataclass(slots=True)
+class _Durable:
+    """A new private file that is on the disk when its block ends well."""
+
+    path: Path
+    _file: BinaryIO = field(init=False)
+
+    def __enter__(self) -> BinaryIO:
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._file = open(fd, "wb", buffering=1 << 16)
+        return self._file
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._file as file:
+            if kind is None:
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def body_line(body: StoredBody) -> bytes:
+    """One body as a line of bodies.jsonl, with its line end ([J2])."""
+    value: dict[str, Json] = {"media": body.media, "part": body.part, "salt": body.salt.hex(), "seq": body.seq}
+    try:
+        value["text"] = body.body.decode()
+    except UnicodeDecodeError:
+        value["b64"] = to_base64(body.body)
+    return encode(value) + b"\n"
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,114 @@
+"""Brings one of our own logs back as a ledger, byte for byte: from an export, from JSON lines, from another store's file.
+
+It is verified to the last body first. The same log then lies in two places: it goes on under its keys only where the keys
+are, and only one of the copies may go on; a log whose keys are lost is adopted by a new one instead.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hansard.errors import StoreError, UsageError
+from hansard.ledger import ed25519
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import parse
+from hansard.ledger.form import Tools
+from hansard.ledger.merkle import Frontier, leaf_hash
+from hansard.ledger.report import Findings, Report
+from hansard.ledger.sources import CannotRead, NotALedger, Source, open_source
+from hansard.ledger.sources.base import Stored
+from hansard.ledger.verify import Options, verify
+from hansard.seal import signing
+from hansard.store.base import Head, Part, StoredCheckpoint
+
+Row = tuple[bytes, Sequence[Part]]
+Restore = Callable[[Iterable[Row], Iterable[StoredCheckpoint]], Head]
+"""Makes a new ledger in some store out of lines with their bodies, and checkpoints."""
+Progress = Callable[[int, int], None]
+
+BODIES_MISSING = 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A log that lies in a new place, and the report on where it came from."""
+
+    head: Head
+    report: Report
+
+
+def import_log(
+    source: Path, restore: Restore, *, pin: str | None = None, lacking: bool = False, progress: Progress | None = None
+) -> Restored:
+    """Verify a log deeply and hand it to `restore`; nothing is made unless it verifies.
+
+    With `lacking` a log whose bodies are missing is taken as it is, and is found lacking ever after.
+    """
+    report = verified(source, pin=pin, deep=True, allow=(BODIES_MISSING,) if lacking else (), progress=progress)
+    try:
+        opened = open_source(source, Findings())
+    except (CannotRead, NotALedger) as error:
+        raise UsageError(f"cannot read {source}: {error}") from error
+    try:
+        head = restore(_rows(opened, report), _checkpoints(opened, report))
+    finally:
+        opened.close()
+    return Restored(head=head, report=report)
+
+
+def verified(
+    source: Path, *, pin: str | None, deep: bool, allow: tuple[int, ...] = (), progress: Progress | None = None
+) -> Report:
+    """The report on a log that verifies; UsageError names the first thing that does not hold."""
+    check = signing.verify if signing.available() else ed25519.verify
+    try:
+        report = verify(source, Options(deep=deep, pin=pin), Tools(ed25519=check), progress)
+    except CannotRead as error:
+        raise UsageError(f"{error}") from error
+    if report.form == "receipt":
+        raise UsageError(f"{source} is a receipt of one entry, not a log")
+    first = report.first_bad
+    if first and report.exit_code not in allow:
+        where = "" if first.seq is None else f"entry {first.seq}: "
+        raise UsageError(f"{source} does not verify, so nothing was taken from it: {where}{first.message}")
+    return report
+
+
+def _rows(source: Source, report: Report) -> Iterator[Row]:
+    """The entries with their bodies. Ends in an error unless they are the ones that were verified."""
+    tree = Frontier()
+    bodies = source.bodies(0, report.size)
+    waiting = next(bodies, None)
+    for _, line in source.lines(0, report.size):
+        seq = tree.size
+        tree.push(leaf_hash(line))
+        parts: list[Part] = []
+        while waiting is not None and waiting.seq == seq:
+            parts.append(_part(line, waiting, report))
+            waiting = next(bodies, None)
+        yield line, parts
+    if (tree.size, tree.root().hex()) != (report.size, report.root):
+        raise _changed(report)
+
+
+def _part(line: bytes, stored: Stored, report: Report) -> Part:
+    name = stored.part
+    if isinstance(name, int):
+        try:
+            name = sorted(parse(line).body)[name]
+        except (Malformed, IndexError) as error:
+            raise _changed(report) from error
+    return Part(name, stored.media, stored.salt, stored.body)
+
+
+def _checkpoints(source: Source, report: Report) -> Iterator[StoredCheckpoint]:
+    count = 0
+    for noted in source.checkpoints(-1, None):
+        count += 1
+        yield StoredCheckpoint(size=noted.size, note=noted.raw)
+    if count != report.signed.checkpoints or not source.unchanged():
+        raise _changed(report)
+
+
+def _changed(report: Report) -> StoreError:
+    return StoreError(f"{report.path} was changed while it was being imported; import a copy of it")

@@ -1,0 +1,279 @@
+"""The lines of one file, read through their index. Knows entries, no bodies and no writer's duties.
+
+The index only says where to look: every line is read again from the file, and asked again whether it matches.
+"""
+
+import os
+import re
+import sqlite3
+import threading
+from collections.abc import Iterator
+from collections.abc import Sequence as Items
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+
+from hansard.errors import StoreError, UsageError
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry, parse
+from hansard.ledger.merkle import block_root, leaf_hash
+from hansard.store.base import Head, Placed, Query
+from hansard.store.jsonl.files import LF
+from hansard.store.jsonl.files import lines_from as read_lines
+from hansard.store.jsonl.index import Index, Mark
+from hansard.store.jsonl.scan import agrees, scan
+from hansard.store.sequence import Sequence
+
+PAGE = 512
+# The end of a line of our own: [E2] and [E4] fix everything behind `data`, and how long it can be.
+_NAMES = re.compile(rb'"kind":"([a-z_.]+)","prev":"[0-9a-f]{64}","run":"[A-Za-z0-9_-]*","seq":\d+,"ts":\d+,"v":1}\Z')
+_LONGEST_END = 400
+
+
+class LineLog:
+    """The log as far as it was read; safe between threads. `fault` says where it stops holding together, if it does."""
+
+    def __init__(self, fd: int, index: Path, place: str, *, writing: bool) -> None:
+        self._fd = fd
+        self._index_path = index
+        self._place = place
+        self._writing = writing
+        self._lock = threading.RLock()
+        self._closed = False
+        self._marks: list[Mark] = []
+        self._nodes: list[tuple[int, int, bytes]] = []
+        self._bytes = self._at = 0
+        self.fault: str | None = None
+        self._load()
+
+    @property
+    def at(self) -> int:
+        """The byte behind the last line."""
+        return self._at
+
+    @property
+    def sequence(self) -> Sequence:
+        return self._sequence
+
+    def head(self) -> Head:
+        with self._reading():
+            return self._sequence.head()
+
+    def size(self) -> int:
+        with self._reading():
+            return self._sequence.size
+
+    def take(self, rows: Items[Placed], nodes: list[tuple[int, int, bytes]], sequence: Sequence) -> None:
+        """Go on to what was just written behind the last line."""
+        with self._lock:
+            for row in rows:
+                self._marks.append(_mark(row, self._at))
+                self._at += len(row.line) + 1
+            self._nodes += nodes
+            self._sequence = sequence
+            if len(self._marks) >= PAGE:
+                # The lines are durable, the index is derived: a full disk here is the next reader's trouble.
+                with suppress(sqlite3.Error):
+                    self._flush()
+
+    def lines(self, start: int, stop: int | None) -> Iterator[bytes]:
+        at = max(start, 0)
+        while True:
+            with self._reading():
+                end = self._sequence.size if stop is None else min(stop, self._sequence.size)
+                if at >= end:
+                    return
+                found = read_lines(self._fd, self._place_of(at)[0], self._at)
+                page = [line for _, line in islice(found, min(PAGE, end - at))]
+            if not page:
+                raise StoreError(f"entry {at} of {self._place} is not where the index says; {_MEND}")
+            yield from page
+            at += len(page)
+
+    def entry(self, seq: int) -> Entry:
+        with self._reading():
+            if not 0 <= seq < self._sequence.size:
+                raise UsageError(f"no entry {seq} in {self._place}; the log ends at {self._sequence.size - 1}")
+            line = self._line(*self._place_of(seq))
+        return self._parsed(seq, line)
+
+    def select(self, query: Query) -> Iterator[Entry]:
+        size = self.size()
+        low = max(query.after + 1, 0 if query.from_ts is None else self._first_at(query.from_ts, size), 0)
+        high = size if query.before is None else min(query.before, size)
+        if query.to_ts is not None:
+            high = min(high, self._first_at(query.to_ts, size))
+        asked = (("run", query.run), ("kind", query.kind), ("actor", query.actor))
+        names = {name: value for name, value in asked if value is not None}
+        left = size if query.limit is None else min(query.limit, size)
+        while left > 0 and low < high:
+            with self._reading():
+                limit = min(PAGE, left)
+                places = self._index.places(low, high, names, newest_first=query.newest_first, limit=limit)
+                page = [(seq, self._line(at, length)) for seq, at, length in places]
+            for entry in (self._parsed(seq, line) for seq, line in page):
+                if all(getattr(entry, name) == value for name, value in names.items()):
+                    yield entry
+                    left -= 1
+            if len(page) < limit:
+                return
+            low, high = (low, page[-1][0]) if query.newest_first else (page[-1][0] + 1, high)
+
+    def effects(self, seq: int) -> list[int]:
+        with self._reading():
+            return self._index.effects(seq) if 0 <= seq < self._sequence.size else []
+
+    def node(self, level: int, index: int) -> bytes:
+        size = self.size()
+        # The first comparison keeps absurd levels from being shifted.
+        if index < 0 or level >= size.bit_length() or (index + 1) << level > size:
+            raise StoreError(f"{self._place} has {size} entries and no complete node of level {level} at {index}")
+        base = level - level % 8
+        start, stop = index << (level - base), (index + 1) << (level - base)
+        if base:
+            with self._reading():
+                hashes = self._index.nodes(base, start, stop)
+        else:
+            hashes = [leaf_hash(line) for line in self.lines(start, stop)]
+        if len(hashes) != stop - start:
+            raise StoreError(f"the index of {self._place} lacks the nodes of level {level} at {index}; {_MEND}")
+        return block_root(hashes)
+
+    def mend(self) -> int:
+        """Build the index anew when it is not what the lines give; in how many rows it was not."""
+        with self._reading():
+            fresh = Index.private()
+            try:
+                scan(self._fd, fresh)
+                changed = fresh.differences(self._index_path) if self._index.keeping else 1
+            finally:
+                fresh.close()
+            if changed:
+                self._index.close()
+                self._use(Index.new(self._index_path))
+            return changed
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            with suppress(sqlite3.Error):
+                self._flush()
+            self._index.close()
+
+    def _load(self) -> None:
+        """Take the index where it can be trusted, and read on from where it ends."""
+        self.fault = None
+        index = Index.kept(self._index_path) if self._writing else Index.over(self._index_path)
+        if index and not agrees(self._fd, index):
+            index.close()
+            index = None
+        self._use(index or self._fresh())
+        if self.fault:
+            self._lay_over()
+
+    def _fresh(self) -> Index:
+        # Without space for a kept index a private one serves until the next opening.
+        with suppress(sqlite3.Error, OSError):
+            if self._writing:
+                return Index.new(self._index_path)
+        return Index.private()
+
+    def _use(self, index: Index) -> None:
+        self._index = index
+        self._marks, self._nodes = [], []
+        self._bytes = os.fstat(self._fd).st_size
+        self.fault = scan(self._fd, index)
+        self._sequence, self._at = index.reach
+
+    def _lay_over(self) -> None:
+        """Behind a fault nothing is kept in the index, and everything can still be looked at."""
+        fault = self.fault
+        self._index.close()
+        index = Index.over(self._index_path)
+        if index and not agrees(self._fd, index):
+            index.close()
+            index = None
+        self._index = index or Index.private()
+        scan(self._fd, self._index, past_faults=True)
+        self._sequence, self._at = self._index.reach
+        self.fault = fault
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise StoreError(f"{self._place} is closed")
+            try:
+                if self._marks:
+                    self._flush()
+                if not self._writing:
+                    self._follow()
+                yield
+            except sqlite3.Error as error:
+                raise StoreError(f"the index of {self._place} cannot be used ({error}); {_MEND}") from error
+            except OSError as error:
+                raise StoreError(f"cannot read {self._place}: {error.strerror}") from error
+
+    def _follow(self) -> None:
+        """See what the writer did since the last look; what it took back after a failed write is read anew."""
+        now = os.fstat(self._fd).st_size
+        if now == self._bytes:
+            return
+        if self.fault or now < self._at:
+            self._index.close()
+            self._load()
+            return
+        self._bytes = now
+        fault = scan(self._fd, self._index)
+        self._sequence, self._at = self._index.reach
+        if fault:
+            self._index.close()
+            self._load()
+
+    def _flush(self) -> None:
+        self._index.add(self._marks, self._nodes, self._sequence, self._at)
+        self._marks, self._nodes = [], []
+
+    def _place_of(self, seq: int) -> tuple[int, int]:
+        place = self._index.place(seq)
+        if place is None:
+            raise StoreError(f"entry {seq} of {self._place} is not in its index; {_MEND}")
+        return place
+
+    def _line(self, at: int, length: int) -> bytes:
+        data = os.pread(self._fd, length + 1, at)
+        if len(data) != length + 1 or data.find(LF) != length:
+            raise StoreError(f"no line of {length} bytes at byte {at} of {self._place}, where the index says; {_MEND}")
+        return data[:-1]
+
+    def _parsed(self, seq: int, line: bytes) -> Entry:
+        try:
+            entry = parse(line)
+        except Malformed as error:
+            raise StoreError(f"entry {seq} of {self._place} is broken: {error}") from error
+        if entry.seq != seq and not self.fault:
+            raise StoreError(f"the index of {self._place} gives entry {entry.seq} for {seq}; {_MEND}")
+        return entry
+
+    def _first_at(self, ts: int, size: int) -> int:
+        """The first seq at or after a time; ts never falls, so this is a binary search and needs no index."""
+        low, high = 0, size
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle).ts < ts:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+_MEND = "delete the index, or run: hansard ledger repair"
+
+
+def _mark(row: Placed, at: int) -> Mark:
+    end = _NAMES.search(row.line, max(len(row.line) - _LONGEST_END, 0))
+    kind = end[1].decode() if end else None
+    actor = row.line[10 : row.line.index(b'"', 10)].decode()
+    return Mark(row.seq, at, len(row.line), row.draft.run, kind, actor, row.causes)

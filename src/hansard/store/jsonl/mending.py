@@ -1,0 +1,46 @@
+"""What a writer finds when it opens a ledger that was left in the middle of something ([J4], [B3]). Decides, cuts nothing."""
+
+from typing import NamedTuple
+
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry, checked_sketch
+from hansard.store.base import Draft
+from hansard.store.jsonl.bodies import key_of
+from hansard.store.jsonl.files import Tail, lines_back, whole_end
+
+
+class Tombstone(NamedTuple):
+    """Which part a redaction names."""
+
+    seq: int
+    part: str
+    commitment: str
+
+
+def leftovers(bodies: Tail, size: int) -> tuple[int, int]:
+    """Where the body lines of a log of this size end, and how many follow, a torn one included."""
+    end = cut = whole_end(bodies.fd)
+    count = 1 if end < bodies.kept else 0
+    for at, line in lines_back(bodies.fd, end):
+        try:
+            seq, _ = key_of(line)
+        except Malformed as error:
+            raise Malformed(f"{bodies.path} holds something else than bodies at byte {at}") from error
+        if seq < size:
+            break
+        cut, count = at, count + 1
+    return cut, count
+
+
+def repaired(what: str, count: int) -> Draft:
+    """The entry that says what was put right."""
+    sketch = checked_sketch(kind="log.repaired", actor="log", run="", data={"count": count, "what": what}, body={})
+    return Draft("", sketch, (), (), None)
+
+
+def tombstone_of(entry: Entry) -> Tombstone | None:
+    match entry.data:
+        case {"seq": int(seq), "part": str(part), "commitment": str(commitment)}:
+            return Tombstone(seq, part, commitment)
+        case _:
+            return None

@@ -1,0 +1,430 @@
+"""The port over files of JSON lines: one writer, held by a lock; readers without one. See the package for the parts."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Items
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, NoReturn, Self
+
+from hansard.errors import Broken, Fenced, HansardError, OutcomeUnknown, StoreError, UsageError
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry
+from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Seal, StoredBody, StoredCheckpoint
+from hansard.store.jsonl.bodies import all_but, encode_body, find_body, read_body
+from hansard.store.jsonl.checkpoints import decode_checkpoint, encode_checkpoint
+from hansard.store.jsonl.claims import Claims, read_claims
+from hansard.store.jsonl.files import LF, NotSynced, Paths, Tail, lines_back, lines_from, replace, spare, whole_end
+from hansard.store.jsonl.lock import Lock
+from hansard.store.jsonl.log import LineLog
+from hansard.store.jsonl.mending import Tombstone, leftovers, repaired, tombstone_of
+from hansard.store.sequence import Sequence, place_all
+
+Durability = Literal["each", "batched"]
+SYNC_ENTRIES = 1_000
+SYNC_S = 1.0
+POLL_S = 0.2
+
+
+class JsonlStore:
+    """One ledger in JSON lines. Safe between threads; one process writes, others may read.
+
+    Durability `each`: what append answered is on the disk. `batched`: it is in the operating system's hands, so it
+    outlives this process however that ends; a power failure may take what the last sync() did not cover, and of that it
+    may take a body and leave its entry. Batched stores sync by themselves after 1,000 entries or one second, before
+    claims and checkpoints count, and on closing.
+    """
+
+    inline = False
+
+    def __init__(
+        self, path: Path, *, reading: bool, durability: Durability = "each", clock: Callable[[], float] = time.time
+    ) -> None:
+        if durability not in ("each", "batched"):
+            raise UsageError(f"durability {durability!r} is not known; it is 'each' or 'batched'")
+        self._paths = Paths.of(path)
+        self._clock = clock
+        self._each = durability == "each"
+        self._reading = reading
+        self._mutex = threading.RLock()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._trouble: str | None = None
+        self._unsynced = 0
+        self._timer: threading.Timer | None = None
+        self._shutting: list[Callable[[], object]] = []
+        try:
+            self._start()
+        except BaseException:
+            self._shut()
+            raise
+
+    @classmethod
+    def create(
+        cls, path: Path, genesis: Draft, *, durability: Durability = "each", clock: Callable[[], float] = time.time
+    ) -> Self:
+        """Make a new ledger whose entry 0 is `genesis`; StoreError when one is there already."""
+        paths = Paths.of(path)
+        if genesis.parts:
+            raise Broken("a genesis entry has no parts")
+        [row] = Sequence().place([genesis], int(clock() * 1_000_000), lambda _: 0)
+        try:
+            lock = Lock(paths.lock)
+            try:
+                for each in (paths.entries, paths.bodies, paths.checkpoints):
+                    if each.exists() and each.stat().st_size:
+                        raise StoreError(f"{each} exists already; open the ledger, or choose another name")
+                for each in (paths.index, paths.claims):
+                    each.unlink(missing_ok=True)
+                replace(paths.entries, [row.line, LF])
+            finally:
+                lock.release()
+        except OSError as error:
+            raise StoreError(
+                f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
+            ) from error
+        return cls(path, reading=False, durability=durability, clock=clock)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        reading: bool = False,
+        durability: Durability = "each",
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open a ledger that exists: for writing, under its lock, or for reading, beside whoever writes.
+
+        A missing or foreign file is a UsageError and nothing is created. A writer finds a torn end, cuts it off and
+        records that ([J4]); any other damage leaves the files as they are, and `broken` says what it is.
+        """
+        if not path.is_file():
+            raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
+        try:
+            with path.open("rb") as file:
+                if file.read(10) != b'{"actor":"':
+                    raise UsageError(f"{path} is not a Hansard ledger: it does not begin with an entry")
+            return cls(path, reading=reading, durability=durability, clock=clock)
+        except OSError as error:
+            raise StoreError(f"cannot open {path}: {error.strerror}") from error
+
+    @property
+    def place(self) -> str:
+        return str(self._paths.entries)
+
+    @property
+    def broken(self) -> str | None:
+        return self._trouble or self._log.fault
+
+    def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
+        with self._writing():
+            sequence = self._log.sequence.copy()
+            told, rows, nodes = place_all(sequence, groups, self._now_us(), self._claims.epoch)
+            if rows:
+                self._write(rows, self._signed(seal, sequence))
+                self._log.take(rows, nodes, sequence)
+        with self._changed:
+            self._changed.notify_all()
+        return told
+
+    def head(self) -> Head:
+        return self._log.head()
+
+    def node(self, level: int, index: int) -> bytes:
+        return self._log.node(level, index)
+
+    def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        return self._log.lines(start, stop)
+
+    def entry(self, seq: int) -> Entry:
+        return self._log.entry(seq)
+
+    def select(self, query: Query) -> Iterator[Entry]:
+        return self._log.select(query)
+
+    def effects(self, seq: int) -> list[int]:
+        return self._log.effects(seq)
+
+    def wait(self, size: int, timeout_s: float) -> int:
+        until = time.monotonic() + timeout_s
+        while True:
+            now, left = self._log.size(), until - time.monotonic()
+            if now > size or left <= 0:
+                return now
+            with self._changed:
+                self._changed.wait(min(POLL_S, left))
+
+    def body(self, seq: int, part: str) -> StoredBody | None:
+        self._check_part(seq, part)
+        # Opened anew each time: erasing puts another file in this one's place, in whatever process.
+        with _opened(self._paths.bodies) as fd:
+            place = None if fd is None else find_body(fd, (seq, part))
+            if fd is None or place is None:
+                return None
+            try:
+                return read_body(fd, place)
+            except Malformed as error:
+                raise StoreError(
+                    f"part {part} of entry {seq} is damaged in {self._paths.bodies} at byte {place[0]}: {error}"
+                ) from error
+
+    def erase(self, seq: int, part: str) -> None:
+        self._check_part(seq, part)
+        with self._writing():
+            place = find_body(self._bodies.fd, (seq, part))
+            if place is None:
+                return
+            self._sync_all()
+            try:
+                replace(self._paths.bodies, all_but(self._bodies.fd, place, self._bodies.kept))
+            except OSError as error:
+                raise StoreError(
+                    f"part {part} of entry {seq} may still be in {self._paths.bodies}: {error.strerror};"
+                    " make space for a second copy of that file and try again"
+                ) from error
+            self._reopen_bodies()
+
+    def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
+        with _opened(self._paths.checkpoints) as fd:
+            if fd is None:
+                return
+            end = whole_end(fd)
+            for at, line in lines_back(fd, end) if newest_first else lines_from(fd, 0, end):
+                try:
+                    yield decode_checkpoint(line)
+                except Malformed as error:
+                    raise StoreError(f"the checkpoint at byte {at} of {self._paths.checkpoints}: {error}") from error
+
+    def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
+        with self._writing():
+            newest = self._claims.epoch("seal")
+            if newest != epoch:
+                raise Fenced(f"another process seals {self.place} now (epoch {newest}, this one holds {epoch})")
+            self._write([], encode_checkpoint(checkpoint))
+
+    def claim(self, name: str, lease_s: float) -> Claim:
+        with self._writing():
+            self._sync_all()
+            return self._claims.claim(name, lease_s)
+
+    def renew(self, claim: Claim, lease_s: float) -> None:
+        with self._writing():
+            self._sync_all()
+            self._claims.renew(claim, lease_s)
+
+    def release(self, claim: Claim) -> None:
+        with self._writing():
+            self._sync_all()
+            self._claims.release(claim)
+
+    def epoch(self, name: str) -> int:
+        if not self._reading:
+            return self._claims.epoch(name)
+        held = read_claims(self._paths.claims).get(name)
+        return held.epoch if held else 0
+
+    def repair(self) -> list[tuple[str, int]]:
+        """Rebuild the index and finish redactions; refused when the lines themselves do not hold together."""
+        with self._writing():
+            changed = self._log.mend()
+            pending = {(stone.seq, stone.part) for stone in self._tombstones() if self._is_pending(stone)}
+            for seq, part in sorted(pending):
+                self.erase(seq, part)
+        return [(what, count) for what, count in (("derived", changed), ("redaction", len(pending))) if count]
+
+    def sync(self) -> None:
+        with self._mutex:
+            if not self._closed and not self._reading:
+                self._sync_all()
+
+    def close(self) -> None:
+        with self._mutex:
+            if self._closed:
+                return
+            try:
+                if not self._reading:
+                    self._sync_all()
+            finally:
+                self._shut()
+
+    def _start(self) -> None:
+        if self._reading:
+            fd = os.open(self._paths.entries, os.O_RDONLY | os.O_CLOEXEC)
+            self._shutting.append(lambda: os.close(fd))
+        else:
+            self._lock = Lock(self._paths.lock)
+            self._shutting.append(self._lock.release)
+            for each in (self._paths.bodies, self._paths.claims):
+                # What a crash left of a rewriting may hold what was erased since.
+                spare(each).unlink(missing_ok=True)
+            self._entries, self._bodies = Tail(self._paths.entries), Tail(self._paths.bodies)
+            self._checkpoints = Tail(self._paths.checkpoints)
+            self._shutting.append(self._close_tails)
+            self._claims = Claims(self._paths.claims, self._now_us)
+            fd = self._entries.fd
+        self._log = LineLog(fd, self._paths.index, self.place, writing=not self._reading)
+        self._shutting.append(self._log.close)
+        if not self._log.size():
+            raise StoreError(f"{self.place} holds no complete entry; restore it from a copy")
+        if not self._reading and not self.broken:
+            self._mend()
+
+    def _mend(self) -> None:
+        """Cut off what a torn write left ([J4]), and record it; other damage leaves everything as it is."""
+        try:
+            cut, leftover = leftovers(self._bodies, self._log.size())
+        except Malformed as error:
+            self._trouble = str(error)
+            return
+        noted = whole_end(self._checkpoints.fd)
+        torn = [("torn_tail", self._entries.kept - self._log.at), ("torn_tail", self._checkpoints.kept - noted)]
+        found = [(what, count) for what, count in (*torn, ("leftover_bodies", leftover)) if count]
+        for tail, end in ((self._entries, self._log.at), (self._checkpoints, noted), (self._bodies, cut)):
+            tail.cut(end)
+            tail.sync()
+        for outcome in self.append([[repaired(what, count)] for what, count in found]) if found else ():
+            if isinstance(outcome, HansardError):
+                raise outcome
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._mutex:
+            if self._closed:
+                raise StoreError(f"{self.place} is closed")
+            if self._reading:
+                raise StoreError(f"{self.place} was opened for reading; open it for writing to change it")
+            if not self._lock.here():
+                raise StoreError(f"{self.place} was opened by another process before a fork; open it again here")
+            if self.broken:
+                raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
+            yield
+
+    def _tails(self) -> tuple[Tail, Tail, Tail]:
+        """The three files in the order in which they must reach the disk: what covers something comes after it."""
+        return self._bodies, self._entries, self._checkpoints
+
+    def _close_tails(self) -> None:
+        for tail in self._tails():
+            tail.close()
+
+    def _signed(self, seal: Seal | None, sequence: Sequence) -> bytes:
+        if seal is None or seal.epoch != self._claims.epoch("seal"):
+            return b""
+        note = seal.sign(sequence.size, sequence.frontier.root())
+        return encode_checkpoint(StoredCheckpoint(size=sequence.size, note=note)) if note else b""
+
+    def _write(self, rows: Items[Placed], note: bytes) -> None:
+        """One write to each file that gets something, all of them kept or none."""
+        bodies = b"".join([encode_body(row.seq, part) for row in rows for part in row.draft.parts])
+        lines = b"".join([row.line + LF for row in rows])
+        self._trouble = next((moved for tail in self._tails() if (moved := tail.moved())), None)
+        if self._trouble:
+            raise StoreError(f"nothing was written: {self._trouble}; run: hansard verify {self.place}")
+        durable = self._each or bool(note) or self._unsynced + len(rows) >= SYNC_ENTRIES
+        try:
+            for tail, data in zip(self._tails(), (bodies, lines, note), strict=True):
+                if data:
+                    tail.append(data)
+                if durable:
+                    tail.sync()
+        except BaseException as error:  # noqa: BLE001 - _take_back always raises
+            self._take_back(error)
+        for tail in self._tails():
+            tail.keep()
+        self._unsynced = 0 if durable else self._unsynced + len(rows)
+        if self._unsynced and self._timer is None:
+            self._timer = threading.Timer(SYNC_S, self._sync_late)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _take_back(self, error: BaseException) -> NoReturn:
+        try:
+            for tail in reversed(self._tails()):
+                tail.take_back()
+        except OSError as second:
+            self._trouble = f"a write failed ({error}) and could not be taken back ({second})"
+            raise OutcomeUnknown(
+                f"{self.place}: {self._trouble}; its entries may or may not be there: open the ledger again and read the head"
+            ) from error
+        if isinstance(error, NotSynced):
+            self._not_synced(error)
+        if isinstance(error, OSError):
+            raise StoreError(f"nothing was written to {self.place}: {error.strerror}") from error
+        raise error
+
+    def _sync_all(self) -> None:
+        try:
+            for tail in self._tails():
+                tail.sync()
+        except NotSynced as error:
+            self._not_synced(error)
+            raise StoreError(f"{self.place}: {self._trouble}") from error
+        self._unsynced = 0
+
+    def _not_synced(self, error: NotSynced) -> None:
+        # The kernel forgets what it could not write and lets the next sync succeed: nothing may be built on that.
+        self._trouble = (
+            f"the disk did not keep what was written ({error.strerror}); open the ledger again to see what is there"
+        )
+
+    def _sync_late(self) -> None:
+        with self._mutex, suppress(StoreError):
+            self._timer = None
+            if not self._closed:
+                self._sync_all()
+
+    def _reopen_bodies(self) -> None:
+        old = self._bodies
+        try:
+            self._bodies = Tail(self._paths.bodies)
+        except OSError as error:
+            self._trouble = f"{self._paths.bodies} was rewritten and cannot be opened: {error.strerror}"
+            raise StoreError(f"{self._trouble}; open the ledger again") from error
+        old.close()
+
+    def _tombstones(self) -> Iterator[Tombstone]:
+        for entry in self.select(Query(kind="body.redacted")):
+            if stone := tombstone_of(entry):
+                yield stone
+
+    def _is_pending(self, stone: Tombstone) -> bool:
+        if not 0 <= stone.seq < self._log.size():
+            return False
+        named = self.entry(stone.seq).body.get(stone.part) == stone.commitment
+        return named and find_body(self._bodies.fd, (stone.seq, stone.part)) is not None
+
+    def _check_part(self, seq: int, part: str) -> None:
+        try:
+            self.entry(seq).part_position(part)
+        except Malformed as error:
+            raise UsageError(str(error)) from error
+
+    def _now_us(self) -> int:
+        return int(self._clock() * 1_000_000)
+
+    def _shut(self) -> None:
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+        while self._shutting:
+            with suppress(OSError):
+                self._shutting.pop()()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int | None]:
+    """A file for reading; None when it is not there."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)

@@ -1,0 +1,136 @@
+"""Lays out a SQLite ledger from lines that exist already: an import, never a way to write new entries.
+
+The file appears under its name only when it is complete and durable. Claims and leases do not come along ([S6]).
+"""
+
+import fcntl
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hansard.errors import StoreError
+from hansard.ledger.body import digest, opens
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import FIRST_PREV, Entry, parse
+from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
+from hansard.ledger.merkle import Frontier, leaf_hash
+from hansard.store.base import Head, Part, StoredCheckpoint
+
+Restored = tuple[bytes, Sequence[Part]]
+"""An entry's line, and those of its parts that are at hand."""
+
+
+def restore(path: Path, rows: Iterable[Restored], checkpoints: Iterable[StoredCheckpoint]) -> Head:
+    """Make a new ledger of these lines, bodies and checkpoints; StoreError when one is there, or they do not fit together."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    try:
+        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        head = _fill(partial, rows, checkpoints)
+        _put_in_place(partial, path)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"cannot restore to {path}: {getattr(error, 'strerror', None) or error}") from error
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{partial}{suffix}")
+    return head
+
+
+def _fill(partial: Path, rows: Iterable[Restored], checkpoints: Iterable[StoredCheckpoint]) -> Head:
+    db = sqlite3.connect(partial, isolation_level=None)
+    try:
+        # Until it has its name nobody reads this file, and after a crash nobody wants it.
+        db.execute("PRAGMA journal_mode = OFF")
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {USER_VERSION}")
+        db.execute("BEGIN")
+        for statement in TABLES:
+            db.execute(statement)
+        filler = _Filler(db)
+        for line, parts in rows:
+            filler.add(line, parts)
+        head = filler.finish()
+        for each in checkpoints:
+            db.execute("INSERT INTO checkpoints(size, note) VALUES (?, ?)", (each.size, each.note))
+        db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode = WAL")
+    finally:
+        db.close()
+    return head
+
+
+class _Filler:
+    """Writes entry after entry, each of which must follow the one before."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._tree = Frontier()
+        self._leaf = bytes.fromhex(FIRST_PREV)
+        self._ts = 0
+
+    def add(self, line: bytes, parts: Sequence[Part]) -> None:
+        try:
+            entry = parse(line)
+        except Malformed as error:
+            raise StoreError(f"entry {self._tree.size} cannot be restored: {error}") from error
+        if (entry.seq, entry.prev) != (self._tree.size, self._leaf.hex()) or entry.ts < self._ts:
+            raise StoreError(f"entry {self._tree.size} cannot be restored: it does not follow the one before")
+        self._leaf, self._ts = leaf_hash(line), entry.ts
+        self._db.execute("INSERT INTO entries(seq, line) VALUES (?, ?)", (entry.seq, line.decode()))
+        self._db.executemany("INSERT INTO causes VALUES (?, ?)", [(entry.seq, cause) for cause in entry.causes])
+        self._db.executemany("INSERT INTO nodes VALUES (?, ?, ?)", self._tree.push(self._leaf))
+        for part in parts:
+            self._add_part(entry, part)
+
+    def finish(self) -> Head:
+        if not self._tree.size:
+            raise StoreError("a log without entries cannot be restored")
+        head = Head(size=self._tree.size, leaf=self._leaf, ts=self._ts, root=self._tree.root())
+        values = (head.size, head.leaf, head.ts, self._tree.to_bytes())
+        self._db.execute("INSERT INTO head VALUES (0, ?, ?, ?, ?)", values)
+        return head
+
+    def _add_part(self, entry: Entry, part: Part) -> None:
+        committed = entry.body.get(part.name)
+        if committed is None or not opens(committed, part.salt, part.media, part.body):
+            raise StoreError(f"a body does not belong to entry {entry.seq}, part {part.name}; it cannot be restored")
+        at = body_id(entry.seq, entry.part_position(part.name))
+        self._db.execute(
+            "INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", (at, part.salt, part.media, *self._bed(part.media, part.body))
+        )
+
+    def _bed(self, media: str, body: bytes) -> tuple[bytes | None, int | None]:
+        """Where a body sleeps: in its own row, or once for all when it is large ([S4])."""
+        if len(body) < SHARED_FROM_BYTES:
+            return body, None
+        name = digest(media, body)
+        row = self._db.execute("SELECT id FROM shared WHERE digest = ?", (name,)).fetchone()
+        if row:
+            return None, row[0]
+        return None, self._db.execute("INSERT INTO shared(digest, body) VALUES (?, ?)", (name, body)).lastrowid
+
+
+def _put_in_place(partial: Path, path: Path) -> None:
+    """Give the finished file its name, unless another has taken it; [S5] keeps a second restore and a create out."""
+    _sync(partial)
+    lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock_fd, fcntl.LOCK_EX)
+        if path.exists() and path.stat().st_size:
+            raise StoreError(f"{path} exists already; choose another name")
+        os.rename(partial, path)
+        _sync(path.parent)
+    finally:
+        os.close(lock_fd)
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,103 @@
+"""`hansard ledger checkpoint|pin|seal|receipt|consistency|export|import|adopt`: who vouches for a ledger, and carrying it elsewhere."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from hansard.app import carrying
+from hansard.app import custody as service
+from hansard.app.settings import read_settings
+from hansard.app.wiring import open_ledger
+from hansard.errors import StoreError, UsageError
+from hansard.surfaces.cli.show import as_json, say
+
+
+def checkpoint(args: argparse.Namespace) -> int:
+    with open_ledger(read_settings(args.ledger), writing=True) as opened:
+        view = service.checkpoint(opened)
+    return _print(args, view, view["checkpoint"])
+
+
+def pin(args: argparse.Namespace) -> int:
+    with open_ledger(read_settings(args.ledger)) as opened:
+        view = service.pin(opened)
+    return _print(args, view, view["pin"])
+
+
+def seal(args: argparse.Namespace) -> int:
+    with open_ledger(read_settings(args.ledger), writing=True, lost_key=args.lost_key) as opened:
+        view = service.checkpoint(opened) if args.lost_key else service.rotate(opened)
+    return _print(args, view, f"sealed to size {view['size']}; the retired key is destroyed")
+
+
+def receipt(args: argparse.Namespace) -> int:
+    with open_ledger(read_settings(args.ledger), writing=True) as opened:
+        view = service.receipt(opened, args.seq, tuple(args.disclose))
+    return _deliver(args, view, view["receipt"])
+
+
+def consistency(args: argparse.Namespace) -> int:
+    with open_ledger(read_settings(args.ledger)) as opened:
+        view = service.consistency(opened, args.old)
+    return _deliver(args, view, view["consistency"])
+
+
+def export(args: argparse.Namespace) -> int:
+    with open_ledger(read_settings(args.ledger)) as opened:
+        view = carrying.export_to(opened, Path(args.folder), bodies=not args.without_bodies)
+    _print(args, view, f"exported {view['entries']:,} entries and {view['bodies']:,} bodies to {view['folder']}")
+    if not args.json:
+        say(f"anyone can check it with: python3 {Path(args.folder) / 'verify.pyz'} {args.folder} --deep")
+    return 0
+
+
+def bring(args: argparse.Namespace) -> int:
+    view = carrying.bring(Path(args.path), read_settings(args.ledger))
+    if args.json:
+        as_json(view)
+        return 0
+    say(
+        f"{'verified' if view['verified'] else 'NOT WHOLLY VERIFIED'}: {view['entries']:,} entries, {view['left_out']:,} left out"
+    )
+    for finding in view["findings"]:
+        say(f"  {finding}")
+    say(f"ledger   {view['ledger']}")
+    return 0
+
+
+def adopt(args: argparse.Namespace) -> int:
+    view = carrying.adopt_into(args.old, read_settings(args.ledger))
+    _print(
+        args,
+        view,
+        f"{view['ledger']} goes on from {view['adopts_origin']} at size {view['adopts_size']}; keep its new pin:",
+    )
+    if not args.json:
+        say(view["pin"] or "(unsigned: no pin)")
+    return 0
+
+
+def _print(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
+    if args.json:
+        as_json(view)
+    else:
+        for line in text.rstrip("\n").split("\n"):
+            say(line)
+    return 0
+
+
+def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
+    """Print a proof, or write it to a new file of the user's."""
+    if not args.output:
+        return _print(args, view, text)
+    try:
+        with os.fdopen(
+            os.open(args.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{args.output} is there already; choose another name") from error
+    except OSError as error:
+        raise StoreError(f"cannot write {args.output}: {error.strerror}") from error
+    return _print(args, view, f"wrote {args.output}; check it with: hansard verify {args.output}")

@@ -1,0 +1,332 @@
+"""Exports: complete or not there at all, private, and accepted by the verifier they carry, on its own, until one byte changes."""
+
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import StoreError, UsageError
+from hansard.ledger.merkle import leaf_hash, root_at, root_of
+from hansard.ledger.report import Report
+from hansard.ledger.tiles import decode_bundle, tiles_for
+from hansard.ledger.verify import Options, verify
+from hansard.record.export import export
+from hansard.record.sealed import newest_sealed
+from hansard.record.verifier_archive import archive
+from hansard.store.base import StoredCheckpoint
+from signed_log import SignedLog
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[SignedLog]:
+    made = SignedLog.create(tmp_path / "log")
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def full(log: SignedLog) -> SignedLog:
+    """A log with some of everything: rotations, redactions, odd bodies, an unsealed tail."""
+    log.ask("plain", plan=b'{"tasks": []}')
+    log.ask("line\u2028separator \ud800")
+    log.ask(b"\xff\x00\x80")
+    log.ask("x" * 20_000)
+    log.redact(log.ask("secret"), "request")
+    log.ask_many(301)
+    log.rotate()
+    log.ask_many(10)
+    log.checkpoint()
+    log.ask("tail")
+    return log
+
+
+def deep(path: Path) -> Report:
+    return verify(path, Options(deep=True))
+
+
+def alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the verifier in the folder as a stranger would: no site packages, no environment, nothing of ours."""
+    return subprocess.run(
+        [sys.executable, "-I", "-S", str(folder / "verify.pyz"), *arguments, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={},
+        cwd="/",
+    )
+
+
+def test_an_export_verifies_like_the_log_that_it_came_from(full: SignedLog, tmp_path: Path) -> None:
+    done = export(full.store, tmp_path / "out")
+    theirs, ours = deep(tmp_path / "out"), deep(full.path)
+    assert theirs.exit_code == 0
+    assert theirs.form == "export"
+    for name in ("size", "head", "root", "origin", "genesis", "bodies", "signed"):
+        assert getattr(theirs, name) == getattr(ours, name)
+    assert (done.size, done.published, done.checkpoints) == (320, 319, 2)
+    assert (done.bodies, done.redacted, done.missing, done.left_out) == (317, 1, 0, 0)
+
+
+def test_lines_are_the_bytes_of_the_store(full: SignedLog, tmp_path: Path) -> None:
+    export(full.store, tmp_path / "out")
+    assert (tmp_path / "out/entries.jsonl").read_bytes() == b"".join(line + b"\n" for line in full.store.lines())
+    notes = [json.loads(line)["note"] for line in (tmp_path / "out/checkpoints.jsonl").read_bytes().splitlines()]
+    assert notes == [each.note for each in full.store.checkpoints()]
+
+
+def test_an_export_is_accepted_by_the_verifier_it_carries(full: SignedLog, tmp_path: Path) -> None:
+    export(full.store, tmp_path / "out")
+    done = alone(tmp_path / "out", "--deep")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sealed to 319" in done.stdout
+
+
+def test_the_readme_names_a_command_that_works(full: SignedLog, tmp_path: Path) -> None:
+    export(full.store, tmp_path / "out")
+    [command] = [
+        line.split() for line in (tmp_path / "out/README.txt").read_text().splitlines() if "verify.pyz --deep ." in line
+    ]
+    assert command[0] == "python3"
+    done = subprocess.run([sys.executable, *command[1:]], cwd=tmp_path / "out", capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("entries.jsonl", b"human:k7", b"human:k8"),
+        ("entries.jsonl", b'"seq":7', b'"seq":8'),
+        ("bodies.jsonl", b"plain", b"PLAIN"),
+        ("checkpoints.jsonl", b"\\n319\\n", b"\\n318\\n"),
+        ("checkpoint", b"\n319\n", b"\n318\n"),
+        ("tile/entries/000", b"human:k7", b"human:k8"),
+    ],
+)
+def test_a_tampered_export_is_refused_by_the_verifier_it_carries(
+    full: SignedLog, tmp_path: Path, name: str, old: bytes, new: bytes
+) -> None:
+    export(full.store, tmp_path / "out")
+    path = tmp_path / "out" / name
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    assert alone(tmp_path / "out", "--deep").returncode == 20
+
+
+@pytest.mark.parametrize("name", ["tile/0/000", "tile/0/001.p/63", "tile/1/000.p/1", "tile/entries/001.p/63"])
+def test_a_tile_that_is_gone_or_changed_is_refused(full: SignedLog, tmp_path: Path, name: str) -> None:
+    export(full.store, tmp_path / "out")
+    path = tmp_path / "out" / name
+    data = path.read_bytes()
+    path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    assert deep(tmp_path / "out").exit_code == 20
+    path.unlink()
+    assert deep(tmp_path / "out").exit_code == 20
+
+
+def test_the_pin_decides_whether_it_is_the_log_that_was_meant(full: SignedLog, tmp_path: Path) -> None:
+    export(full.store, tmp_path / "out")
+    leaf = leaf_hash(full.store.entry(0).line).hex()
+    assert alone(tmp_path / "out", "--pin", f"{full.identity}@{leaf}").returncode == 0
+    assert alone(tmp_path / "out", "--pin", f"{full.identity}@{'0' * 64}").returncode == 21
+
+
+@pytest.mark.parametrize("size", [1, 2, 255, 256, 257, 512, 700])
+def test_the_tiles_are_those_of_the_published_size_and_no_others(log: SignedLog, tmp_path: Path, size: int) -> None:
+    log.ask_many(size - 1)
+    log.checkpoint()
+    out = tmp_path / "out"
+    export(log.store, out)
+    hashes = b"".join(
+        (out / f"tile/0/{index:03}{'' if width == 256 else f'.p/{width}'}").read_bytes()
+        for level, index, width in tiles_for(size)
+        if level == 0
+    )
+    leaves = [hashes[at : at + 32] for at in range(0, len(hashes), 32)]
+    assert root_of(leaves) == root_at(size, log.store)
+    bundles = sorted((out / "tile/entries").rglob("*"), key=lambda path: path.relative_to(out).parts[2][:3])
+    lines = [line for path in bundles if path.is_file() for line in decode_bundle(path.read_bytes())]
+    assert lines == list(log.store.lines())
+    report = deep(out)
+    assert (report.exit_code, [finding.message for finding in report.findings]) == (0, [])
+
+
+def test_an_export_up_to_a_size_holds_no_more_than_that(full: SignedLog, tmp_path: Path) -> None:
+    done = export(full.store, tmp_path / "out", upto=309)
+    report = deep(tmp_path / "out")
+    assert (done.size, done.published, report.size, report.exit_code) == (309, 309, 309, 0)
+    assert done.checkpoints == 1
+
+
+def test_an_export_below_the_first_checkpoint_has_no_tiles(full: SignedLog, tmp_path: Path) -> None:
+    done = export(full.store, tmp_path / "out", upto=5)
+    assert done.published is None
+    assert not (tmp_path / "out/tile").exists()
+    assert deep(tmp_path / "out").exit_code == 0
+
+
+@pytest.mark.parametrize("upto", [0, -1, 321])
+def test_a_size_that_the_log_does_not_have_is_refused(full: SignedLog, tmp_path: Path, upto: int) -> None:
+    with pytest.raises(UsageError, match="name 1 to 320"):
+        export(full.store, tmp_path / "out", upto=upto)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unsigned_log_is_exported_and_verifies_unsigned(tmp_path: Path) -> None:
+    log = SignedLog.create(tmp_path / "log", signed=False)
+    log.ask("hello")
+    export(log.store, tmp_path / "out")
+    log.store.close()
+    assert alone(tmp_path / "out", "--deep").returncode == 0
+    assert "unsigned" in alone(tmp_path / "out").stdout
+
+
+def test_without_bodies_the_log_verifies_and_the_bodies_are_said_to_be_missing(full: SignedLog, tmp_path: Path) -> None:
+    done = export(full.store, tmp_path / "out", bodies=False)
+    assert (done.bodies, done.left_out) == (0, 317)
+    assert b"plain" not in (tmp_path / "out/bodies.jsonl").read_bytes()
+    assert verify(tmp_path / "out").exit_code == 0
+    assert deep(tmp_path / "out").exit_code == 22
+    assert "left out" in (tmp_path / "out/README.txt").read_text()
+
+
+def test_a_body_whose_redaction_is_pending_stays_at_home(log: SignedLog, tmp_path: Path) -> None:
+    seq = log.ask("my password is hunter2")
+    log.bury(seq, "request")
+    done = export(log.store, tmp_path / "out")
+    assert (done.redacted, done.bodies) == (1, 0)
+    assert not any(b"hunter2" in path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert deep(tmp_path / "out").bodies.redacted == 1
+
+
+def test_a_missing_body_is_counted_and_stays_a_finding(log: SignedLog, tmp_path: Path) -> None:
+    log.store.erase(log.ask("gone"), "request")
+    assert export(log.store, tmp_path / "out").missing == 1
+    assert deep(tmp_path / "out").exit_code == 22
+
+
+def test_behind_a_rotation_that_was_never_sealed_nothing_is_published(log: SignedLog, tmp_path: Path) -> None:
+    log.ask("one")
+    log.checkpoint()
+    log.rotate_unsealed()
+    log.ask("two")
+    log.checkpoint()
+    done = export(log.store, tmp_path / "out")
+    report = deep(tmp_path / "out")
+    assert (done.published, report.signed.sealed_to, report.exit_code) == (2, 2, 0)
+    assert report.signed.unsealed_rotations == (2,)
+
+
+def test_the_sealed_size_is_the_one_that_the_verifier_finds(full: SignedLog) -> None:
+    sealed = newest_sealed(full.store, full.store.head().size)
+    assert sealed
+    assert sealed.checkpoint.size == deep(full.path).signed.sealed_to
+
+
+def test_everything_in_an_export_is_private(full: SignedLog, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        export(full.store, tmp_path / "out")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "out", *(tmp_path / "out").rglob("*")):
+        wanted = 0o700 if path.is_dir() else 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == wanted, path
+
+
+def test_an_empty_folder_may_be_filled_and_a_full_one_is_left_alone(full: SignedLog, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    export(full.store, tmp_path / "empty")
+    names = sorted(path.name for path in (tmp_path / "empty").iterdir())
+    with pytest.raises(UsageError, match="it is not empty"):
+        export(full.store, tmp_path / "empty")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="not a folder"):
+        export(full.store, tmp_path / "file")
+    with pytest.raises(UsageError, match="make it first"):
+        export(full.store, tmp_path / "nowhere" / "out")
+    assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == names
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_an_export_that_fails_leaves_nothing_behind(full: SignedLog, tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+
+    def stop(done: int, total: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(StoreError, match="No space left on device; nothing was left there"):
+        export(full.store, tmp_path / "target" / "out", progress=stop)
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+def test_a_killed_export_leaves_nothing_under_its_name(full: SignedLog, tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from hansard.record.export import export\n"
+        "from hansard.store.sqlite import SqliteStore\n"
+        "export(SqliteStore.open(Path(sys.argv[1])), Path(sys.argv[2]), progress=lambda *_: os.kill(os.getpid(), 9))"
+    )
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(full.path), str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": source},
+        check=False,
+    )
+    assert done.returncode == -9
+    assert not (tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".partial")]
+
+
+def test_the_archive_is_the_same_each_time_and_holds_sources_only() -> None:
+    assert archive() == archive()
+    assert archive().startswith(b"#!/usr/bin/env python3\n")
+
+
+def test_the_archive_holds_the_ledger_floor_and_nothing_else(full: SignedLog, tmp_path: Path) -> None:
+    export(full.store, tmp_path / "out")
+    with zipfile.ZipFile(tmp_path / "out/verify.pyz") as packed:
+        names = packed.namelist()
+        assert {info.date_time for info in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    source = Path(__file__).parents[2] / "src/hansard/ledger"
+    assert sorted(names) == sorted(path.relative_to(source).as_posix() for path in source.rglob("*.py"))
+    assert "__main__.py" in names
+
+
+def test_progress_is_told_to_the_end(full: SignedLog, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    export(full.store, tmp_path / "out", progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(256, 320), (320, 320)]
+
+
+def test_memory_stays_flat(log: SignedLog, tmp_path: Path) -> None:
+    for _ in range(12):
+        log.ask(os.urandom(2 << 20))
+    tracemalloc.start()
+    try:
+        export(log.store, tmp_path / "out")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 18 << 20, f"{peak} bytes at once for 24 MiB of bodies"
+
+
+def test_a_store_that_lost_an_entry_is_not_exported_as_whole(full: SignedLog, tmp_path: Path) -> None:
+    with sqlite3.connect(full.path) as db:
+        db.execute("DELETE FROM entries WHERE seq = 7")
+    db.close()
+    with pytest.raises(StoreError, match="319 entries of 320"):
+        export(full.store, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_larger_than_the_export_is_left_out(full: SignedLog, tmp_path: Path) -> None:
+    kept: list[StoredCheckpoint] = list(full.store.checkpoints())
+    export(full.store, tmp_path / "out", upto=kept[0].size)
+    assert len((tmp_path / "out/checkpoints.jsonl").read_bytes().splitlines()) == 1

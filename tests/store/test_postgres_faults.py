@@ -1,0 +1,209 @@
+"""A PostgreSQL server that is killed, restarted or cut off: what was acknowledged is there, and nothing is guessed."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import pytest
+
+from hansard.errors import OutcomeUnknown, StoreError
+from hansard.store.base import Placed
+from hansard.store.conformance.sample import draft, genesis, part, put, walk
+from hansard.store.postgres import PostgresStore
+from postgres import Server, shared
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Server]:
+    """A server of these tests' own: they end it."""
+    with Server() as server:
+        yield server
+
+
+class Driver(threading.Thread):
+    """Appends until the store fails, and keeps what was acknowledged."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        super().__init__()
+        self.store = store
+        self.told: list[Placed] = []
+        self.failure: StoreError | None = None
+
+    def run(self) -> None:
+        try:
+            while True:
+                self.told += put(self.store, draft(parts=[part(b"body")]), draft(causes=(~0,)))
+        except StoreError as failure:
+            self.failure = failure
+
+
+def test_a_killed_server_loses_nothing_that_was_acknowledged(mortal: Server) -> None:
+    url = mortal.url(mortal.database())
+    handles = [PostgresStore.create(url, genesis()), PostgresStore.open(url)]
+    told: list[Placed] = []
+    lost = 0
+    for _ in range(2):
+        drivers = [Driver(handle) for handle in (*handles, *handles)]
+        for driver in drivers:
+            driver.start()
+        until = time.monotonic() + 20.0
+        while min(len(driver.told) for driver in drivers) < 20 and time.monotonic() < until:
+            time.sleep(0.01)
+        mortal.kill()
+        for driver in drivers:
+            driver.join()
+            told += driver.told
+            lost += isinstance(driver.failure, OutcomeUnknown)
+            assert len(driver.told) >= 20
+            assert driver.failure is not None
+        with pytest.raises(StoreError, match="cannot reach"):
+            put(handles[0], draft())
+        mortal.start()
+        # The handles that saw it die go on by themselves.
+        for handle in handles:
+            told += put(handle, draft())
+    with closing(PostgresStore.open(url)) as store:
+        assert store.broken is None
+        entries = walk(store)
+        lines = {entry.seq: entry.line for entry in entries}
+        assert all(lines[place.seq] == place.line for place in told)
+        assert all(store.body(place.seq, "output") for place in told if place.draft.parts)
+        # Whatever nobody was told of comes from commits whose outcome nobody knew.
+        assert 0 <= len(entries) - 1 - len(told) <= 2 * lost
+        assert store.repair() == []
+    for handle in handles:
+        handle.close()
+
+
+def test_a_restart_between_two_calls_is_not_noticed(mortal: Server) -> None:
+    url = mortal.url(mortal.database())
+    with closing(PostgresStore.create(url, genesis())) as store:
+        for end in (mortal.stop, mortal.kill):
+            put(store, draft())
+            size = store.head().size
+            end()
+            mortal.start()
+            assert store.head().size == size
+            assert len(list(store.lines())) == size
+            put(store, draft())
+        assert len(walk(store)) == 5
+
+
+def test_a_server_that_dies_under_a_waiting_store_is_an_error_and_the_next_wait_works(mortal: Server) -> None:
+    url = mortal.url(mortal.database())
+    with closing(PostgresStore.create(url, genesis())) as store:
+        late = threading.Timer(0.2, mortal.kill)
+        late.start()
+        with pytest.raises(StoreError, match="cannot read"):
+            store.wait(1, 30.0)
+        late.join()
+        mortal.start()
+        late = threading.Timer(0.1, put, args=(store, draft()))
+        late.start()
+        assert store.wait(1, 30.0) == 2
+        late.join()
+
+
+class Line:
+    """A wire to the server that can be cut when something certain passes along it."""
+
+    def __init__(self, server: Server) -> None:
+        self._target = str(server.folder / ".s.PGSQL.5432")
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self._cut: tuple[bytes, Callable[[socket.socket, socket.socket, bytes], None]] | None = None
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def url(self, database: str) -> str:
+        port = self._door.getsockname()[1]
+        return f"postgresql://postgres@127.0.0.1:{port}/{database}?sslmode=disable&gssencmode=disable"
+
+    def cut_at(self, word: bytes, how: Callable[[socket.socket, socket.socket, bytes], None]) -> None:
+        self._cut = (word, how)
+
+    def close(self) -> None:
+        self._door.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._door.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self._target)
+                for pump in (self._there, self._back):
+                    threading.Thread(target=pump, args=(client, server), daemon=True).start()
+
+    def _there(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError), client, server:
+            while data := client.recv(1 << 16):
+                if self._cut and self._cut[0] in data:
+                    (_, how), self._cut = self._cut, None
+                    how(client, server, data)
+                    break
+                server.sendall(data)
+            # Closing alone would leave the connection open for as long as the other thread reads from it.
+            server.shutdown(socket.SHUT_RDWR)
+
+    def _back(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while data := server.recv(1 << 16):
+                client.sendall(data)
+
+
+def never_sent(client: socket.socket, server: socket.socket, data: bytes) -> None:
+    client.shutdown(socket.SHUT_RDWR)
+
+
+def sent_without_an_answer(client: socket.socket, server: socket.socket, data: bytes) -> None:
+    client.shutdown(socket.SHUT_RDWR)
+    server.sendall(data)
+    time.sleep(0.2)
+
+
+def sent_late(client: socket.socket, server: socket.socket, data: bytes) -> None:
+    """The client is gone, and its last words still travel."""
+    client.shutdown(socket.SHUT_RDWR)
+    time.sleep(0.5)
+    server.sendall(data)
+    time.sleep(0.2)
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    with closing(Line(shared())) as made:
+        yield made
+
+
+@pytest.mark.parametrize(("how", "size"), [(never_sent, 1), (sent_without_an_answer, 2), (sent_late, 2)])
+def test_a_commit_without_an_answer_is_unknown_and_the_head_tells(
+    line: Line, how: Callable[[socket.socket, socket.socket, bytes], None], size: int
+) -> None:
+    with closing(PostgresStore.create(line.url(shared().database()), genesis())) as store:
+        line.cut_at(b"COMMIT\0", how)
+        with pytest.raises(OutcomeUnknown, match="may or may not be there"):
+            put(store, draft())
+        # Even when the commit is still under way: asking for the head waits until that is over.
+        assert store.head().size == size
+        put(store, draft())
+        assert len(walk(store)) == size + 1
+
+
+@pytest.mark.parametrize("word", [b"FOR UPDATE", b"INSERT INTO entries", b"FROM claims"])
+def test_a_line_cut_before_the_commit_leaves_nothing_and_the_next_call_goes_on(line: Line, word: bytes) -> None:
+    with closing(PostgresStore.create(line.url(shared().database()), genesis())) as store:
+        fence = ("r1", store.claim("r1", 60.0).epoch)
+        line.cut_at(word, never_sent)
+        with pytest.raises(StoreError, match="nothing was written") as failed:
+            put(store, draft(fence=fence))
+        assert not isinstance(failed.value, OutcomeUnknown)
+        assert store.head().size == 1
+        assert put(store, draft(fence=fence))[0].seq == 1
+
+
+def test_a_line_cut_while_reading_is_an_error_and_the_next_call_goes_on(line: Line) -> None:
+    with closing(PostgresStore.create(line.url(shared().database()), genesis())) as store:
+        line.cut_at(b"FROM entries", never_sent)
+        with pytest.raises(StoreError, match="cannot read"):
+            list(store.lines())
+        assert len(list(store.lines())) == 1
