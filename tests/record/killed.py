@@ -1,6 +1,6 @@
 """A program that dies: it does one thing with a sealer again and again, each time killed one step later than before.
 
-Steps are what can change a disk: opening, syncing, renaming and removing files, and every SQL statement but reads. Each
+Steps are what can change a disk: opening for writing, syncing, renaming and removing files, and every SQL statement but reads. Each
 life works on its own copy, OUT/<step>, and writes into OUT/<step>/acknowledged what it was told to be durable.
 """
 
@@ -83,7 +83,12 @@ class Countdown:
         patch = pytest.MonkeyPatch()
         patch.setattr(os, "fsync", watched_sync)
         patch.setattr(sqlite3, "connect", watched_connect)
-        sys.addaudithook(lambda event, _: self.step() if event in ("open", "os.remove", "os.rename") else None)
+        sys.addaudithook(self.watched_event)
+
+    def watched_event(self, event: str, arguments: tuple[Any, ...]) -> None:
+        writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+        if event in ("os.remove", "os.rename") or (event == "open" and arguments[2] & writing):
+            self.step()
 
 
 def live(log: Log, act: str, step: int) -> None:

@@ -63,8 +63,9 @@ class Child:
         self.finish()
 
     @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
+    def status(self) -> int | None:
+        """How it ended: the exit status, or minus the signal; None while it lives."""
+        return self._process.poll()
 
     def tell(self, order: str) -> None:
         """Give an order; a process that is gone does not hear it."""

@@ -122,22 +122,17 @@ def test_processes_that_append_at_once_make_one_dense_chain(url: str, store: Pos
 
 
 def test_time_is_the_servers_and_is_read_when_the_turn_has_come(url: str, store: PostgresStore) -> None:
-    # A writer that read the clock before it waited would find itself behind the head, and record log.clock.
-    other = PostgresStore.open(url)
-    epoch = other.claim("seal", 60.0).epoch
-
-    def sign(size: int, root: bytes) -> None:
+    # A writer that reads the clock before it waits would find itself behind the head, and record log.clock.
+    with connect(Address.parse(url), writing=True) as blocker:
+        blocker.execute("BEGIN")
+        blocker.execute("SELECT FROM head FOR UPDATE")
+        waiting = threading.Thread(target=put, args=(store, draft()))
         waiting.start()
-        time.sleep(1.2)
-
-    waiting = threading.Thread(target=put, args=(store, draft()))
-    before = time.time_ns() // 1000
-    other.append([[draft()]], Seal(epoch, sign))
-    waiting.join()
-    other.close()
-    entries = walk(store)
-    assert kinds(entries) == ["log.genesis", "task.requested", "task.requested"]
-    assert before - 1_000_000 < entries[1].ts <= entries[2].ts - 1_000_000 < before + 60_000_000
+        time.sleep(0.5)
+        [(released,)] = blocker.execute("SELECT extract(epoch FROM clock_timestamp()) * 1000000").fetchall()
+        blocker.execute("ROLLBACK")
+        waiting.join()
+    assert store.entry(1).ts >= released
 
 
 def test_a_driver_that_was_replaced_is_fenced_by_the_servers_clock(url: str, store: PostgresStore) -> None:
@@ -213,16 +208,18 @@ def test_acknowledged_means_durable_whatever_the_database_says(server: Server) -
             assert session.execute("SHOW synchronous_commit").fetchall() == [(wanted,)]
 
 
-def test_sessions_are_as_many_as_are_needed_at_once_and_end_with_the_store(server: Server, store: PostgresStore) -> None:
+def sessions_of(server: Server) -> set[int]:
+    found = server.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'hansard'")
+    return {pid for (pid,) in found}
+
+
+def test_sessions_are_as_many_as_are_needed_at_once(server: Server, store: PostgresStore) -> None:
     def read() -> None:
         for _ in range(5):
             store.wait(1, 0.01)
             assert len(list(store.lines())) == 1
 
-    def sessions() -> int:
-        return int(server.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hansard'")[0][0])
-
-    others = sessions() - 1
+    others = len(sessions_of(server)) - 1
     for _ in range(8):
         threads = [threading.Thread(target=read) for _ in range(3)]
         for thread in threads:
@@ -230,14 +227,63 @@ def test_sessions_are_as_many_as_are_needed_at_once_and_end_with_the_store(serve
         for thread in threads:
             thread.join()
     put(store, draft())
-    assert sessions() - others <= 4
+    assert len(sessions_of(server)) - others <= 4
+
+
+def test_a_session_that_waited_is_used_again(server: Server, url: str, store: PostgresStore) -> None:
+    store.wait(1, 0.01)
+    before = sessions_of(server)
+    with closing(PostgresStore.open(url)) as other:
+        put(other, draft())
+        assert store.head().size == 2
+        assert before <= sessions_of(server)
+
+
+def test_closing_ends_every_session_and_every_wait(
+    server: Server, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "LISTENING_POLL_S", 0.1)
+    put(store, draft())
+    assert store.head().size == 2
+    waiting = threading.Thread(target=store.wait, args=(2, 60.0))
+    waiting.start()
+    time.sleep(0.1)
+    ours = sessions_of(server)
     store.close()
+    waiting.join(20.0)
+    assert not waiting.is_alive()
     until = time.monotonic() + 10.0
-    while sessions() > others and time.monotonic() < until:
+    while sessions_of(server) & ours and time.monotonic() < until:
         time.sleep(0.02)
-    assert sessions() <= others
+    assert not sessions_of(server) & ours
     with pytest.raises(StoreError, match="closed"):
         store.head()
+
+
+def test_opening_while_others_write_finds_nothing_wrong(url: str, store: PostgresStore) -> None:
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            put(store, draft())
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        for _ in range(40):
+            with closing(PostgresStore.open(url)) as other:
+                assert other.broken is None
+    finally:
+        ended.set()
+        writing.join()
+
+
+def test_a_refusal_of_the_server_does_not_quote_what_people_wrote(url: str, store: PostgresStore) -> None:
+    tamper(url, "ALTER TABLE bodies ADD CONSTRAINT short CHECK (length(body) < 3)")
+    with pytest.raises(StoreError, match='nothing was written.*"short"') as refused:
+        put(store, draft(parts=[part(b"confidential")]))
+    assert b"confidential".hex() not in str(refused.value)
+    assert store.head().size == 1
 
 
 def test_a_writer_that_freezes_in_its_turn_loses_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The one place that names concrete back ends: from a location to an open store, with its sealer where there are keys."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -11,6 +12,7 @@ from hansard.store.base import Draft, Store
 
 if TYPE_CHECKING:
     from hansard.ledger.checkpoint import Checkpoint
+    from hansard.record.imports import Restore
     from hansard.record.sealer import Sealer
 
 SOFTWARE = f"hansard/{__version__}"
@@ -163,6 +165,15 @@ def create_store(location: str, genesis: Draft) -> Store:
             from hansard.store.sqlite import SqliteStore
 
             return SqliteStore.create(_with_folder(location), genesis)
+
+
+def restorer(location: str) -> "Restore":
+    """What lays a log of ours out anew at a location."""
+    if form_of(location) != "sqlite":
+        raise UsageError(f"a log is brought back into SQLite; name a ledger x.db instead of {location}")
+    from hansard.store.sqlite_restore import restore
+
+    return partial(restore, _with_folder(location))
 
 
 def form_of(location: str) -> str:

@@ -139,8 +139,8 @@ class Redactions:
         for seq, line in source.pick(seqs):
             parts = _parts_of(line)
             rows = self._db.execute("SELECT part, at, commitment FROM tombstones WHERE seq = ?", (seq,)).fetchall()
-            for part, at, commitment in rows:
-                if at <= seq or parts.get(part) != commitment:
+            for part, at, committed in rows:
+                if at <= seq or parts.get(part) != committed:
                     message = f"[B3] the tombstone names part {part!r} of entry {seq} with a commitment that is not there"
                     findings.add("tombstone", "structure", message, seq=at)
                     false.append((seq, part, at))

@@ -32,7 +32,7 @@ def fastest() -> Callable[[Json], bytes]:
     return encode
 
 
-def fast_parser() -> Callable[[bytes], Json] | None:
+def fast_parser() -> Callable[[str], Json] | None:
     """orjson's parser for the verifier, which re-checks whatever it gives; None without orjson."""
     try:
         import orjson

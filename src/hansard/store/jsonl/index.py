@@ -60,6 +60,7 @@ class Index:
     def __init__(self, connection: sqlite3.Connection, reach: Reach, *, keeping: bool) -> None:
         self._connection = connection
         self.keeping = keeping
+        self._in_use = False
         self.reach = reach
 
     @classmethod
@@ -78,7 +79,6 @@ class Index:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {USER_VERSION}")
         index._lay_out()
-        index._begin_keeping()
         return index
 
     @classmethod
@@ -120,8 +120,6 @@ class Index:
         try:
             connection = _connect(_uri(path, mode))
             index = cls(connection, _trusted(connection), keeping=keeping)
-            if keeping:
-                index._begin_keeping()
         except (sqlite3.Error, Malformed, TypeError, ValueError):
             if connection is not None:
                 connection.close()
@@ -132,6 +130,8 @@ class Index:
         """Take in what lies between the old reach and the new one, given as the head of the log and the byte behind it."""
         head = (sequence.size, at, sequence.leaf, sequence.ts, sequence.frontier.to_bytes())
         connection = self._connection
+        if self.keeping and not self._in_use:
+            self._take_into_use()
         with _transaction(connection):
             connection.executemany("INSERT INTO main.entries VALUES (?, ?, ?, ?, ?, ?)", [mark[:6] for mark in marks])
             causes = [(cause, mark.seq) for mark in marks for cause in mark.causes]
@@ -183,7 +183,7 @@ class Index:
     def close(self) -> None:
         """Let go; a kept index is made durable first, so that it may be trusted after the next boot."""
         with suppress(sqlite3.Error):
-            if self.keeping:
+            if self._in_use:
                 self._connection.execute("PRAGMA synchronous = FULL")
                 self._connection.execute("UPDATE main.head SET boot = ''")
         self._connection.close()
@@ -196,11 +196,12 @@ class Index:
             row = (sequence.size, self.reach.at, sequence.leaf, sequence.ts, sequence.frontier.to_bytes())
             self._connection.execute("INSERT INTO main.head VALUES (0, ?, ?, ?, ?, ?, '')", row)
 
-    def _begin_keeping(self) -> None:
-        # This one commit reaches the disk before any other page can: from here on the file is marked as in use.
+    def _take_into_use(self) -> None:
+        # This one commit reaches the disk before any page that follows: should the machine go down, the mark is there.
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("UPDATE main.head SET boot = ?", (_boot() or "unknown",))
         self._connection.execute("PRAGMA synchronous = OFF")
+        self._in_use = True
 
     def _all(self, sql: str, *values: object) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()

@@ -44,7 +44,7 @@ def consistency(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
-    with open_ledger(read_settings(args.ledger)) as opened:
+    with open_ledger(read_settings(args.ledger), writing=True) as opened:
         view = carrying.export_to(opened, Path(args.folder), bodies=not args.without_bodies)
     _print(args, view, f"exported {view['entries']:,} entries and {view['bodies']:,} bodies to {view['folder']}")
     if not args.json:
