@@ -43,6 +43,8 @@ def test_the_readmes_commands_print_what_it_says(tmp_path: Path) -> None:
         argv = [sys.executable, "-m", "hansard", *words[1:]] if words[0] == "hansard" else [sys.executable, *words[1:]]
         ran = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         printed = ran.stdout.splitlines()
+        assert expected, f"the README says nothing of what {command} prints"
+        assert ran.returncode == 0, ran.stderr
         assert matches(expected, printed), f"$ {command}\n{ran.stdout}{ran.stderr}"
 
 

@@ -1,7 +1,7 @@
 """A program that dies: it does one thing with a sealer again and again, each time killed one step later than before.
 
-Steps are what can change a disk: opening for writing, syncing, renaming and removing files, and every SQL statement but reads. Each
-life works on its own copy, OUT/<step>, and writes into OUT/<step>/acknowledged what it was told to be durable.
+Steps are what can change a disk: opening for writing, syncing, renaming and removing files, and every SQL statement but
+reads. Each life works on its own copy, OUT/<step>, and writes into OUT/<step>/acknowledged what it was told to be durable.
 """
 
 import os

@@ -84,7 +84,7 @@ def check_after_death(log: Log, *, lost_key: bool = False) -> None:
     assert len(after.signed.unsealed_rotations) == lost_key
 
 
-@pytest.mark.parametrize(("act", "steps"), [("seal", 25), ("rotate", 20), ("rotate_without_key", 30)])
+@pytest.mark.parametrize(("act", "steps"), [("seal", 25), ("rotate", 20), ("rotate_without_key", 25)])
 def test_a_sealer_may_be_killed_at_any_step(act: str, steps: int, folder: Path) -> None:
     after = lives(act, folder)
     assert len(after) > steps

@@ -159,7 +159,8 @@ class LineLog:
                 return
             self._closed = True
             with suppress(sqlite3.Error):
-                self._flush()
+                if self._marks:
+                    self._flush()
             self._index.close()
 
     def _load(self) -> None:

@@ -1,6 +1,7 @@
 """`hansard ledger …`: read, explain and look after a ledger."""
 
 import argparse
+import json
 import sys
 from typing import Any
 
@@ -31,7 +32,8 @@ def get(args: argparse.Namespace) -> int:
         as_json(view)
         return 0
     for name in ("seq", "time", "run", "kind", "actor", "causes", "effects", "data", "leaf", "prev"):
-        say(f"{name:<8}{view[name]}")
+        value = view[name]
+        say(f"{name:<8}{value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
     for part in view["parts"]:
         size = f"{part['bytes']:,} bytes, {part['media']}" if "bytes" in part else ""
         say(f"part    {part['part']}: {part['state']}  {size}")
