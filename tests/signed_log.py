@@ -1,5 +1,6 @@
 """A small signed ledger in a real SQLite file, for tests of what is handed out and carried away."""
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,13 @@ class SignedLog:
         genesis, ring = found(lambda nonce: folder / "keys" / nonce, ORIGIN, "hansard test", signed=signed)
         draft = Drafter().draft(genesis, actor="log", run="", causes=(), fence=None)
         return cls(store=SqliteStore.create(folder / "log.db", draft), ring=ring)
+
+    def copy(self, folder: Path) -> "SignedLog":
+        """The same log with the same keys in another folder, opened there; this one is closed."""
+        self.store.close()
+        shutil.copytree(self.path.parent, folder)
+        ring = self.ring and KeyRing.open(folder / self.ring.folder.relative_to(self.path.parent), ORIGIN)
+        return SignedLog(store=SqliteStore.open(folder / "log.db"), ring=ring, epoch=self.epoch)
 
     @property
     def path(self) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -32,9 +33,10 @@ def log(tmp_path: Path) -> Iterator[SignedLog]:
     made.store.close()
 
 
-@pytest.fixture
-def full(log: SignedLog) -> SignedLog:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> SignedLog:
     """A log with some of everything: rotations, redactions, odd bodies, an unsealed tail."""
+    log = SignedLog.create(tmp_path_factory.mktemp("original") / "log")
     log.ask("plain", plan=b'{"tasks": []}')
     log.ask("line\u2028separator \ud800")
     log.ask(b"\xff\x00\x80")
@@ -46,6 +48,28 @@ def full(log: SignedLog) -> SignedLog:
     log.checkpoint()
     log.ask("tail")
     return log
+
+
+@pytest.fixture
+def full(original: SignedLog, tmp_path: Path) -> Iterator[SignedLog]:
+    made = original.copy(tmp_path / "log")
+    yield made
+    made.store.close()
+
+
+@pytest.fixture(scope="module")
+def exported(original: SignedLog, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    log = original.copy(folder / "log")
+    export(log.store, folder / "out")
+    log.store.close()
+    return folder / "out"
+
+
+@pytest.fixture
+def out(exported: Path, tmp_path: Path) -> Path:
+    """An export of the log that a test may spoil."""
+    return shutil.copytree(exported, tmp_path / "out")
 
 
 def deep(path: Path) -> Report:
@@ -82,20 +106,17 @@ def test_lines_are_the_bytes_of_the_store(full: SignedLog, tmp_path: Path) -> No
     assert notes == [each.note for each in full.store.checkpoints()]
 
 
-def test_an_export_is_accepted_by_the_verifier_it_carries(full: SignedLog, tmp_path: Path) -> None:
-    export(full.store, tmp_path / "out")
-    done = alone(tmp_path / "out", "--deep")
+def test_an_export_is_accepted_by_the_verifier_it_carries(exported: Path) -> None:
+    done = alone(exported, "--deep")
     assert (done.returncode, done.stderr) == (0, "")
     assert "sealed to 319" in done.stdout
 
 
-def test_the_readme_names_a_command_that_works(full: SignedLog, tmp_path: Path) -> None:
-    export(full.store, tmp_path / "out")
-    [command] = [
-        line.split() for line in (tmp_path / "out/README.txt").read_text().splitlines() if "verify.pyz --deep ." in line
-    ]
+def test_the_readme_names_a_command_that_works(exported: Path) -> None:
+    text = (exported / "README.txt").read_text()
+    [command] = [line.split() for line in text.splitlines() if "verify.pyz --deep ." in line]
     assert command[0] == "python3"
-    done = subprocess.run([sys.executable, *command[1:]], cwd=tmp_path / "out", capture_output=True, check=False)
+    done = subprocess.run([sys.executable, *command[1:]], cwd=exported, capture_output=True, check=False)
     assert done.returncode == 0
 
 
@@ -110,32 +131,35 @@ def test_the_readme_names_a_command_that_works(full: SignedLog, tmp_path: Path) 
         ("tile/entries/000", b"human:k7", b"human:k8"),
     ],
 )
-def test_a_tampered_export_is_refused_by_the_verifier_it_carries(
-    full: SignedLog, tmp_path: Path, name: str, old: bytes, new: bytes
-) -> None:
-    export(full.store, tmp_path / "out")
-    path = tmp_path / "out" / name
+def test_a_tampered_export_is_refused(out: Path, name: str, old: bytes, new: bytes) -> None:
+    path = out / name
     assert old in path.read_bytes()
     path.write_bytes(path.read_bytes().replace(old, new, 1))
-    assert alone(tmp_path / "out", "--deep").returncode == 20
+    assert deep(out).exit_code == 20
+
+
+def test_a_tampered_export_is_refused_by_the_verifier_it_carries(out: Path) -> None:
+    path = out / "bodies.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"plain", b"PLAIN", 1))
+    done = alone(out, "--deep")
+    assert done.returncode == 20
+    assert "entry 1 part request" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["tile/0/000", "tile/0/001.p/63", "tile/1/000.p/1", "tile/entries/001.p/63"])
-def test_a_tile_that_is_gone_or_changed_is_refused(full: SignedLog, tmp_path: Path, name: str) -> None:
-    export(full.store, tmp_path / "out")
-    path = tmp_path / "out" / name
+def test_a_tile_that_is_gone_or_changed_is_refused(out: Path, name: str) -> None:
+    path = out / name
     data = path.read_bytes()
     path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
-    assert deep(tmp_path / "out").exit_code == 20
+    assert deep(out).exit_code == 20
     path.unlink()
-    assert deep(tmp_path / "out").exit_code == 20
+    assert deep(out).exit_code == 20
 
 
-def test_the_pin_decides_whether_it_is_the_log_that_was_meant(full: SignedLog, tmp_path: Path) -> None:
-    export(full.store, tmp_path / "out")
+def test_the_pin_decides_whether_it_is_the_log_that_was_meant(full: SignedLog, exported: Path) -> None:
     leaf = leaf_hash(full.store.entry(0).line).hex()
-    assert alone(tmp_path / "out", "--pin", f"{full.identity}@{leaf}").returncode == 0
-    assert alone(tmp_path / "out", "--pin", f"{full.identity}@{'0' * 64}").returncode == 21
+    assert alone(exported, "--pin", f"{full.identity}@{leaf}").returncode == 0
+    assert verify(exported, Options(pin=f"{full.identity}@{'0' * 64}")).exit_code == 21
 
 
 @pytest.mark.parametrize("size", [1, 2, 255, 256, 257, 512, 700])
@@ -184,8 +208,9 @@ def test_an_unsigned_log_is_exported_and_verifies_unsigned(tmp_path: Path) -> No
     log.ask("hello")
     export(log.store, tmp_path / "out")
     log.store.close()
-    assert alone(tmp_path / "out", "--deep").returncode == 0
-    assert "unsigned" in alone(tmp_path / "out").stdout
+    done = alone(tmp_path / "out", "--deep")
+    assert done.returncode == 0
+    assert "unsigned" in done.stdout
 
 
 def test_without_bodies_the_log_verifies_and_the_bodies_are_said_to_be_missing(full: SignedLog, tmp_path: Path) -> None:
@@ -289,9 +314,8 @@ def test_the_archive_is_the_same_each_time_and_holds_sources_only() -> None:
     assert archive().startswith(b"#!/usr/bin/env python3\n")
 
 
-def test_the_archive_holds_the_ledger_floor_and_nothing_else(full: SignedLog, tmp_path: Path) -> None:
-    export(full.store, tmp_path / "out")
-    with zipfile.ZipFile(tmp_path / "out/verify.pyz") as packed:
+def test_the_archive_holds_the_ledger_floor_and_nothing_else(exported: Path) -> None:
+    with zipfile.ZipFile(exported / "verify.pyz") as packed:
         names = packed.namelist()
         assert {info.date_time for info in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     source = Path(__file__).parents[2] / "src/hansard/ledger"

@@ -23,10 +23,10 @@ from hansard.store.sqlite_restore import restore
 from signed_log import ORIGIN, SignedLog
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[SignedLog]:
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> SignedLog:
     """A log with some of everything."""
-    made = SignedLog.create(tmp_path / "log")
+    made = SignedLog.create(tmp_path_factory.mktemp("original") / "log")
     made.ask("plain", plan=b'{"tasks": []}')
     made.ask(b"\xff\x00\x80")
     for _ in range(2):
@@ -38,6 +38,12 @@ def log(tmp_path: Path) -> Iterator[SignedLog]:
     made.ask_many(5)
     made.checkpoint()
     made.ask("tail")
+    return made
+
+
+@pytest.fixture
+def log(original: SignedLog, tmp_path: Path) -> Iterator[SignedLog]:
+    made = original.copy(tmp_path / "log")
     yield made
     made.store.close()
 

@@ -25,7 +25,7 @@ SEED = 20_261_115
 @pytest.mark.parametrize("form", FORMS)
 def test_a_writer_killed_where_its_work_turns_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
     need_strace()
-    _kill_at(turning_points(_steps(tmp_path, form), most=14), tmp_path, form)
+    _kill_at(turning_points(_steps(tmp_path, form), most=10), tmp_path, form)
 
 
 @pytest.mark.long
@@ -64,7 +64,7 @@ def _kill_at(steps: Iterable[Step], folder: Path, form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_a_creator_killed_where_its_work_turns_leaves_a_ledger_or_room_for_one(tmp_path: Path, form: str) -> None:
     need_strace()
-    _kill_a_creator_at(turning_points(_creation(tmp_path, form), most=9), tmp_path, form)
+    _kill_a_creator_at(turning_points(_creation(tmp_path, form), most=6), tmp_path, form)
 
 
 @pytest.mark.long

@@ -3,24 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from hansard.domain.exchange import ErrorKind
 from hansard.domain.fact import Body, Fact
 
 TurnType = Literal[
     "problem_statement", "primary_turn", "coordination_turn", "branch_turn", "synthesis", "panel_contraction"
-]
-ErrorKind = Literal[
-    "timeout",
-    "network",
-    "rate_limit",
-    "quota_exhausted",
-    "auth_failure",
-    "model_unavailable",
-    "context_length_exceeded",
-    "content_filter",
-    "invalid_request",
-    "malformed_response",
-    "tool_failure",
-    "internal",
 ]
 
 

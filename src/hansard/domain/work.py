@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from hansard.domain.exchange import CostBasis, Finish
 from hansard.domain.fact import Body, Fact
 
 Surface = Literal["cli", "http", "mcp", "python"]
 Role = Literal[
     "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser", "verifier", "context"
 ]
-Finish = Literal["stop", "length", "tool_call", "content_filter", "error"]
-CostBasis = Literal["reported", "price_table", "estimate", "unmetered", "unknown"]
 EndState = Literal["answered", "partial", "failed", "stopped", "cancelled"]
 BudgetUnit = Literal["calls", "tokens", "cost_usd_nano", "seconds"]
 

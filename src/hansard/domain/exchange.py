@@ -1,0 +1,146 @@
+"""What a provider may know: the question that it is asked and the answer that it gives.
+
+A failure is a value of the answer, never an exception. Providers have never heard of a plan, a panel or a ledger; what they
+may want to tell apart travels as metadata.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+MessageRole = Literal["system", "user", "assistant", "tool"]
+Finish = Literal["stop", "length", "tool_call", "content_filter", "error"]
+CostBasis = Literal["reported", "price_table", "estimate", "unmetered", "unknown"]
+ErrorKind = Literal[
+    "timeout",
+    "network",
+    "rate_limit",
+    "quota_exhausted",
+    "auth_failure",
+    "model_unavailable",
+    "context_length_exceeded",
+    "content_filter",
+    "invalid_request",
+    "malformed_response",
+    "tool_failure",
+    "internal",
+]
+Schema = Mapping[str, Any]
+"""A JSON Schema (draft 2020-12, the subset of providers/schema)."""
+
+RETRYABLE: frozenset[ErrorKind] = frozenset({"timeout", "network", "rate_limit", "malformed_response"})
+"""The kinds that a caller may try again; malformed_response with a correction, the others after a pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of the conversation. At most one system message, and it comes first."""
+
+    role: MessageRole
+    content: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How to sample; None leaves a choice to the model's server. What a provider does not know it passes over silently."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    reasoning_effort: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one answer may take. The timeout covers the whole call."""
+
+    timeout_s: float = 600.0
+    max_output_tokens: int | None = None
+    max_output_bytes: int = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One question. `schema` asks for a JSON object of that shape; `metadata` says who asks and at which turn."""
+
+    messages: tuple[Message, ...]
+    model: str | None = None
+    schema: Schema | None = None
+    schema_name: str = "answer"
+    sampling: Sampling = field(default_factory=Sampling)
+    limits: Limits = field(default_factory=Limits)
+    metadata: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as reported, or estimated where the provider reported none. Cached ones are part of the input."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    estimated: bool = False
+
+    @property
+    def total(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What it cost in billionths of a dollar, and how that is known. An estimate is never called a bill."""
+
+    usd_nano: int = 0
+    basis: CostBasis = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why there is no usable answer."""
+
+    kind: ErrorKind
+    message: str
+    retryable: bool
+    retry_after_s: float | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEvent:
+    """A tool that the model's side used while it answered."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    result: str | None = None
+    error: str | None = None
+    latency_us: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """One answer, good or bad. On success `failure` is None and, where a schema was asked for, `structured` is valid."""
+
+    provider: str
+    requested_model: str
+    returned_model: str
+    text: str = ""
+    structured: Any = None
+    finish: Finish = "stop"
+    usage: Usage = field(default_factory=Usage)
+    cost: Cost = field(default_factory=Cost)
+    latency_us: int = 0
+    raw: bytes | None = None
+    tool_events: tuple[ToolEvent, ...] = ()
+    failure: Failure | None = None
+    exit_code: int | None = None
+    output: bytes | None = None
+    stderr: bytes | None = None
+    diff: bytes | None = None
+    argv: tuple[str, ...] = ()
+    fingerprint: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.failure is None

@@ -1,0 +1,227 @@
+"""Disks that fail, for real: full, refusing to sync, writing by halves, without power, suddenly read-only.
+
+After each: a clear error and no traceback; then the ledger opens, verifies, and holds every acknowledged entry.
+"""
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import StoreError
+from store import writer
+from store.disks import Ext4, halving_disk, tmpfs
+from store.faults import FORMS, Acknowledged, Child, after_fault, named, new_ledger, opened, run
+from store.tracing import inject, need_strace, steps_of
+
+pytestmark = pytest.mark.needs_root
+
+SEED = 20_261_115
+WORK = ("open", "append 3 2 300", "append 1 1 20000", "append 2 1 300", "close")
+GROUP = 2
+
+
+def assert_clear(child: Child) -> None:
+    """Whatever was refused was refused as the store's trouble, in words, and nothing else went wrong."""
+    assert child.stderr == b"", child.stderr.decode()
+    for refusal in child.refusals:
+        _, kind, message = refusal.split(" ", 2)
+        assert kind in ("StoreError", "OutcomeUnknown"), refusal
+        assert "log" in message, "it says which ledger"
+
+
+@pytest.mark.parametrize("size", [300, 5_000, 40_000])
+@pytest.mark.parametrize("form", FORMS)
+def test_on_a_full_disk_appending_is_refused_and_goes_on_when_there_is_space(
+    tmp_path: Path, form: str, size: int
+) -> None:
+    with tmpfs(tmp_path / "full", 1536) as place:
+        path = new_ledger(named(place, form))
+        ballast = place / "ballast"
+        ballast.write_bytes(bytes(512 << 10))
+        with opened(path) as child:
+            child.tell(f"append 100000 2 {size}")
+            assert child.hear("refused "), child.stderr
+            child.tell("append 1 1 200")
+            child.hear()
+            ballast.unlink()
+            child.tell(f"append 3 2 {size}")
+            assert child.hear("done"), child.refusals
+            child.tell("close")
+            assert child.hear("closed")
+            child.finish()
+        assert_clear(child)
+        assert len(child.acknowledged) > 6
+        # Of each refusal at most one group may have come through all the same.
+        after_fault(path, child.acknowledged, batch=GROUP * len(child.refusals))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_writer_killed_on_a_full_disk_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
+    with tmpfs(tmp_path / "full", 1024) as place:
+        path = new_ledger(named(place, form))
+        ballast = place / "ballast"
+        ballast.write_bytes(bytes(256 << 10))
+        with opened(path) as child:
+            child.tell("append 100000 1 900")
+            assert child.hear("refused "), child.stderr
+            child.kill()
+            child.finish()
+        assert_clear(child)
+        _open_or_be_told_why(path)
+        ballast.unlink()
+        after_fault(path, child.acknowledged, batch=1)
+
+
+def _open_or_be_told_why(path: Path) -> None:
+    try:
+        writer.reopen(path).close()
+    except StoreError as error:
+        assert str(path) in str(error) or path.stem in str(error)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_sync_that_fails_is_never_taken_for_one_that_succeeded(tmp_path: Path, form: str) -> None:
+    need_strace()
+    for call, when in _syncs(tmp_path, form):
+        with _noted(f"{call} {when} gave EIO"):
+            _fail_sync(tmp_path, form, call, when)
+
+
+def _syncs(folder: Path, form: str) -> list[tuple[str, int]]:
+    traced = folder / "traced"
+    traced.mkdir()
+    steps = steps_of(new_ledger(named(traced, form)), WORK, folder / "trace")
+    counted = Counter(step.call for step in steps if step.call in ("fsync", "fdatasync"))
+    assert counted["fdatasync"] >= 6, "a commit is a sync"
+    return [(call, nth) for call, count in counted.items() for nth in range(1, count + 1)]
+
+
+def _fail_sync(folder: Path, form: str, call: str, when: int | str) -> Child:
+    place = folder / f"{call}-{when}"
+    place.mkdir()
+    path = new_ledger(named(place, form))
+    child = run(path, WORK, prefix=inject(call, "error=EIO", when))
+    assert_clear(child)
+    after_fault(path, child.acknowledged, batch=GROUP * len(child.refusals))
+    return child
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_on_a_disk_that_never_syncs_nothing_is_acknowledged(tmp_path: Path, form: str) -> None:
+    need_strace()
+    child = _fail_sync(tmp_path, form, "fdatasync", "1+")
+    assert not child.acknowledged
+    assert child.refusals
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_short_writes_are_gone_on_with(tmp_path: Path, form: str) -> None:
+    path = new_ledger(named(tmp_path, form))
+    env = {"LD_PRELOAD": str(halving_disk(tmp_path)), "TORN_NAME": str(path.with_suffix("")), "TORN_AT": "1"}
+    child = run(path, WORK, env=env | {"TORN_EVERY": "2"})
+    assert child.stderr == b""
+    assert not child.refusals
+    assert len(child.acknowledged) == 9
+    after_fault(path, child.acknowledged, batch=0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_write_torn_in_the_middle_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
+    _tear(tmp_path, form, every=5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", FORMS)
+def test_any_write_torn_in_the_middle_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
+    _tear(tmp_path, form, every=1)
+
+
+def _tear(folder: Path, form: str, *, every: int) -> None:
+    library = halving_disk(folder)
+    clean = folder / "clean"
+    clean.mkdir()
+    new_ledger(named(clean, form))
+    for at in range(1, 1000, every):
+        with _noted(f"write {at} was torn"):
+            place = folder / f"{at}"
+            shutil.copytree(clean, place)
+            env = {"LD_PRELOAD": str(library), "TORN_NAME": str(place), "TORN_AT": f"{at}", "TORN_EXIT": "1"}
+            child = run(named(place, form), WORK, env=env)
+            assert_clear(child)
+            after_fault(named(place, form), child.acknowledged, batch=GROUP)
+            if child.status == 0:
+                break
+            assert child.status == 75
+    assert at > 10, "some writes were torn"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_power_cut_takes_nothing_that_was_acknowledged(tmp_path: Path, form: str) -> None:
+    _cut_the_power(tmp_path, form, rounds=4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("form", FORMS)
+def test_sixty_power_cuts_take_nothing_that_was_acknowledged(tmp_path: Path, form: str) -> None:
+    _cut_the_power(tmp_path, form, rounds=60)
+
+
+def _cut_the_power(folder: Path, form: str, *, rounds: int) -> None:
+    chance = random.Random(SEED)
+    disk = Ext4(folder)
+    promised: Acknowledged = {}
+    for turn in range(1, rounds + 1):
+        with _noted(f"in round {turn}"):
+            with disk.mounted() as place:
+                # New in each round: what was only just created is what a power cut likes to take.
+                path = named(place, form)
+                child = Child(path)
+                with child:
+                    child.tell("open" if path.exists() else "create")
+                    assert child.hear("ready "), child.refusals
+                    child.tell("append 100000 2 600")
+                    for _ in range(chance.randrange(1, 40)):
+                        assert child.hear("ack ")
+                    disk.cut_the_power()
+                    assert child.hear("refused "), child.stderr
+                    child.kill()
+                    child.finish()
+            assert_clear(child)
+            promised |= child.acknowledged
+            with disk.mounted() as place:
+                after_fault(named(place, form), promised, batch=3 * turn)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_disk_that_turns_read_only_is_told_and_goes_on_when_it_is_writable_again(tmp_path: Path, form: str) -> None:
+    disk = Ext4(tmp_path)
+    with disk.mounted() as place:
+        path = new_ledger(named(place, form))
+        with opened(path) as child:
+            assert child.ask("append 2 1 300").startswith("ack ")
+            assert child.hear("done")
+            disk.make_read_only()
+            assert child.ask("append 1 1 300").startswith("refused ")
+            assert child.ask("append 1 1 300").startswith("refused ")
+            child.kill()
+            child.finish()
+        assert_clear(child)
+        with pytest.raises(StoreError, match="Read-only file system|readonly"):
+            writer.reopen(path)
+    with disk.mounted() as place:
+        after_fault(path, child.acknowledged, batch=1)
+
+
+@contextmanager
+def _noted(what: str) -> Iterator[None]:
+    """Say with a failure where it happened."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(what)
+        raise
