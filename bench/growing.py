@@ -9,7 +9,7 @@ from bench.appending import LIMIT_S, WRITERS
 from bench.process import OURS, Samples, in_turn
 from bench.setting import Setting
 from bench.table import Row, judged, mib, rate, span
-from bench.verifying import JOBS
+from bench.verifying import JOBS, verifying_kib
 
 SIZES = (10_000, 100_000)
 FULL_SIZES = (*SIZES, 1_000_000)
@@ -24,6 +24,7 @@ class Cost:
     append: Samples
     checkpoint: Samples
     verify: Samples
+    peak_kib: int
 
     @property
     def verify_each_s(self) -> float:
@@ -40,7 +41,7 @@ def growth(bench: Setting) -> None:
     for cost in costs:
         bench.table.note(
             f"{cost.size:>9,}   append {rate(cost.append.each_s):>10}   checkpoint {span(cost.checkpoint.each_s):>8}"
-            f"   verify {span(cost.verify_each_s):>8} an entry   peak {mib(cost.verify.middle('peak_kib'))}"
+            f"   verify {span(cost.verify_each_s):>8} an entry   peak {mib(cost.peak_kib)}"
         )
     _flat_row(bench, "append, 64 writers", [cost.append.each_s for cost in costs], [c.append.cpu_each_s for c in costs])
     _flat_row(bench, "checkpoint", [cost.checkpoint.each_s for cost in costs])
@@ -50,7 +51,8 @@ def growth(bench: Setting) -> None:
         [cost.verify_each_s for cost in costs],
         [cost.verify.cpu_each_s / cost.size for cost in costs],
     )
-    _flat_row(bench, "verify, peak memory", [cost.verify.middle("peak_kib") for cost in costs])
+    if all(cost.peak_kib for cost in costs):
+        _flat_row(bench, "verify, peak memory", [cost.peak_kib for cost in costs])
 
 
 def _measure(bench: Setting, ledgers: dict[int, Path]) -> list[Cost]:
@@ -68,8 +70,9 @@ def _measure(bench: Setting, ledgers: dict[int, Path]) -> list[Cost]:
             append=taken[f"append {size}"],
             checkpoint=taken[f"checkpoint {size}"],
             verify=taken[f"verify {size}"],
+            peak_kib=verifying_kib(ledger) or 0,
         )
-        for size in ledgers
+        for size, ledger in ledgers.items()
     ]
 
 

@@ -45,18 +45,6 @@ def median_us(work: Callable[[], object], times: int) -> float:
     return sorted(spans)[times // 2] * 1e6
 
 
-def peak_kib(workers: int = 0) -> int:
-    """The most memory that this process held, and each of its workers as much as the largest of them."""
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    try:
-        # ru_maxrss starts with what the parent had when it started this process; the kernel's own mark does not.
-        with open("/proc/self/status", encoding="ascii") as status:
-            own = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        pass
-    return own + workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-
-
 def syncs() -> tuple[int, int]:
     """How many fsync and fdatasync calls the shim has counted in this process."""
     shim = ctypes.CDLL(None)

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Answer, Asked, median_us, peak_kib, serve, syncs, text, timed
+from bench.measure import Answer, Asked, median_us, serve, syncs, text, timed
 
 RUN = "run-1"
 ACTOR = "engine"
@@ -158,7 +158,7 @@ def verify(asked: Asked) -> Answer:
         report = verify_ledger(asked["ledger"], options, lent)
     if not report.ok:
         raise SystemExit(f"{report.verdict}: {report.first_bad}")
-    return answer | {"peak_kib": peak_kib(asked["jobs"] if asked["jobs"] > 1 else 0), "size": report.size}
+    return answer
 
 
 def open_only(asked: Asked) -> Answer:

@@ -9,7 +9,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Answer, Asked, peak_kib, serve, text, timed
+from bench.measure import Answer, Asked, serve, text, timed
 
 _ledger: Any = import_module("forum.ledger")
 _storage: Any = import_module("forum.storage")
@@ -66,7 +66,7 @@ def verify(asked: Asked) -> Answer:
         good = ledger.verify(deep=asked["deep"])
     if not good:
         raise SystemExit("the peer does not verify its own ledger")
-    return answer | {"peak_kib": peak_kib()}
+    return answer
 
 
 def open_only(asked: Asked) -> Answer:

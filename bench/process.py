@@ -62,10 +62,16 @@ class Driver:
     flags: tuple[str, ...] = ()
     path: Path | None = None
 
+    def command(self, what: str, **asked: Any) -> list[str]:
+        """The command line that asks for this."""
+        return [str(self.python), *self.flags, "-m", self.module, json.dumps({"do": what, **asked}, default=str)]
+
+    def env(self) -> dict[str, str]:
+        return {"PYTHONPATH": str(self.path or "")}
+
     def ask(self, what: str, *, env: Mapping[str, str] | None = None, **asked: Any) -> dict[str, Any]:
         """The answer as it came."""
-        command = [str(self.python), *self.flags, "-m", self.module, json.dumps({"do": what, **asked}, default=str)]
-        return answer_of(command, env={"PYTHONPATH": str(self.path or ""), **(env or {})})
+        return answer_of(self.command(what, **asked), env={**self.env(), **(env or {})})
 
     def sample(self, what: str, *, env: Mapping[str, str] | None = None, **asked: Any) -> Sample:
         """The answer as a measurement."""
@@ -86,6 +92,12 @@ def answer_of(command: Sequence[str], *, env: Mapping[str, str] | None = None) -
     if done.returncode or not isinstance(answer, dict):
         raise DriverFailed(f"{' '.join(command[:4])} …: {_last(done.stderr) or _last(done.stdout) or done.returncode}")
     return answer
+
+
+def start(command: Sequence[str], env: Mapping[str, str]) -> "subprocess.Popen[str]":
+    """Start a program from the root of the repository and do not wait for it."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, **env}, stdout=pipe, stderr=pipe, text=True)
 
 
 def run(command: Sequence[str], *, env: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":

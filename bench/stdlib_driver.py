@@ -6,7 +6,7 @@ import sys
 from contextlib import closing
 from hashlib import sha256
 
-from bench.measure import Answer, Asked, median_us, peak_kib, serve, timed
+from bench.measure import Answer, Asked, median_us, serve, timed
 
 
 def verify(asked: Asked) -> Answer:
@@ -20,7 +20,7 @@ def verify(asked: Asked) -> Answer:
         report = verify_ledger(asked["ledger"], Options(jobs=1))
     if not report.ok:
         raise SystemExit(f"{report.verdict}: {report.first_bad}")
-    return answer | {"peak_kib": peak_kib()}
+    return answer
 
 
 def bare(asked: Asked) -> Answer:

@@ -1,12 +1,14 @@
 """Rows about verifying and opening: as installed, by a stranger with the standard library, and beside a bare loop."""
 
+import resource
 import sys
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.process import OURS, SOURCE, STRANGER, DriverFailed, Sample, Samples, in_turn, run
+from bench.memory import peak_kib
+from bench.process import OURS, SOURCE, STRANGER, Driver, DriverFailed, Sample, Samples, in_turn, run
 from bench.setting import OPENED, VERIFIED, Setting
 from bench.table import Row, faster, judged, mib, span, times
 
@@ -37,7 +39,7 @@ def verify(bench: Setting) -> None:
     bench.table.add(faster(f"as installed, {JOBS} processes (aim 4 x)", taken["installed"], peer, 2.5, "span"))
     bench.table.add(faster(f"deep, {JOBS} processes", taken["deep"], deep, 2.8, "span"))
     bench.table.add(faster("zipped verifier, standard library, one core", taken["zipped"], peer, 1, "span"))
-    bench.table.add(_memory_row(taken["installed"], peer))
+    bench.table.add(_memory_row(bench))
     bench.table.add(_bare_row(taken["stdlib"], taken["bare"]))
 
 
@@ -54,20 +56,36 @@ def opening(bench: Setting) -> None:
 
 def _run_zipped(zipped: Path, ledger: Path) -> Sample:
     """The whole process, its start included: that is what an auditor waits for."""
-    start = time.perf_counter()
+    cpu, start = _children_s(), time.perf_counter()
     done = run([sys.executable, "-I", "-S", str(zipped), "--jobs", "1", str(ledger)])
     wall = time.perf_counter() - start
     if done.returncode:
         raise DriverFailed(f"{zipped.name}: {done.stdout.strip().splitlines()[:2]} {done.stderr.strip()[-200:]}")
-    return Sample(count=1, wall_s=wall, cpu_s=wall)
+    return Sample(count=1, wall_s=wall, cpu_s=_children_s() - cpu)
 
 
-def _memory_row(ours: Samples, peer: Samples | None) -> Row:
-    row = partial(Row, what="peak memory, all processes added", ours=mib(ours.middle("peak_kib")), target="<= 1/8")
-    if peer is None:
-        return row(verdict="left out")
-    share = ours.middle("peak_kib") / peer.middle("peak_kib")
-    return row(peer=mib(peer.middle("peak_kib")), ratio=f"1/{1 / share:.1f}", verdict=judged(share <= MEMORY_SHARE))
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def verifying_kib(ledger: Path) -> int | None:
+    """The peak memory of our verification as installed."""
+    return peak_kib(OURS.command("verify", ledger=ledger, jobs=JOBS, deep=False), OURS.env())
+
+
+def _memory_row(bench: Setting) -> Row:
+    row = partial(Row, what="peak memory, all processes", target="<= 1/8")
+    ours = verifying_kib(bench.our_ledger(VERIFIED))
+    peer = _peer_kib(bench, bench.peer) if bench.peer else None
+    if ours is None or peer is None:
+        return row(ours=mib(ours) if ours else "-", verdict="left out")
+    share = ours / peer
+    return row(ours=mib(ours), peer=mib(peer), ratio=f"1/{1 / share:.1f}", verdict=judged(share <= MEMORY_SHARE))
+
+
+def _peer_kib(bench: Setting, peer: Driver) -> int | None:
+    return peak_kib(peer.command("verify", folder=bench.peers_ledger(VERIFIED), deep=False), peer.env())
 
 
 def _bare_row(ours: Samples, bare: Samples) -> Row:

@@ -131,7 +131,9 @@ def _targets(
     elif ast.unparse(node.func) in {"import_module", "importlib.import_module", "__import__"}:
         match node.args:
             case [ast.Constant(value=str(target)), *_]:
-                yield target, False
+                # A folder that is zipped alone goes by its own last name: `ledger.command` is then hansard.ledger.command.
+                itself = target.partition(".")[0] == home.rpartition(".")[2]
+                yield (f"{home.rpartition('.')[0]}.{target}", True) if itself else (target, False)
 
 
 def _environment_reads(root: ast.Module) -> Iterator[EnvironmentRead]:

@@ -14,6 +14,7 @@ from hansard.record.sealer import Sealer
 from hansard.seal.genesis import found
 from hansard.seal.keys import KeyRing
 from hansard.store.base import Placed, Query, Store
+from hansard.store.jsonl import JsonlStore
 from hansard.store.sqlite import SqliteStore
 from ledgers import Clock, draft, request
 
@@ -26,18 +27,23 @@ class Log:
 
     folder: Path
     clock: Clock
+    form: str = "db"
 
     @classmethod
-    def found(cls, folder: Path, clock: Clock | None = None) -> "Log":
-        log = cls(folder=folder, clock=clock or Clock())
+    def found(cls, folder: Path, clock: Clock | None = None, form: str = "db") -> "Log":
+        log = cls(folder=folder, clock=clock or Clock(), form=form)
         folder.mkdir(parents=True, exist_ok=True)
         genesis, _ = found(lambda _: log.keys, ORIGIN, "test")
-        SqliteStore.create(log.path, draft(genesis, actor="log"), clock=log.clock).close()
+        log.store.create(log.path, draft(genesis, actor="log"), clock=log.clock).close()
         return log
 
     @property
+    def store(self) -> type[SqliteStore] | type[JsonlStore]:
+        return SqliteStore if self.form == "db" else JsonlStore
+
+    @property
     def path(self) -> Path:
-        return self.folder / "log.db"
+        return self.folder / f"log.{self.form}"
 
     @property
     def keys(self) -> Path:
@@ -47,15 +53,15 @@ class Log:
     def ring(self) -> KeyRing:
         return KeyRing.open(self.keys, ORIGIN)
 
-    def open(self) -> SqliteStore:
-        return SqliteStore.open(self.path, clock=self.clock)
+    def open(self) -> Store:
+        return self.store.open(self.path, clock=self.clock)
 
     def take(self, store: Store, *, lost_key_rotates: bool = False) -> Sealer:
         return Sealer.take(store, self.ring, self.keys, clock=self.clock, lost_key_rotates=lost_key_rotates)
 
     def copy(self, folder: Path) -> "Log":
         shutil.copytree(self.folder, folder)
-        return Log(folder=folder, clock=self.clock)
+        return Log(folder=folder, clock=self.clock, form=self.form)
 
 
 def say(store: Store, count: int = 1, *, sealer: Sealer | None = None, text: str = "said") -> list[Placed]:

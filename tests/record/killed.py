@@ -1,7 +1,7 @@
 """A program that dies: it does one thing with a sealer again and again, each time killed one step later than before.
 
-Steps are what can change a disk: opening for writing, syncing, renaming and removing files, and every SQL statement but
-reads. Each life works on its own copy, OUT/<step>, and writes into OUT/<step>/acknowledged what it was told to be durable.
+Steps are what can change a disk: opening for writing, writing, syncing, renaming and removing files, and every SQL
+statement but reads. Each life works on its own copy, OUT/<step>, and writes into OUT/<step>/acknowledged what it was told to be durable.
 """
 
 import os
@@ -69,21 +69,24 @@ class Countdown:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def watch(self) -> None:
-        sync, connect = os.fsync, sqlite3.connect
-
-        def watched_sync(fd: int) -> None:
-            self.step()
-            sync(fd)
+        patch, connect = pytest.MonkeyPatch(), sqlite3.connect
+        for name in ("fsync", "fdatasync", "pwrite", "ftruncate"):
+            patch.setattr(os, name, self.watched(getattr(os, name)))
 
         def watched_connect(*arguments: Any, **options: Any) -> sqlite3.Connection:
             connection: sqlite3.Connection = connect(*arguments, **options)
             connection.set_trace_callback(lambda sql: None if sql.startswith(("SELECT", "PRAGMA")) else self.step())
             return connection
 
-        patch = pytest.MonkeyPatch()
-        patch.setattr(os, "fsync", watched_sync)
         patch.setattr(sqlite3, "connect", watched_connect)
         sys.addaudithook(self.watched_event)
+
+    def watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def first_a_step(*arguments: Any) -> Any:
+            self.step()
+            return call(*arguments)
+
+        return first_a_step
 
     def watched_event(self, event: str, arguments: tuple[Any, ...]) -> None:
         writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -92,21 +95,21 @@ class Countdown:
 
 
 def live(log: Log, act: str, step: int) -> None:
-    acknowledged = os.open(log.folder / "acknowledged", os.O_WRONLY | os.O_CREAT)
+    acknowledged, write = os.open(log.folder / "acknowledged", os.O_WRONLY | os.O_CREAT), os.pwrite
     countdown = Countdown(step)
     countdown.watch()
 
     def tell(size: int) -> None:
-        os.pwrite(acknowledged, b"%9d" % size, 0)
+        write(acknowledged, b"%9d" % size, 0)
 
     ACTS[act](log, countdown.arm, tell)
     os._exit(0)
 
 
-def main(act: str, prepared: Path, out: Path) -> None:
+def main(act: str, form: str, prepared: Path, out: Path) -> None:
     for step in range(1_000):
         clock = Clock()
-        log = Log(folder=prepared, clock=clock).copy(out / str(step))
+        log = Log(folder=prepared, clock=clock, form=form).copy(out / str(step))
         child = os.fork()
         if not child:
             try:
@@ -119,4 +122,4 @@ def main(act: str, prepared: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))

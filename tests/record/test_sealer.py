@@ -12,7 +12,7 @@ from hansard.record.sealer import Sealer
 from hansard.seal import anchors
 from hansard.seal.genesis import found
 from hansard.seal.keys import KeyRing
-from hansard.store.base import Group, Outcome, Query, Seal
+from hansard.store.base import Claim, Group, Outcome, Query, Seal, Store
 from hansard.store.memory import MemoryStore
 from hansard.store.sqlite import SqliteStore
 from ledgers import Clock, draft, memory, request
@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> Log:
 
 
 @pytest.fixture
-def store(log: Log) -> Iterator[SqliteStore]:
+def store(log: Log) -> Iterator[Store]:
     opened = log.open()
     yield opened
     opened.close()
@@ -39,7 +39,7 @@ def anchored(log: Log) -> int | None:
 
 
 class TestCheckpoints:
-    def test_every_checkpoint_is_signed_by_the_identity_and_the_epoch_key(self, log: Log, store: SqliteStore) -> None:
+    def test_every_checkpoint_is_signed_by_the_identity_and_the_epoch_key(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 3, sealer=sealer)
         log.clock.now += 11
@@ -47,7 +47,7 @@ class TestCheckpoints:
         assert sizes(store) == [4, 5]
         assert sealed_to(store) == (5, [])
 
-    def test_a_commit_is_signed_after_256_entries_or_ten_seconds(self, log: Log, store: SqliteStore) -> None:
+    def test_a_commit_is_signed_after_256_entries_or_ten_seconds(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 1, sealer=sealer)
         say(store, 255, sealer=sealer)
@@ -61,7 +61,7 @@ class TestCheckpoints:
         say(store, 1, sealer=sealer)
         assert sizes(store) == [2, 258, 260]
 
-    def test_a_checkpoint_on_demand_covers_everything_and_is_made_once(self, log: Log, store: SqliteStore) -> None:
+    def test_a_checkpoint_on_demand_covers_everything_and_is_made_once(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 1, sealer=sealer)
         say(store, 5, sealer=sealer)
@@ -72,7 +72,7 @@ class TestCheckpoints:
         assert sealed_to(store) == (7, [])
         assert anchored(log) == 7
 
-    def test_what_other_processes_append_is_covered_in_idle_times(self, log: Log, store: SqliteStore) -> None:
+    def test_what_other_processes_append_is_covered_in_idle_times(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         other = log.open()
         say(other, 3)
@@ -85,7 +85,7 @@ class TestCheckpoints:
         assert sizes(store) == [4, 7]
         other.close()
 
-    def test_a_log_that_was_closed_is_sealed_to_its_end_and_free(self, log: Log, store: SqliteStore) -> None:
+    def test_a_log_that_was_closed_is_sealed_to_its_end_and_free(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 1, sealer=sealer)
         say(store, 4, sealer=sealer)
@@ -99,7 +99,7 @@ class TestCheckpoints:
         again.close()
         assert sizes(store) == [2, 6]
 
-    def test_a_refused_group_is_not_signed(self, log: Log, store: SqliteStore) -> None:
+    def test_a_refused_group_is_not_signed(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         [outcome] = store.append([[draft(request(), causes=(99,))]], sealer.seal())
         assert isinstance(outcome, UsageError)
@@ -113,7 +113,7 @@ class TestCheckpoints:
 
 
 class TestCustody:
-    def test_no_private_key_lies_in_the_ledger(self, log: Log, store: SqliteStore) -> None:
+    def test_no_private_key_lies_in_the_ledger(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 3, sealer=sealer)
         sealer.rotate()
@@ -126,15 +126,13 @@ class TestCustody:
             assert not any(form in written for form in forms)
             assert key.verifier.text().encode() in written
 
-    def test_keys_are_not_touched_while_another_process_seals(self, log: Log, store: SqliteStore) -> None:
+    def test_keys_are_not_touched_while_another_process_seals(self, log: Log, store: Store) -> None:
         log.take(store)
         (log.keys / "identity.key").chmod(0o644)
         with pytest.raises(Fenced):
             log.take(store)
 
-    def test_keys_that_others_can_read_are_refused_and_the_claim_is_given_back(
-        self, log: Log, store: SqliteStore
-    ) -> None:
+    def test_keys_that_others_can_read_are_refused_and_the_claim_is_given_back(self, log: Log, store: Store) -> None:
         for name in ("identity.key", "epoch-0.key"):
             (log.keys / name).chmod(0o640)
             with pytest.raises(StoreError, match=f"{name} has mode 0640"):
@@ -142,14 +140,14 @@ class TestCustody:
             (log.keys / name).chmod(0o600)
         log.take(store)
 
-    def test_keys_of_another_log_are_refused(self, log: Log, store: SqliteStore, tmp_path: Path) -> None:
+    def test_keys_of_another_log_are_refused(self, log: Log, store: Store, tmp_path: Path) -> None:
         other = Log.found(tmp_path / "other")
         with pytest.raises(StoreError, match="another log's"):
             Sealer.take(store, other.ring, log.keys, clock=log.clock)
 
 
 class TestRotation:
-    def test_the_retired_key_is_gone_and_the_log_is_sealed_across(self, log: Log, store: SqliteStore) -> None:
+    def test_the_retired_key_is_gone_and_the_log_is_sealed_across(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 3, sealer=sealer)
         rotation = sealer.rotate()
@@ -160,7 +158,7 @@ class TestRotation:
         assert sealed_to(store) == (rotation.size + 2, [])
         assert anchored(log) == rotation.size + 2
 
-    def test_the_size_of_a_rotation_is_signed_by_the_retiring_key_alone(self, log: Log, store: SqliteStore) -> None:
+    def test_the_size_of_a_rotation_is_signed_by_the_retiring_key_alone(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         rotation = sealer.rotate()
         assert sealer.checkpoint() == rotation
@@ -169,7 +167,7 @@ class TestRotation:
         sealer.close()
         assert sizes(store) == [rotation.size]
 
-    def test_each_active_utc_day_brings_a_new_key(self, log: Log, store: SqliteStore) -> None:
+    def test_each_active_utc_day_brings_a_new_key(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 1, sealer=sealer)
         log.clock.now += DAY_S
@@ -197,7 +195,7 @@ class TestRotation:
         assert store.entry(store.head().size - 1).data["reason"] == "size"
         assert sealed_to(store) == (10_002, [])
 
-    def test_a_leftover_key_of_an_attempt_that_failed_is_replaced(self, log: Log, store: SqliteStore) -> None:
+    def test_a_leftover_key_of_an_attempt_that_failed_is_replaced(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         leftover = log.ring.make_epoch(1)
         sealer.rotate()
@@ -210,7 +208,7 @@ class TestRotation:
 
 
 class TestLostKey:
-    def test_a_lost_key_is_refused_with_the_way_out(self, log: Log, store: SqliteStore) -> None:
+    def test_a_lost_key_is_refused_with_the_way_out(self, log: Log, store: Store) -> None:
         say(store, 2)
         (log.keys / "epoch-0.key").unlink()
         with pytest.raises(StoreError, match=r"epoch key 0 of .* is not in .*--lost-key"):
@@ -218,7 +216,7 @@ class TestLostKey:
         assert sizes(store) == []
         assert store.head().size == 3
 
-    def test_the_rotation_of_a_lost_key_stays_unsealed_for_good(self, log: Log, store: SqliteStore) -> None:
+    def test_the_rotation_of_a_lost_key_stays_unsealed_for_good(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 2, sealer=sealer)
         sealer.close()
@@ -238,7 +236,7 @@ class TestLostKey:
         assert log.ring.epochs() == [2]
         assert sealed_to(store) == (3, [3])
 
-    def test_a_key_file_with_another_key_counts_as_lost(self, log: Log, store: SqliteStore) -> None:
+    def test_a_key_file_with_another_key_counts_as_lost(self, log: Log, store: Store) -> None:
         log.ring.destroy_epoch(0)
         log.ring.make_epoch(0)
         with pytest.raises(StoreError, match=r"epoch key 0 .* is not in"):
@@ -246,20 +244,20 @@ class TestLostKey:
         sealer = log.take(store, lost_key_rotates=True)
         assert (sealer.epoch, log.ring.epochs()) == (1, [1])
 
-    def test_saying_so_changes_nothing_while_the_key_is_there(self, log: Log, store: SqliteStore) -> None:
+    def test_saying_so_changes_nothing_while_the_key_is_there(self, log: Log, store: Store) -> None:
         log.take(store, lost_key_rotates=True).close()
         assert sealed_to(store) == (1, [])
 
 
 class TestTwoSealers:
-    def test_the_second_is_refused(self, log: Log, store: SqliteStore) -> None:
+    def test_the_second_is_refused(self, log: Log, store: Store) -> None:
         log.take(store)
         other = log.open()
         with pytest.raises(Fenced, match="held by process"):
             log.take(other)
         other.close()
 
-    def test_a_renewed_lease_keeps_others_out(self, log: Log, store: SqliteStore) -> None:
+    def test_a_renewed_lease_keeps_others_out(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         for _ in range(6):
             log.clock.now += 6
@@ -267,9 +265,7 @@ class TestTwoSealers:
             with pytest.raises(Fenced):
                 log.take(store)
 
-    def test_one_that_froze_is_fenced_when_it_wakes_and_its_signature_never_lands(
-        self, log: Log, store: SqliteStore
-    ) -> None:
+    def test_one_that_froze_is_fenced_when_it_wakes_and_its_signature_never_lands(self, log: Log, store: Store) -> None:
         frozen = log.take(store)
         say(store, 2, sealer=frozen)
         log.clock.now += 16
@@ -292,9 +288,7 @@ class TestTwoSealers:
         other.close()
 
     @pytest.mark.parametrize("act", ["checkpoint", "rotate"])
-    def test_one_that_froze_before_signing_touches_neither_log_nor_keys(
-        self, log: Log, store: SqliteStore, act: str
-    ) -> None:
+    def test_one_that_froze_before_signing_touches_neither_log_nor_keys(self, log: Log, store: Store, act: str) -> None:
         frozen = log.take(store)
         log.clock.now += 16
         other = log.open()
@@ -309,9 +303,30 @@ class TestTwoSealers:
         assert sealed_to(store) == (5, [])
         other.close()
 
-    def test_two_copies_sealed_with_the_same_keys_become_loud(
-        self, log: Log, store: SqliteStore, tmp_path: Path
-    ) -> None:
+    def test_one_that_does_not_know_it_yet_closes_quietly(self, log: Log, store: Store) -> None:
+        frozen = log.take(store)
+        log.clock.now += 16
+        second = log.take(store)
+        say(store, 1)
+        frozen.close()
+        assert not frozen.holds
+        assert sizes(store) == []
+        assert second.checkpoint().size == 2
+
+    def test_one_that_is_replaced_in_the_middle_of_a_rotation_takes_its_new_key_back(self, tmp_path: Path) -> None:
+        clock = Clock()
+        genesis, ring = found(lambda _: tmp_path / "keys", ORIGIN, "test")
+        assert ring is not None
+        store = Contested(draft(genesis, actor="log"), clock=clock)
+        sealer = Sealer.take(store, ring, ring.folder, clock=clock)
+        store.contested = True
+        with pytest.raises(Fenced):
+            sealer.rotate()
+        assert ring.epochs() == [0]
+        assert (store.head().size, sizes(store)) == (1, [])
+        assert not sealer.holds
+
+    def test_two_copies_sealed_with_the_same_keys_become_loud(self, log: Log, store: Store, tmp_path: Path) -> None:
         sealer = log.take(store)
         say(store, 2, sealer=sealer)
         sealer.close()
@@ -331,7 +346,7 @@ class TestTwoSealers:
 
 
 class TestRestoredBackup:
-    def test_an_older_copy_is_refused_and_left_as_it_is(self, log: Log, store: SqliteStore, tmp_path: Path) -> None:
+    def test_an_older_copy_is_refused_and_left_as_it_is(self, log: Log, store: Store, tmp_path: Path) -> None:
         sealer = log.take(store)
         say(store, 5, sealer=sealer)
         sealer.close()
@@ -352,7 +367,7 @@ class TestRestoredBackup:
         assert restored.head().size == 6
         restored.close()
 
-    def test_a_changed_copy_of_the_same_length_is_refused(self, log: Log, store: SqliteStore, tmp_path: Path) -> None:
+    def test_a_changed_copy_of_the_same_length_is_refused(self, log: Log, store: Store, tmp_path: Path) -> None:
         store.close()
         shutil.copy(log.path, tmp_path / "backup.db")
         first = log.open()
@@ -368,7 +383,7 @@ class TestRestoredBackup:
         other.close()
 
     def test_without_the_anchor_the_keys_still_tell_an_older_epoch(
-        self, log: Log, store: SqliteStore, tmp_path: Path
+        self, log: Log, store: Store, tmp_path: Path
     ) -> None:
         store.close()
         shutil.copy(log.path, tmp_path / "backup.db")
@@ -403,7 +418,7 @@ class TestRestoredBackup:
 
 class TestAnchor:
     def test_it_moves_only_when_the_checkpoint_is_durable(
-        self, log: Log, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+        self, log: Log, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seen: list[tuple[int, list[int]]] = []
         replace = os.replace
@@ -428,7 +443,7 @@ class TestAnchor:
         assert [size for size, _ in seen] == [3, 5, 7, 8, 9]
         assert all(size in durable for size, durable in seen)
 
-    def test_on_the_append_path_it_moves_at_most_once_a_second(self, log: Log, store: SqliteStore) -> None:
+    def test_on_the_append_path_it_moves_at_most_once_a_second(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 1, sealer=sealer)
         assert anchored(log) == 2
@@ -438,7 +453,7 @@ class TestAnchor:
         say(store, 1, sealer=sealer)
         assert (sizes(store), anchored(log)) == ([2, 258], 258)
 
-    def test_trouble_with_it_is_told_and_the_entries_stand(self, log: Log, store: SqliteStore) -> None:
+    def test_trouble_with_it_is_told_and_the_entries_stand(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         (log.keys / "last-checkpoint").mkdir()
         say(store, 1, sealer=sealer)
@@ -450,6 +465,18 @@ class TestAnchor:
         assert sealer.trouble is None
         assert anchored(log) == 2
         assert sealed_to(store) == (2, [])
+
+
+class Contested(MemoryStore):
+    """A store whose seal somebody else claims in the moment before a signed commit."""
+
+    contested = False
+
+    def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
+        if seal and self.contested:
+            self.release(Claim(name="seal", epoch=self.epoch("seal"), because=""))
+            self.claim("seal", 15)
+        return super().append(groups, seal)
 
 
 class Faulty(MemoryStore):

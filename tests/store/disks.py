@@ -26,6 +26,11 @@ def tmpfs(place: Path, size_kib: int) -> Iterator[Path]:
         yield mounted
 
 
+def make_space(place: Path) -> None:
+    """Let a tmpfs grow until nothing on it can be short of space."""
+    _do("mount", "-o", "remount,size=64m", str(place))
+
+
 class Ext4:
     """A file system in a file of its own, from which the power can be taken."""
 

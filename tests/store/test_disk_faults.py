@@ -14,7 +14,7 @@ import pytest
 
 from hansard.errors import StoreError
 from store import writer
-from store.disks import Ext4, halving_disk, tmpfs
+from store.disks import Ext4, halving_disk, make_space, tmpfs
 from store.faults import FORMS, Acknowledged, Child, after_fault, named, new_ledger, opened, run
 from store.tracing import inject, need_strace, steps_of
 
@@ -39,24 +39,23 @@ def assert_clear(child: Child) -> None:
 def test_on_a_full_disk_appending_is_refused_and_goes_on_when_there_is_space(
     tmp_path: Path, form: str, size: int
 ) -> None:
-    with tmpfs(tmp_path / "full", 1536) as place:
+    with tmpfs(tmp_path / "full", 1024) as place:
         path = new_ledger(named(place, form))
-        ballast = place / "ballast"
-        ballast.write_bytes(bytes(512 << 10))
         with opened(path) as child:
             child.tell(f"append 100000 2 {size}")
             assert child.hear("refused "), child.stderr
-            child.tell("append 1 1 200")
-            child.hear()
-            ballast.unlink()
+            before = len(child.acknowledged)
+            # Something smaller may still fit, or not; either way it must be told.
+            assert child.ask("append 1 1 200")
+            make_space(place)
             child.tell(f"append 3 2 {size}")
             assert child.hear("done"), child.refusals
             child.tell("close")
             assert child.hear("closed")
             child.finish()
         assert_clear(child)
-        assert len(child.acknowledged) > 6
-        # Of each refusal at most one group may have come through all the same.
+        assert len(child.acknowledged) >= before + 6
+        # Of each refused group at most all may have come through all the same.
         after_fault(path, child.acknowledged, batch=GROUP * len(child.refusals))
 
 
@@ -64,16 +63,15 @@ def test_on_a_full_disk_appending_is_refused_and_goes_on_when_there_is_space(
 def test_a_writer_killed_on_a_full_disk_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
     with tmpfs(tmp_path / "full", 1024) as place:
         path = new_ledger(named(place, form))
-        ballast = place / "ballast"
-        ballast.write_bytes(bytes(256 << 10))
         with opened(path) as child:
             child.tell("append 100000 1 900")
             assert child.hear("refused "), child.stderr
             child.kill()
             child.finish()
         assert_clear(child)
+        assert child.acknowledged
         _open_or_be_told_why(path)
-        ballast.unlink()
+        make_space(place)
         after_fault(path, child.acknowledged, batch=1)
 
 
@@ -81,7 +79,7 @@ def _open_or_be_told_why(path: Path) -> None:
     try:
         writer.reopen(path).close()
     except StoreError as error:
-        assert str(path) in str(error) or path.stem in str(error)
+        assert path.stem in str(error)
 
 
 @pytest.mark.parametrize("form", FORMS)

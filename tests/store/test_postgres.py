@@ -17,7 +17,7 @@ import pytest
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.store.base import Draft, Query, Seal, Store
 from hansard.store.conformance import Clock, SharedConformance
-from hansard.store.conformance.sample import draft, fill, genesis, kinds, part, put, redacted, walk
+from hansard.store.conformance.sample import draft, fill, genesis, part, put, redacted, walk
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import session as sessions
 from hansard.store.postgres import store as stores
@@ -97,7 +97,9 @@ def tables(server: Server, url: str) -> str:
     """Everything in the ledger's schema, to see whether anything was touched."""
     address = Address.parse(url)
     database = address.place.split("/")[3].split("?")[0]
-    return str(server.execute(f"SELECT relname FROM pg_class WHERE relnamespace = '{address.schema}'::regnamespace", database))
+    return str(
+        server.execute(f"SELECT relname FROM pg_class WHERE relnamespace = '{address.schema}'::regnamespace", database)
+    )
 
 
 def tamper(url: str, statement: str) -> None:
@@ -280,7 +282,7 @@ def test_opening_while_others_write_finds_nothing_wrong(url: str, store: Postgre
 
 def test_a_refusal_of_the_server_does_not_quote_what_people_wrote(url: str, store: PostgresStore) -> None:
     tamper(url, "ALTER TABLE bodies ADD CONSTRAINT short CHECK (length(body) < 3)")
-    with pytest.raises(StoreError, match='nothing was written.*"short"') as refused:
+    with pytest.raises(StoreError, match=r'nothing was written.*"short"') as refused:
         put(store, draft(parts=[part(b"confidential")]))
     assert b"confidential".hex() not in str(refused.value)
     assert store.head().size == 1
@@ -311,7 +313,7 @@ def test_a_turn_that_does_not_come_is_given_up(url: str, monkeypatch: pytest.Mon
     with connect(Address.parse(url), writing=True) as blocker:
         blocker.execute("BEGIN")
         blocker.execute("SELECT FROM head FOR UPDATE")
-        with pytest.raises(StoreError, match="nothing was written.*lock timeout"):
+        with pytest.raises(StoreError, match=r"nothing was written.*lock timeout"):
             put(store, draft())
         blocker.execute("ROLLBACK")
     assert put(store, draft())[0].seq == 1

@@ -76,12 +76,17 @@ def test_secrets_are_struck_from_other_peoples_messages() -> None:
     assert address.clean('bad "p%40ss"\n\tor p@ss,  or other') == 'bad "***" or ***, or ***'
 
 
+def parsed(url: str) -> Address | None:
+    try:
+        return Address.parse(url)
+    except UsageError:
+        return None
+
+
 @given(st.text(max_size=40))
 def test_any_text_is_an_address_or_a_usage_error(text: str) -> None:
     for url in (text, f"postgresql://{text}", f"postgresql://u:{text}@h/d?schema=x"):
-        try:
-            address = Address.parse(url)
-        except UsageError as refused:
-            assert str(refused)
-        else:
+        address = parsed(url)
+        if address:
             assert Address.parse(address.place).place == address.place
+            assert "u:" not in address.place

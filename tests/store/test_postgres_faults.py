@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import count
 
 import pytest
 
@@ -13,6 +14,8 @@ from hansard.store.base import Placed
 from hansard.store.conformance.sample import draft, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore
 from postgres import Server, shared
+
+_schemas = count()
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +118,10 @@ class Line:
         self._cut: tuple[bytes, Callable[[socket.socket, socket.socket, bytes], None]] | None = None
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def url(self, database: str) -> str:
-        port = self._door.getsockname()[1]
-        return f"postgresql://postgres@127.0.0.1:{port}/{database}?sslmode=disable&gssencmode=disable"
+    def url(self) -> str:
+        """A place where no ledger is yet."""
+        port, schema = self._door.getsockname()[1], f"cut{next(_schemas)}"
+        return f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable&gssencmode=disable&schema={schema}"
 
     def cut_at(self, word: bytes, how: Callable[[socket.socket, socket.socket, bytes], None]) -> None:
         self._cut = (word, how)
@@ -179,7 +183,7 @@ def line() -> Iterator[Line]:
 def test_a_commit_without_an_answer_is_unknown_and_the_head_tells(
     line: Line, how: Callable[[socket.socket, socket.socket, bytes], None], size: int
 ) -> None:
-    with closing(PostgresStore.create(line.url(shared().database()), genesis())) as store:
+    with closing(PostgresStore.create(line.url(), genesis())) as store:
         line.cut_at(b"COMMIT\0", how)
         with pytest.raises(OutcomeUnknown, match="may or may not be there"):
             put(store, draft())
@@ -191,7 +195,7 @@ def test_a_commit_without_an_answer_is_unknown_and_the_head_tells(
 
 @pytest.mark.parametrize("word", [b"FOR UPDATE", b"INSERT INTO entries", b"FROM claims"])
 def test_a_line_cut_before_the_commit_leaves_nothing_and_the_next_call_goes_on(line: Line, word: bytes) -> None:
-    with closing(PostgresStore.create(line.url(shared().database()), genesis())) as store:
+    with closing(PostgresStore.create(line.url(), genesis())) as store:
         fence = ("r1", store.claim("r1", 60.0).epoch)
         line.cut_at(word, never_sent)
         with pytest.raises(StoreError, match="nothing was written") as failed:
@@ -202,7 +206,7 @@ def test_a_line_cut_before_the_commit_leaves_nothing_and_the_next_call_goes_on(l
 
 
 def test_a_line_cut_while_reading_is_an_error_and_the_next_call_goes_on(line: Line) -> None:
-    with closing(PostgresStore.create(line.url(shared().database()), genesis())) as store:
+    with closing(PostgresStore.create(line.url(), genesis())) as store:
         line.cut_at(b"FROM entries", never_sent)
         with pytest.raises(StoreError, match="cannot read"):
             list(store.lines())

@@ -105,6 +105,8 @@ def main(path: Path) -> None:
             writer.obey(line.split())
         except HansardError as error:
             say(f"refused {type(error).__name__} {' '.join(str(error).split())}")
+            if line.strip() in ("create", "open"):
+                return
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ that lends one session to many between transactions would lose their settings an
 
 from hansard.errors import MissingExtra
 
+# Here and not where it is used: this runs before any module of the package.
 try:
     import psycopg as psycopg
 except ImportError as error:

@@ -1,0 +1,249 @@
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import StoreError
+from hansard.store.base import Query, Store
+from hansard.store.conformance.sample import Clock, draft, fill, genesis, part, put, walk
+from hansard.store.jsonl import JsonlStore
+from hansard.store.jsonl.files import Paths
+from hansard.store.jsonl.index import Index
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A closed ledger of 300 entries."""
+    path = tmp_path / "log.jsonl"
+    store = JsonlStore.create(path, genesis(), clock=Clock())
+    put(store, draft(run="r2", actor="human:k7", kind="turn.taken", causes=(0,), parts=[part(b"one")]))
+    fill(store, 299)
+    put(store, draft(run="r2", causes=(0, 1)))
+    store.close()
+    return path
+
+
+def picture(store: Store) -> object:
+    """Everything that is looked up through the index."""
+    nodes = [store.node(level, 0) for level in range(9)]
+    chosen = [
+        list(store.select(query)) for query in (Query(), Query(run="r2"), Query(actor="human:k7", newest_first=True))
+    ]
+    return store.head(), walk(store), nodes, chosen, store.effects(0), store.effects(1), store.body(1, "output")
+
+
+def pictured(path: Path, *, reading: bool = False) -> object:
+    store = JsonlStore.open(path, reading=reading, clock=Clock())
+    try:
+        assert store.broken is None
+        return picture(store)
+    finally:
+        store.close()
+
+
+def change(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(Paths.of(path).index, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def delete(path: Path) -> None:
+    Paths.of(path).index.unlink()
+
+
+def empty(path: Path) -> None:
+    Paths.of(path).index.write_bytes(b"")
+
+
+def garbage(path: Path) -> None:
+    Paths.of(path).index.write_bytes(b"\xff" * 8192)
+
+
+def halve(path: Path) -> None:
+    index = Paths.of(path).index
+    index.write_bytes(index.read_bytes()[: index.stat().st_size // 2])
+
+
+def foreign(path: Path) -> None:
+    delete(path)
+    change(path, "CREATE TABLE head(size INTEGER)")
+
+
+def of_another_version(path: Path) -> None:
+    change(path, "PRAGMA user_version = 99")
+
+
+def of_another_log(path: Path) -> None:
+    other = path.parent / "other.jsonl"
+    store = JsonlStore.create(other, genesis(), clock=Clock())
+    fill(store, 300)
+    store.close()
+    Paths.of(other).index.replace(Paths.of(path).index)
+
+
+def with_a_wrong_leaf(path: Path) -> None:
+    change(path, "UPDATE head SET leaf = zeroblob(32)")
+
+
+def with_a_wrong_tree(path: Path) -> None:
+    change(path, "UPDATE head SET frontier = substr(frontier, 1, length(frontier) - 32) || zeroblob(32)")
+
+
+def with_a_wrong_time(path: Path) -> None:
+    change(path, "UPDATE head SET ts = ts + 1")
+
+
+def with_a_wrong_end(path: Path) -> None:
+    change(path, "UPDATE head SET at = at - 1")
+
+
+def in_use_when_the_machine_went_down(path: Path) -> None:
+    change(path, "UPDATE head SET boot = 'another boot'", "DELETE FROM entries WHERE seq = 50", "DELETE FROM causes")
+
+
+HARMS = (
+    *(delete, empty, garbage, halve, foreign, of_another_version, of_another_log),
+    *(with_a_wrong_leaf, with_a_wrong_tree, with_a_wrong_time, with_a_wrong_end, in_use_when_the_machine_went_down),
+)
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("reading", [False, True], ids=["writing", "reading"])
+def test_an_index_that_does_not_fit_the_lines_is_not_believed(
+    path: Path, harm: Callable[[Path], None], reading: bool
+) -> None:
+    before = pictured(path)
+    lines = path.read_bytes()
+    harm(path)
+    assert pictured(path, reading=reading) == before
+    assert pictured(path) == before
+    assert path.read_bytes() == lines
+
+
+def test_an_index_that_is_behind_is_read_on_from_where_it_ends(path: Path) -> None:
+    index = Paths.of(path).index
+    behind = index.read_bytes()
+    store = JsonlStore.open(path, clock=Clock())
+    fill(store, 1_000)
+    put(store, draft(run="r2", causes=(0, 1)))
+    before = picture(store)
+    store.close()
+    index.write_bytes(behind)
+    assert pictured(path, reading=True) == before
+    assert index.read_bytes() == behind
+    assert pictured(path) == before
+
+
+def test_an_index_that_is_ahead_of_the_lines_is_built_anew(path: Path) -> None:
+    before, lines = pictured(path), path.read_bytes()
+    store = JsonlStore.open(path, clock=Clock())
+    fill(store, 320)
+    store.close()
+    path.write_bytes(lines)
+    assert pictured(path, reading=True) == before
+    assert pictured(path) == before
+
+
+def test_with_its_index_a_log_is_opened_without_reading_it(path: Path) -> None:
+    # The first block, which no bounded look reaches, no longer says what it said.
+    lines = path.read_bytes().split(b"\n")
+    lines[5] = lines[5].replace(b'"n":4', b'"n":7')
+    path.write_bytes(b"\n".join(lines))
+    store = JsonlStore.open(path, clock=Clock())
+    assert store.broken is None
+    store.close()
+    delete(path)
+    store = JsonlStore.open(path, clock=Clock())
+    assert store.broken
+    store.close()
+
+
+def test_names_in_the_index_are_checked_against_the_lines(path: Path) -> None:
+    change(path, "UPDATE entries SET run = 'r2', actor = 'human:k7' WHERE seq BETWEEN 10 AND 20")
+    store = JsonlStore.open(path, clock=Clock())
+    assert [entry.seq for entry in store.select(Query(run="r2"))] == [1, 299]
+    assert [entry.seq for entry in store.select(Query(actor="human:k7", limit=5))] == [1]
+    store.close()
+
+
+def test_places_in_the_index_are_checked_against_the_lines(path: Path) -> None:
+    change(
+        path,
+        "UPDATE entries SET at = at + 1 WHERE seq = 10",
+        "UPDATE entries SET length = length + 1 WHERE seq = 11",
+        "UPDATE entries SET (at, length) = (SELECT at, length FROM entries WHERE seq = 40) WHERE seq = 12",
+        "UPDATE entries SET at = 1 << 40 WHERE seq = 13",
+        "DELETE FROM entries WHERE seq = 14",
+    )
+    store = JsonlStore.open(path, clock=Clock())
+    for seq in range(10, 15):
+        with pytest.raises(StoreError, match="hansard ledger repair"):
+            store.entry(seq)
+    store.close()
+
+
+def test_repair_builds_an_index_anew_that_is_not_what_the_lines_give(path: Path) -> None:
+    before = pictured(path)
+    change(
+        path,
+        "DELETE FROM entries WHERE seq IN (3, 4)",
+        "DELETE FROM causes WHERE cause = 1",
+        "UPDATE nodes SET hash = zeroblob(32)",
+    )
+    store = JsonlStore.open(path, clock=Clock())
+    assert picture_or_error(store) != before
+    assert store.repair() == [("derived", 5)]
+    assert picture(store) == before
+    assert store.repair() == []
+    put(store, draft())
+    store.close()
+
+
+def picture_or_error(store: Store) -> object:
+    try:
+        return picture(store)
+    except StoreError as error:
+        return error
+
+
+def test_an_index_that_breaks_while_it_is_used_is_a_store_error_that_repair_ends(path: Path) -> None:
+    before = pictured(path)
+    store = JsonlStore.open(path, clock=Clock())
+    change(path, "DROP TABLE causes")
+    with pytest.raises(StoreError, match="hansard ledger repair"):
+        store.effects(0)
+    assert dict(store.repair())["derived"] > 0
+    assert picture(store) == before
+    store.close()
+
+
+def test_only_a_closed_index_is_trusted_after_another_boot(path: Path) -> None:
+    store = JsonlStore.open(path, clock=Clock())
+    fill(store, 900)
+    assert not boot(path)  # nothing was kept yet that the lines could not give again
+    store.head()
+    assert boot(path)
+    store.close()
+    assert boot(path) == ""
+
+
+def boot(path: Path) -> str:
+    with closing(sqlite3.connect(f"file:{Paths.of(path).index}?mode=ro", uri=True)) as connection:
+        return str(connection.execute("SELECT boot FROM head").fetchone()[0])
+
+
+def test_a_reader_goes_on_while_the_writer_builds_its_index_anew(path: Path) -> None:
+    reader = JsonlStore.open(path, reading=True)
+    before = picture(reader)
+    delete(path)
+    assert pictured(path) == before
+    assert picture(reader) == before
+    reader.close()
+
+
+def test_a_private_index_leaves_no_file(tmp_path: Path) -> None:
+    index = Index.private()
+    index.close()
+    assert list(tmp_path.iterdir()) == []
