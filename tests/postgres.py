@@ -5,7 +5,6 @@ It knows nothing of ledgers. Databases are cheap copies of an empty template; no
 
 import atexit
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -45,8 +44,7 @@ class Server:
         self._numbers = count()
         self._process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
-            account = pwd.getpwnam("postgres")
-            os.chown(self.folder, account.pw_uid, account.pw_gid)
+            shutil.chown(self.folder, "postgres", "postgres")
         self._run("initdb", "-D", "data", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync")
         # Whoever is called "guarded" needs a password; everybody else is trusted.
         rules = self.folder / "data" / "pg_hba.conf"

@@ -19,10 +19,13 @@ from hansard.ledger.merkle import leaf_hash, root_at, root_of
 from hansard.ledger.report import Report
 from hansard.ledger.tiles import decode_bundle, tiles_for
 from hansard.ledger.verify import Options, verify
+from hansard.record.draft import Drafter
 from hansard.record.export import export
 from hansard.record.sealed import newest_sealed
 from hansard.record.verifier_archive import archive
+from hansard.seal.genesis import found
 from hansard.store.base import StoredCheckpoint
+from hansard.store.memory import MemoryStore
 from signed_log import SignedLog
 
 
@@ -348,6 +351,28 @@ def test_a_store_that_lost_an_entry_is_not_exported_as_whole(full: SignedLog, tm
     with pytest.raises(StoreError, match="319 entries of 320"):
         export(full.store, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_broken_log_is_exported_broken(full: SignedLog, tmp_path: Path) -> None:
+    with sqlite3.connect(full.path) as db:
+        db.execute("UPDATE entries SET line = replace(line, 'human:k7', 'human:k8') WHERE seq = 7")
+        db.execute("UPDATE entries SET line = '{}' WHERE seq = 9")
+    db.close()
+    done = export(full.store, tmp_path / "out")
+    assert done.bodies == 316
+    report = deep(tmp_path / "out")
+    assert report.exit_code == 20
+    assert report.first_bad
+    assert report.first_bad.seq in (7, 8)
+
+
+def test_any_store_can_be_exported(tmp_path: Path) -> None:
+    genesis, _ = found(lambda _: tmp_path / "keys", "log.example/memory", "test", signed=False)
+    log = SignedLog(store=MemoryStore(Drafter().draft(genesis, actor="log", run="", causes=(), fence=None)), ring=None)
+    log.ask_many(300)
+    export(log.store, tmp_path / "out")
+    report = deep(tmp_path / "out")
+    assert (report.exit_code, report.root) == (0, log.store.head().root.hex())
 
 
 def test_a_checkpoint_larger_than_the_export_is_left_out(full: SignedLog, tmp_path: Path) -> None:

@@ -235,6 +235,21 @@ def test_l1_of_branches_equally_long_the_one_that_ends_first_in_the_file_is_take
     assert examine(tmp_path / "forum") == report
 
 
+def test_l1_of_two_writers_that_both_began_the_file_one_is_taken_whole(tmp_path: Path) -> None:
+    first, second = Forum(), Forum()
+    rows: list[Row] = []
+    for at in range(5):
+        rows += [first.append({"first": at}), second.append({"second": at})]
+    folder = tmp_path / "forum"
+    folder.mkdir()
+    write_rows(folder, rows)
+    write_payloads(folder, first.payloads + second.payloads)
+    report = examine(folder)
+    assert (report.entries, report.chained, report.left_out) == (5, 5, 5)
+    assert report.head == first.rows[-1]["entry_hash"]
+    assert [(branch.seq, branch.entries) for branch in report.branches] == [(0, 5)]
+
+
 def cut(path: Path, count: int) -> None:
     path.write_bytes(path.read_bytes()[:-count])
 
@@ -594,12 +609,21 @@ def test_a_ledger_of_which_nothing_is_left_is_refused_and_nothing_is_recorded(tm
     assert store.head().size == size
 
 
-def test_a_file_that_changes_between_the_readings_stops_the_import(tmp_path: Path, store: Store) -> None:
+@pytest.mark.parametrize(
+    ("name", "old", "new"), [("payloads.jsonl", b"entry 299", b"entry 298"), ("entries.jsonl", b'"}', b"'}")]
+)
+def test_a_file_that_changes_between_the_readings_stops_the_import(
+    tmp_path: Path, store: Store, name: str, old: bytes, new: bytes
+) -> None:
     folder = Forum.of(300).write(tmp_path / "forum")
 
-    def rewrite(at: int, of: int) -> None:
-        (folder / "payloads.jsonl").write_bytes(b"x" * 100)
+    path = folder / name
+    raw = path.read_bytes()
 
+    def rewrite(at: int, of: int) -> None:
+        path.write_bytes(raw[:-60] + raw[-60:].replace(old, new))
+
+    assert old in raw[-60:]
     with pytest.raises(StoreError, match="was changed while it was being imported"):
         import_foreign(store, folder, actor="human:k7", progress=rewrite)
 

@@ -66,12 +66,12 @@ def check_after_death(log: Log, *, lost_key: bool = False) -> None:
     assert found.ok, found.findings
     assert found.size >= acknowledged
     assert found.signed.sealed_to >= SEALED
-    assert found.unsealed_tail == found.size - found.signed.sealed_to <= 4
+    assert found.unsealed_tail == found.size - found.signed.sealed_to <= 3
 
     store = log.open()
     sealer = log.take(store, lost_key_rotates=lost_key)
     log.clock.now += 11
-    say(store, 2, sealer=sealer)
+    say(store, 1, sealer=sealer)
     assert sealer.trouble is None
     sealer.rotate()
     say(store, 1, sealer=sealer)
@@ -84,8 +84,10 @@ def check_after_death(log: Log, *, lost_key: bool = False) -> None:
     assert len(after.signed.unsealed_rotations) == lost_key
 
 
-@pytest.mark.parametrize("form", ["db", "jsonl"])
-@pytest.mark.parametrize("act", ["seal", "rotate", "rotate_without_key"])
+@pytest.mark.parametrize(
+    ("act", "form"),
+    [("seal", "db"), ("seal", "jsonl"), ("rotate", "db"), ("rotate", "jsonl"), ("rotate_without_key", "db")],
+)
 def test_a_sealer_may_be_killed_at_any_step(act: str, form: str, folder: Path) -> None:
     after = lives(act, form, folder)
     assert len(after) > 20

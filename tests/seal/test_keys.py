@@ -159,6 +159,23 @@ def test_two_processes_do_not_change_keys_at_once(ring: KeyRing, monkeypatch: py
     os.close(fd)
 
 
+def test_a_folder_that_went_away_is_told_and_not_a_traceback(ring: KeyRing) -> None:
+    moved = ring.folder.rename(ring.folder.with_name("moved"))
+    with pytest.raises(StoreError, match=r"cannot use .*lock"), ring.locked():
+        pass
+    with pytest.raises(StoreError, match="cannot read"):
+        ring.epochs()
+    with pytest.raises(StoreError, match="cannot use"):
+        ring.make_epoch(1)
+    moved.rename(ring.folder)
+    (ring.folder / "epoch-1.key").mkdir(mode=0o700)
+    with pytest.raises(StoreError, match="not a plain file"):
+        ring.epoch(1)
+    os.mkfifo(ring.folder / "epoch-2.key", 0o600)
+    with pytest.raises(StoreError, match="not a plain file"):
+        ring.epoch(2)
+
+
 def test_a_key_shows_its_public_half_only(ring: KeyRing) -> None:
     key = ring.identity
     seed = key.private.private_bytes_raw()

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -153,6 +153,16 @@ def named(folder: Path, form: str) -> Path:
     return folder / {"sqlite": "log.db", "jsonl": "log.jsonl"}[form]
 
 
+@contextmanager
+def told(where: str) -> Iterator[None]:
+    """Say with a failure where among many faults it happened."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(where)
+        raise
+
+
 def after_fault(path: Path, acknowledged: Acknowledged, *, batch: int) -> list[Entry]:
     """Open what was left behind and hold it against what was promised; then it must take one entry more.
 
@@ -160,7 +170,7 @@ def after_fault(path: Path, acknowledged: Acknowledged, *, batch: int) -> list[E
     """
     store = writer.reopen(path)
     try:
-        assert store.broken is None
+        assert store.broken is None, store.broken
         entries = walk(store)
         leaves = {entry.seq: leaf_hash(entry.line).hex() for entry in entries}
         lost = {seq for seq, leaf in acknowledged.items() if leaves.get(seq) != leaf}

@@ -22,8 +22,8 @@ class TestJsonl(DurableConformance):
     durability: Durability = "each"
 
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path) -> None:
-        self.path = tmp_path / "log.jsonl"
+    def _place(self, quick_folder: Path) -> None:
+        self.path = quick_folder / "log.jsonl"
 
     def make(self, genesis: Draft, clock: Clock) -> Store:
         return JsonlStore.create(self.path, genesis, clock=clock, durability=self.durability)
@@ -43,8 +43,8 @@ class TestJsonlBatched(TestJsonl):
 
 class TestSqlite(SharedConformance):
     @pytest.fixture(autouse=True)
-    def _place(self, tmp_path: Path) -> None:
-        self.path = tmp_path / "log.db"
+    def _place(self, quick_folder: Path) -> None:
+        self.path = quick_folder / "log.db"
 
     def make(self, genesis: Draft, clock: Clock) -> Store:
         return SqliteStore.create(self.path, genesis, clock=clock)

@@ -1,8 +1,7 @@
 import json
 import os
 import stat
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,8 @@ ODD = "\u2028 \u2029 \u0085 \x0b \x0c \x1c \r ä"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Iterator[Path]:
-    """A place where a sync costs nothing, as these tests open and close ledgers hundreds of times."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
-        yield Path(folder) / "log.jsonl"
+def path(quick_folder: Path) -> Path:
+    return quick_folder / "log.jsonl"
 
 
 def made(path: Path, count: int = 6) -> JsonlStore:

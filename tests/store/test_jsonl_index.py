@@ -10,13 +10,12 @@ from hansard.store.base import Query, Store
 from hansard.store.conformance.sample import Clock, draft, fill, genesis, part, put, walk
 from hansard.store.jsonl import JsonlStore
 from hansard.store.jsonl.files import Paths
-from hansard.store.jsonl.index import Index
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(quick_folder: Path) -> Path:
     """A closed ledger of 300 entries."""
-    path = tmp_path / "log.jsonl"
+    path = quick_folder / "log.jsonl"
     store = JsonlStore.create(path, genesis(), clock=Clock())
     put(store, draft(run="r2", actor="human:k7", kind="turn.taken", causes=(0,), parts=[part(b"one")]))
     fill(store, 299)
@@ -149,7 +148,7 @@ def test_an_index_that_is_ahead_of_the_lines_is_built_anew(path: Path) -> None:
 def test_with_its_index_a_log_is_opened_without_reading_it(path: Path) -> None:
     # The first block, which no bounded look reaches, no longer says what it said.
     lines = path.read_bytes().split(b"\n")
-    lines[5] = lines[5].replace(b'"n":4', b'"n":7')
+    lines[5] = lines[5].replace(b'"n":3', b'"n":7')
     path.write_bytes(b"\n".join(lines))
     store = JsonlStore.open(path, clock=Clock())
     assert store.broken is None
@@ -221,8 +220,8 @@ def test_an_index_that_breaks_while_it_is_used_is_a_store_error_that_repair_ends
 
 def test_only_a_closed_index_is_trusted_after_another_boot(path: Path) -> None:
     store = JsonlStore.open(path, clock=Clock())
-    fill(store, 900)
-    assert not boot(path)  # nothing was kept yet that the lines could not give again
+    assert boot(path) == ""
+    put(store, draft())
     store.head()
     assert boot(path)
     store.close()
@@ -241,9 +240,3 @@ def test_a_reader_goes_on_while_the_writer_builds_its_index_anew(path: Path) -> 
     assert pictured(path) == before
     assert picture(reader) == before
     reader.close()
-
-
-def test_a_private_index_leaves_no_file(tmp_path: Path) -> None:
-    index = Index.private()
-    index.close()
-    assert list(tmp_path.iterdir()) == []

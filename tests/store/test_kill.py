@@ -4,15 +4,15 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from hansard.errors import UsageError
 from store import writer
-from store.faults import FORMS, Acknowledged, after_fault, named, new_ledger, opened, run
+from store.faults import FORMS, Acknowledged, after_fault, named, new_ledger, opened, run, told
 from store.tracing import Step, inject, need_strace, steps_of, turning_points
 
 # Bodies in their own rows and one that is large enough to be shared; the end of it empties the WAL.
@@ -23,17 +23,17 @@ SEED = 20_261_115
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("form", FORMS)
-def test_a_writer_killed_where_its_work_turns_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
+def test_a_writer_killed_where_its_work_turns_loses_nothing_acknowledged(quick_folder: Path, form: str) -> None:
     need_strace()
-    _kill_at(turning_points(_steps(tmp_path, form), most=10), tmp_path, form)
+    _kill_at(turning_points(_steps(quick_folder, form), most=10), quick_folder, form)
 
 
 @pytest.mark.long
 @pytest.mark.needs_root
 @pytest.mark.parametrize("form", FORMS)
-def test_a_writer_killed_at_any_step_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
+def test_a_writer_killed_at_any_step_loses_nothing_acknowledged(quick_folder: Path, form: str) -> None:
     need_strace()
-    _kill_at(_steps(tmp_path, form), tmp_path, form)
+    _kill_at(_steps(quick_folder, form), quick_folder, form)
 
 
 def _steps(folder: Path, form: str) -> list[Step]:
@@ -50,7 +50,7 @@ def _kill_at(steps: Iterable[Step], folder: Path, form: str) -> None:
     new_ledger(named(clean, form))
     promised = 0
     for step in steps:
-        with _noted(f"killed before {step}"):
+        with told(f"killed before {step}"):
             place = folder / f"{step.call}-{step.nth}"
             shutil.copytree(clean, place)
             child = run(named(place, form), WORK, prefix=inject(step.call, "signal=KILL", step.nth))
@@ -62,17 +62,17 @@ def _kill_at(steps: Iterable[Step], folder: Path, form: str) -> None:
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("form", FORMS)
-def test_a_creator_killed_where_its_work_turns_leaves_a_ledger_or_room_for_one(tmp_path: Path, form: str) -> None:
+def test_a_creator_killed_where_its_work_turns_leaves_a_ledger_or_room_for_one(quick_folder: Path, form: str) -> None:
     need_strace()
-    _kill_a_creator_at(turning_points(_creation(tmp_path, form), most=6), tmp_path, form)
+    _kill_a_creator_at(turning_points(_creation(quick_folder, form), most=6), quick_folder, form)
 
 
 @pytest.mark.long
 @pytest.mark.needs_root
 @pytest.mark.parametrize("form", FORMS)
-def test_a_creator_killed_at_any_step_leaves_a_ledger_or_room_for_one(tmp_path: Path, form: str) -> None:
+def test_a_creator_killed_at_any_step_leaves_a_ledger_or_room_for_one(quick_folder: Path, form: str) -> None:
     need_strace()
-    _kill_a_creator_at(_creation(tmp_path, form), tmp_path, form)
+    _kill_a_creator_at(_creation(quick_folder, form), quick_folder, form)
 
 
 def _creation(folder: Path, form: str) -> list[Step]:
@@ -84,7 +84,7 @@ def _creation(folder: Path, form: str) -> list[Step]:
 def _kill_a_creator_at(steps: Iterable[Step], folder: Path, form: str) -> None:
     outcomes = set()
     for step in steps:
-        with _noted(f"killed before {step}"):
+        with told(f"killed before {step}"):
             place = folder / f"{step.call}-{step.nth}"
             place.mkdir()
             path = named(place, form)
@@ -100,21 +100,21 @@ def _kill_a_creator_at(steps: Iterable[Step], folder: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_writer_killed_at_any_moment_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
-    _kill_by_chance(new_ledger(named(tmp_path, form)), rounds=6)
+def test_a_writer_killed_at_any_moment_loses_nothing_acknowledged(quick_folder: Path, form: str) -> None:
+    _kill_by_chance(new_ledger(named(quick_folder, form)), rounds=6)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
-def test_a_writer_killed_two_hundred_times_loses_nothing_acknowledged(tmp_path: Path, form: str) -> None:
-    _kill_by_chance(new_ledger(named(tmp_path, form)), rounds=200)
+def test_a_writer_killed_two_hundred_times_loses_nothing_acknowledged(quick_folder: Path, form: str) -> None:
+    _kill_by_chance(new_ledger(named(quick_folder, form)), rounds=200)
 
 
 def _kill_by_chance(path: Path, *, rounds: int) -> None:
     chance = random.Random(SEED)
     promised: Acknowledged = {}
     for turn in range(1, rounds + 1):
-        with _noted(f"in round {turn}"), opened(path) as child:
+        with told(f"in round {turn}"), opened(path) as child:
             child.tell("append 100000 3 700")
             for _ in range(chance.randrange(1, 12)):
                 assert child.hear("ack ")
@@ -127,8 +127,8 @@ def _kill_by_chance(path: Path, *, rounds: int) -> None:
             after_fault(path, promised, batch=4 * turn)
 
 
-def test_of_four_writers_one_is_killed_and_the_others_go_on(tmp_path: Path) -> None:
-    path = new_ledger(named(tmp_path, "sqlite"))
+def test_of_four_writers_one_is_killed_and_the_others_go_on(quick_folder: Path) -> None:
+    path = new_ledger(named(quick_folder, "sqlite"))
     with ExitStack() as stack:
         victim, *others = [stack.enter_context(opened(path)) for _ in range(4)]
         victim.tell("append 100000 3 300")
@@ -147,20 +147,10 @@ def test_of_four_writers_one_is_killed_and_the_others_go_on(tmp_path: Path) -> N
     after_fault(path, promised, batch=3)
 
 
-def test_a_look_after_a_fault_sees_what_is_missing(tmp_path: Path) -> None:
-    path = new_ledger(named(tmp_path, "sqlite"))
+def test_a_look_after_a_fault_sees_what_is_missing(quick_folder: Path) -> None:
+    path = new_ledger(named(quick_folder, "sqlite"))
     child = run(path, ["open", "append 3 1 300", "close"])
     with pytest.raises(AssertionError, match="acknowledged and lost"):
         after_fault(path, child.acknowledged | {4: "00" * 32}, batch=0)
     with pytest.raises(AssertionError, match="nobody was promised"):
         after_fault(path, {}, batch=2)
-
-
-@contextmanager
-def _noted(what: str) -> Iterator[None]:
-    """Say with a failure where it happened."""
-    try:
-        yield
-    except BaseException as error:
-        error.add_note(what)
-        raise

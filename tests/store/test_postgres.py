@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 
@@ -247,7 +247,12 @@ def test_closing_ends_every_session_and_every_wait(
     monkeypatch.setattr(stores, "LISTENING_POLL_S", 0.1)
     put(store, draft())
     assert store.head().size == 2
-    waiting = threading.Thread(target=store.wait, args=(2, 60.0))
+
+    def wait() -> None:
+        with suppress(StoreError):
+            store.wait(2, 60.0)
+
+    waiting = threading.Thread(target=wait)
     waiting.start()
     time.sleep(0.1)
     ours = sessions_of(server)
@@ -289,9 +294,10 @@ def test_a_refusal_of_the_server_does_not_quote_what_people_wrote(url: str, stor
 
 
 def test_a_writer_that_freezes_in_its_turn_loses_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "IDLE_S", 0.2)
     frozen, other = PostgresStore.create(url, genesis()), PostgresStore.open(url)
+    monkeypatch.setattr(sessions, "IDLE_S", 0.5)
     epoch = frozen.claim("seal", 60.0).epoch
+    monkeypatch.undo()
     [before] = put(other, draft())
 
     def sign(size: int, root: bytes) -> str:
@@ -342,10 +348,26 @@ def test_an_erased_body_is_vacuumed(url: str, server: Server, store: PostgresSto
     assert server.execute(f"SELECT count(*) FROM {schema}.shared", database) == [(0,)]
 
 
+def test_a_body_that_could_not_be_vacuumed_is_gone_and_the_message_says_so(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "BUSY_S", 0.2)
+    with closing(PostgresStore.create(url, genesis())) as store, connect(Address.parse(url), writing=True) as blocker:
+        put(store, draft(parts=[part(b"x")]))
+        blocker.execute("BEGIN")
+        blocker.execute("LOCK TABLE bodies IN SHARE UPDATE EXCLUSIVE MODE")
+        with pytest.raises(StoreError, match="the body is deleted, but"):
+            store.erase(1, "output")
+        blocker.execute("ROLLBACK")
+        assert store.body(1, "output") is None
+        store.erase(1, "output")
+
+
 EDIT = "UPDATE entries SET line = replace(encode(line, 'escape'), '\"n\":2', '\"n\":3')::bytea WHERE seq"
+GONE = "the head row says nothing"
 DERIVED = [
     ("UPDATE head SET size = size + 1", "the head row says 301, the last entry is 299"),
-    ("DELETE FROM head", "the head row says nothing"),
+    ("DELETE FROM head", GONE),
     ("UPDATE head SET leaf = sha256('x')", "entry 299 is not the one that the head row names"),
     ("UPDATE head SET frontier = substring(frontier from 33)", "damaged"),
     ("UPDATE head SET frontier = frontier || sha256('x')", "damaged"),
@@ -386,6 +408,12 @@ def test_repair_rebuilds_a_head_from_the_lines(url: str, statement: str) -> None
         assert store.broken is None
         put(store, draft())
         assert len(walk(store)) == 301
+
+
+@pytest.mark.parametrize("statement", [statement for statement, fault in DERIVED if fault in ("damaged", GONE)])
+def test_a_head_that_cannot_be_read_is_an_error_that_says_what_to_do(url: str, statement: str) -> None:
+    with closing(tampered(url, statement)) as store, pytest.raises(StoreError, match="run: hansard ledger repair"):
+        store.head()
 
 
 @pytest.mark.parametrize("statement", [statement for statement, _ in INSIDE])

@@ -43,6 +43,8 @@ def test_the_place_leads_to_the_same_ledger() -> None:
         "postgresql://u:sec/ret@h/d",
         "postgresql://u:sec?ret@h/d",
         "postgresql://u:sec#ret@h/d",
+        "postgresql://u:5432?secret@h/d",
+        "postgresql://u:5432/d?secret@h/d",
         "postgresql://u:secret%zz@h/d",
         "postgresql://u:secret%00@h/d",
         "postgresql://u:secret@h:port/d",

@@ -187,6 +187,9 @@ def test_a_commit_without_an_answer_is_unknown_and_the_head_tells(
         line.cut_at(b"COMMIT\0", how)
         with pytest.raises(OutcomeUnknown, match="may or may not be there"):
             put(store, draft())
+        line.cut_at(b"FOR UPDATE", never_sent)
+        with pytest.raises(StoreError, match="cannot read"):
+            store.head()
         # Even when the commit is still under way: asking for the head waits until that is over.
         assert store.head().size == size
         put(store, draft())

@@ -150,7 +150,9 @@ def test_a_ledger_opened_twice_in_one_process_keeps_its_locks(ledger: Path) -> N
     assert len(after_fault(ledger, {}, batch=3)) == 4
 
 
-@pytest.mark.xfail(reason="ledger/sources: opens and closes the database beside the store's own connections", strict=True)
+@pytest.mark.xfail(
+    reason="ledger/sources: opens and closes the database beside the store's own connections", strict=True
+)
 def test_verifying_in_the_process_that_writes_keeps_its_locks(ledger: Path) -> None:
     with closing(writer.reopen(ledger)) as store:
         store.append([[writer.draft("before")]])

@@ -31,7 +31,18 @@ class BodyWalk:
 
     def entry(self, seq: int, body: Mapping[str, str]) -> None:
         """Open what is stored for this entry, and tell what is not there."""
+        found = self._next
+        if len(body) == 1 and found is not None and found.seq == seq:
+            # Nearly every entry: one part, and its body is there. Whatever else lies under this seq is passed over later.
+            ((name, committed),) = body.items()
+            if (found.part == 0 or found.part == name) and self._opens(committed, found):
+                self.opened += 1
+                self._next = next(self._stored, None)
+                return
         self._pass_over(seq)
+        self._merge(seq, body)
+
+    def _merge(self, seq: int, body: Mapping[str, str]) -> None:
         names = sorted(body) if len(body) > 1 else list(body)
         seen = set()
         while (found := self._next) is not None and found.seq == seq:

@@ -20,6 +20,7 @@ FAILURES = (ValueError, KeyError, TypeError, AttributeError, RecursionError, Sto
 """What parsing and rebuilding hostile text may raise; each means no more than: look closely."""
 
 _REMEMBERED = 4096
+_is_hash = HASH.fullmatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +77,17 @@ class QuickForm:
             _remember(name, seen)
 
     def _part_text(self, body: dict[str, str]) -> str:
-        pieces = []
-        for part in sorted(body) if len(body) > 1 else body:
-            committed = body[part]
-            if part not in self._parts:
-                if not PART.fullmatch(part):
-                    raise Malformed("not a part name")
-                _remember(part, self._parts)
-            if not HASH.fullmatch(committed):
-                raise Malformed("not a commitment")
-            pieces.append(f'"{part}":"{committed}"')
-        if len(pieces) > MAX_PARTS:
+        if len(body) == 1:
+            ((part, committed),) = body.items()
+            if part in self._parts and _is_hash(committed):
+                return f'"{part}":"{committed}"'
+        for part, committed in body.items():
+            if not PART.fullmatch(part) or not _is_hash(committed):
+                raise Malformed("not a part name with a commitment")
+            _remember(part, self._parts)
+        if len(body) > MAX_PARTS:
             raise Malformed("too many parts")
-        return ",".join(pieces)
+        return ",".join([f'"{part}":"{body[part]}"' for part in sorted(body)])
 
 
 def _remember(name: str, seen: set[str]) -> None:
@@ -98,6 +97,8 @@ def _remember(name: str, seen: set[str]) -> None:
 
 
 def _cause_text(causes: list[int], seq: int) -> str:
+    if len(causes) == 1 and type(causes[0]) is int and 0 <= causes[0] < seq:
+        return str(causes[0])
     last = -1
     for cause in causes:
         if type(cause) is not int or cause <= last:
@@ -105,7 +106,7 @@ def _cause_text(causes: list[int], seq: int) -> str:
         last = cause
     if last >= seq or len(causes) > MAX_CAUSES:
         raise Malformed("causes are not before the entry")
-    return str(last) if len(causes) == 1 else ",".join(map(str, causes))
+    return ",".join(map(str, causes))
 
 
 def _check_data(data: dict[str, Json], plain: bool) -> None:

@@ -99,21 +99,22 @@ class Walk:
         lines: list[bytes] = []
         causes: list[tuple[int, int]] = []
         special: list[tuple[int, Event]] = []
-        whole, bodies, check = True, self._bodies, self._form.members
+        whole, parts, bodies, check = True, 0, self._bodies, self._form.members
+        # The state of the walk lives in local names here: this loop is where the time goes.
+        seq, prev, last = self._seq - 1, self._prev, self._ts
         for at, line in islice(rows, WIDTH - start % WIDTH):
-            seq = self._seq
+            seq += 1
             try:
-                members = check(line, seq, self._prev)
+                members = check(line, seq, prev)
                 ts = members["ts"]
             except FAILURES:
                 ts = -1
-            if ts >= self._ts and (at == seq or at is None):
-                self._seq, self._ts = seq + 1, ts
-            else:
+            if ts < last or (at != seq and at is not None):
+                self._seq, self._prev, self._ts = seq, prev, last
                 members = self._diagnose(at, line)
-                seq = self._seq - 1
+                seq, ts = self._seq - 1, self._ts
             leaf = sha256(b"\x00" + line).digest()
-            self._prev = leaf.hex()
+            prev, last = leaf.hex(), ts
             leaves.append(leaf)
             lines.append(line)
             if members is None:
@@ -123,11 +124,13 @@ class Walk:
                 causes.append((seq, cause))
             body = members["body"]
             if body:
-                self.tally.parts += len(body)
+                parts += len(body)
                 if bodies:
                     bodies.entry(seq, body)
             if members["kind"] in SPECIAL or seq == 0:
-                self._special(seq, members, special, start + len(leaves))
+                self._special(seq, prev, members, special, start + len(leaves))
+        self._seq, self._prev, self._ts = seq + 1, prev, last
+        self.tally.parts += parts
         if not leaves:
             return None
         nodes = self._roots_up_to(start, start + len(leaves), leaves, special)
@@ -143,7 +146,7 @@ class Walk:
         except Malformed as error:
             place = expected if at is None else at
             self._findings.add("form", "structure", str(error), seq=place)
-            self._seq = place + 1
+            self._seq = max(place, expected - 1) + 1
             return None
         self._place(at, entry, expected)
         if entry.ts < self._ts:
@@ -161,8 +164,8 @@ class Walk:
             message = f"[S3] the row of entry {place} holds an entry that says seq {entry.seq}"
             self._findings.add("seq", "structure", message, seq=place)
         if place > expected:
-            until = f" to {place - 1}" if place - 1 > expected else ""
-            message = f"[E4] the entry is missing: entries {expected}{until} are not there" if until else "[E4] the entry is missing"
+            others = f", and those up to {place - 1} with it" if place - 1 > expected else ""
+            message = f"[E4] the entry is missing{others}"
             self._findings.add("gap", "structure", message, seq=expected)
         elif place < expected:
             message = f"[E4] it stands behind entry {expected - 1}: repeated, inserted or moved"
@@ -177,14 +180,14 @@ class Walk:
         message = f"[H4] its bytes do not hash to the prev of entry {seq}: one of the two was changed after it was written"
         self._findings.add("chain", "structure", message, seq=seq - 1)
 
-    def _special(self, seq: int, members: Any, special: list[tuple[int, Event]], size: int) -> None:
+    def _special(self, seq: int, leaf: str, members: Any, special: list[tuple[int, Event]], size: int) -> None:
         kind = members["kind"]
         if (kind == GENESIS) != (seq == 0):
             message = f"[E6] entry 0, and only entry 0, is {GENESIS}; this is {kind}"
             self._findings.add("genesis", "structure", message, seq=seq)
             return
         try:
-            special.append((size, read_event(kind, seq, self._prev, members["data"])))
+            special.append((size, read_event(kind, seq, leaf, members["data"])))
         except Malformed as error:
             self._findings.add("genesis" if seq == 0 else "special", "structure", f"{kind}: {error}", seq=seq)
 

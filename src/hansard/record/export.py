@@ -1,7 +1,7 @@
 """An export: the whole log in a folder that a stranger can check with the verifier inside it ([X1]-[X3]).
 
-Writes what the store holds and judges nothing: a broken log is exported broken. It appears under its name only when it
-is complete; a crash leaves at most a hidden folder beside it.
+Writes what the store holds and judges nothing: what is broken, and can be read, is exported broken. It appears under its
+name only when it is complete; a crash leaves at most a hidden folder beside it.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hansard.errors import StoreError, UsageError
-from hansard.ledger.canonical import Json, Malformed, encode
+from hansard.ledger.canonical import Json, Malformed, dump, encode
 from hansard.ledger.entry import parse
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import to_base64
@@ -215,7 +215,7 @@ def body_line(body: StoredBody) -> bytes:
         value["text"] = body.body.decode()
     except UnicodeDecodeError:
         value["b64"] = to_base64(body.body)
-    return encode(value) + b"\n"
+    return dump(value) + b"\n"
 
 
 def _sync(folder: Path) -> None:

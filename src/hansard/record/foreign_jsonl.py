@@ -74,20 +74,21 @@ class JsonlLedger:
 
     def row_bytes(self, row: Row) -> bytes:
         raw = self._again(ENTRIES, row.at, row.length)
-        if not _names(raw, "entry_hash", row.hash):
+        members = _parsed(raw)
+        if not check_row(members, "", Findings()) or members["entry_hash"] != row.hash.hex():
             raise self._changed()
         return raw
 
     def payload_bytes(self, payload: Payload) -> bytes:
         raw = self._again(PAYLOADS, payload.at, payload.length)
-        if not _names(raw, "hash", payload.hash):
+        value = _parsed(raw)
+        if not isinstance(value, dict) or value.get("hash") != payload.hash.hex():
             raise self._changed()
         if not payload.holds:
             return raw
-        body = canonical(json.loads(raw)["body"])
-        if sha256(body).digest() != payload.hash:
+        if not gives(value.get("body"), value["hash"]):
             raise self._changed()
-        return body
+        return canonical(value["body"])
 
     def files(self) -> list[dict[str, Any]]:
         return self._read
@@ -158,9 +159,8 @@ def _salvaged(raw: bytes, marker: str, place: str, findings: Findings) -> Iterat
         findings.tell("line_unreadable", place)
 
 
-def _names(raw: bytes, field: str, digest: bytes) -> bool:
+def _parsed(raw: bytes) -> Any:
     try:
-        members = json.loads(raw)
+        return json.loads(raw)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(members, dict) and members.get(field) == digest.hex()
+        return None

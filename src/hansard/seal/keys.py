@@ -79,12 +79,9 @@ class KeyRing:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process at a time makes or destroys keys: one that froze over it must not do so over its successor's."""
-        fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with private.lock_file(self.folder / "lock") as fd:
             self._wait_for(fd)
             yield
-        finally:
-            os.close(fd)
 
     def _wait_for(self, fd: int) -> None:
         until = time.monotonic() + LOCK_WAIT_S

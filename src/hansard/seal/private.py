@@ -35,15 +35,29 @@ def read(path: Path) -> bytes | None:
     """The bytes of a private file, or None when there is none; StoreError when it is not private."""
     with _speaking_of(path):
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            # O_NONBLOCK: a pipe in the place of a key must not hold us for ever.
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        with open(fd, "rb") as file:
+        try:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode):
                 raise StoreError(f"{path} is not a plain file; put the real file in its place")
             _check_custody(found, path, "0600")
-            return file.read(MAX_BYTES)
+            return os.read(fd, MAX_BYTES)
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[int]:
+    """The descriptor of a private file to be locked; closing it gives the lock up."""
+    with _speaking_of(path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def create(path: Path, data: bytes) -> None:

@@ -88,7 +88,7 @@ def sign_checkpoint(origin: str, size: int, root: bytes, keys: Iterable[SigningK
 
 
 def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """The answer of hansard.ledger.ed25519.verify, about thirty times faster; False, never an error, for any bytes.
+    """The answer of hansard.ledger.ed25519.verify, about ten times faster; False, never an error, for any bytes.
 
     The library is cofactorless as [C3] asks, but takes keys that are not canonical and points of low order. Those are
     refused here before it is asked, and so is S >= L, whatever the library underneath it does.

@@ -23,6 +23,8 @@ _OLDEST = (3, 38, 0)
 _FIRST = -(2**63)
 _LAST = 2**63 - 1
 _STEPS = 1_000_000
+_CHUNK = 256
+_STRIDES_END = 2**40
 _CHECKED = ("entries", "causes", "nodes", "head", "checkpoints", "claims", "meta")
 _CHECKED_DEEP = ("bodies", "shared")
 
@@ -83,23 +85,32 @@ class SqliteSource:
     def lines(self, start: int, stop: int | None) -> Iterator[Row]:
         if "entries" not in self._sound:
             return
-        at, last, step = start or _FIRST, _LAST if stop is None else stop - 1, 1
-        query = "SELECT seq, line FROM entries WHERE seq BETWEEN ? AND ? ORDER BY seq"
-        while at <= last:
+        at, last, stride, many = start or _FIRST, _LAST if stop is None else stop - 1, 1, _CHUNK
+        while at <= last and stride < _STRIDES_END:
             try:
-                for seq, line in self._execute(query, (at, last)):
-                    if seq < at:
-                        raise sqlite3.DatabaseError("the rows do not rise")
-                    at = seq + 1
-                    yield seq, line if type(line) is bytes else b""
+                for rows in self._chunks(at, last, many):
+                    at = rows[-1][0] + 1
+                    yield from rows
                 return
             except sqlite3.Error as error:
-                # Leave the unreadable page behind in growing strides: what follows it may be whole.
-                at = max(at, 0)
+                if many > 1:
+                    # Come as close to the unreadable page as can be, row by row.
+                    many = 1
+                    continue
+                # Then leave it behind in growing strides: what follows it may be whole.
+                at, many = max(at, 0), _CHUNK
                 self._findings.add("unreadable", "structure", f"SQLite cannot read on from here: {error}", seq=at)
-                at, step = at + step, step * 4
-                if step > 2**40:
-                    return
+                at, stride = at + stride, stride * 4
+
+    def _chunks(self, at: int, last: int, many: int) -> Iterator[list[tuple[int, bytes]]]:
+        query = "SELECT seq, ifnull(CAST(line AS BLOB), x'') FROM entries WHERE seq BETWEEN ? AND ? ORDER BY seq"
+        cursor = self._execute(query, (at, last))
+        while rows := cursor.fetchmany(many):
+            # A damaged tree may lead in a circle.
+            if rows[-1][0] < at:
+                raise sqlite3.DatabaseError("the rows do not rise")
+            at = rows[-1][0] + 1
+            yield rows
 
     def pick(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes | None]]:
         for seq in seqs:
@@ -144,7 +155,7 @@ class SqliteSource:
                 self._findings.add("unreadable", "structure", "SQLite cannot read all bodies: the rows do not rise")
                 return
             at = row[0] + 1
-            yield _stored(*row)
+            yield _stored(row)
 
     def mirror(self) -> Derived:
         return Derived(self._fetch, self._findings, self._sound)
@@ -292,15 +303,13 @@ def _label(row: tuple[bytes, bytes, bytes, bytes | None]) -> str:
     return f"{kind} {name}"
 
 
-def _stored(row: int, salt: object, media: object, body: object, shared: object, known: object, content: object) -> Stored:
+def _stored(row: tuple[Any, ...]) -> Stored:
     """A body row as it should be; one of another shape comes out as a body that opens nothing."""
-    seq, position = row >> 8, row & 255
-    if (body is None) == (shared is None):
-        return Stored(seq=seq, part=position, salt=b"", media="", body=b"")
-    held = content if body is None else body
-    if not (isinstance(salt, bytes) and isinstance(media, bytes) and isinstance(held, bytes) and media.isascii()):
-        return Stored(seq=seq, part=position, salt=b"", media="", body=b"")
-    name = media.decode()
-    if body is None and digest(name, held) != known:
-        return Stored(seq=seq, part=position, salt=b"", media="", body=b"")
-    return Stored(seq=seq, part=position, salt=salt, media=name, body=held)
+    place, salt, media, body, shared, known, content = row
+    if type(salt) is bytes and type(media) is bytes and media.isascii():
+        name = media.decode()
+        if shared is None and type(body) is bytes:
+            return Stored(place >> 8, place & 255, salt, name, body)
+        if body is None and type(content) is bytes and digest(name, content) == known:
+            return Stored(place >> 8, place & 255, salt, name, content)
+    return Stored(place >> 8, place & 255, b"", "", b"")

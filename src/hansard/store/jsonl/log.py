@@ -56,11 +56,11 @@ class LineLog:
         return self._sequence
 
     def head(self) -> Head:
-        with self._reading():
+        with self._reading(through_index=False):
             return self._sequence.head()
 
     def size(self) -> int:
-        with self._reading():
+        with self._reading(through_index=False):
             return self._sequence.size
 
     def take(self, rows: Items[Placed], nodes: list[tuple[int, int, bytes]], sequence: Sequence) -> None:
@@ -72,8 +72,8 @@ class LineLog:
             self._nodes += nodes
             self._sequence = sequence
             if len(self._marks) >= PAGE:
-                # The lines are durable, the index is derived: a full disk here is the next reader's trouble.
-                with suppress(sqlite3.Error):
+                # The lines are written, the index is derived: what ails it is told to whoever reads through it.
+                with suppress(sqlite3.Error, OSError):
                     self._flush()
 
     def lines(self, start: int, stop: int | None) -> Iterator[bytes]:
@@ -160,7 +160,7 @@ class LineLog:
             self._closed = True
             with suppress(sqlite3.Error):
                 if self._marks:
-                    self._flush()
+                    self._keep()
             self._index.close()
 
     def _load(self) -> None:
@@ -172,7 +172,8 @@ class LineLog:
             index = None
         self._use(index or self._fresh())
         if self.fault:
-            self._lay_over()
+            self._lay_over(past_faults=True)
+            self._sequence, self._at = self._index.reach
 
     def _fresh(self) -> Index:
         # Without space for a kept index a private one serves until the next opening.
@@ -188,26 +189,23 @@ class LineLog:
         self.fault = scan(self._fd, index)
         self._sequence, self._at = index.reach
 
-    def _lay_over(self) -> None:
-        """Behind a fault nothing is kept in the index, and everything can still be looked at."""
-        fault = self.fault
+    def _lay_over(self, *, past_faults: bool = False, end: int | None = None) -> None:
+        """Go on with a private index over the kept one: behind a fault nothing is kept, and on a full disk nothing can be."""
         self._index.close()
         index = Index.over(self._index_path)
         if index and not agrees(self._fd, index):
             index.close()
             index = None
         self._index = index or Index.private()
-        scan(self._fd, self._index, past_faults=True)
-        self._sequence, self._at = self._index.reach
-        self.fault = fault
+        scan(self._fd, self._index, past_faults=past_faults, end=end)
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self, *, through_index: bool = True) -> Iterator[None]:
         with self._lock:
             if self._closed:
                 raise StoreError(f"{self._place} is closed")
             try:
-                if self._marks:
+                if self._marks and through_index:
                     self._flush()
                 if not self._writing:
                     self._follow()
@@ -234,6 +232,16 @@ class LineLog:
             self._load()
 
     def _flush(self) -> None:
+        try:
+            self._keep()
+        except sqlite3.Error:
+            if not self._index.keeping:
+                raise
+            # Not a byte past what is known to be written: another thread may be in the middle of an append.
+            self._lay_over(end=self._at)
+            self._marks, self._nodes = [], []
+
+    def _keep(self) -> None:
         self._index.add(self._marks, self._nodes, self._sequence, self._at)
         self._marks, self._nodes = [], []
 

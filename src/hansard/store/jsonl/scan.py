@@ -31,15 +31,16 @@ class _Seen(NamedTuple):
     ts: int = 0
 
 
-def scan(fd: int, index: Index, *, past_faults: bool = False) -> str | None:
-    """Take complete lines behind the index's reach into it; comes back the first fault, at which it stops unless told.
+def scan(fd: int, index: Index, *, past_faults: bool = False, end: int | None = None) -> str | None:
+    """Take complete lines behind the index's reach into it, up to a place where a line ends, or all.
 
-    Past a fault the tree is that of the lines as they stand, so that a broken log can still be looked at.
+    Comes back the first fault, at which it stops unless told otherwise. Past a fault the tree is that of the lines as
+    they stand, so that a broken log can still be looked at.
     """
     sequence, at = index.reach.sequence.copy(), index.reach.at
     form, batch, first = QuickForm(STANDARD), _Batch(), None
     try:
-        for start, line in lines_from(fd, at, whole_end(fd), MAX_LINE):
+        for start, line in lines_from(fd, at, whole_end(fd) if end is None else end, MAX_LINE):
             seen, fault = _look(line, sequence, form)
             first = first or fault
             if fault and not past_faults:

@@ -35,6 +35,9 @@ class JsonlStore:
     outlives this process however that ends; a power failure may take what the last sync() did not cover, and of that it
     may take a body and leave its entry. Batched stores sync by themselves after 1,000 entries or one second, before
     claims and checkpoints count, and on closing.
+
+    A group stands or falls with its append. Only a crash in the middle of one, which nobody was told of, may leave the
+    beginning of a group: lines that are whole are never dropped ([J4]).
     """
 
     inline = False

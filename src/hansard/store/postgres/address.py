@@ -1,7 +1,7 @@
 """Where a PostgreSQL ledger lies: its URL, taken apart so that no message ever shows a password. Opens nothing.
 
-libpq quotes pieces of a URL that it cannot read. Whatever could make it cut a password in the wrong place is therefore
-refused here, without quoting anything.
+libpq quotes pieces of a URL that it cannot read. Whatever could make it cut a password in the wrong place, above all an @
+behind the one that ends the password, is therefore refused here, without quoting anything.
 """
 
 import re
@@ -16,7 +16,7 @@ FORM = "postgresql://user@host:port/database?schema=hansard"
 
 _URL = re.compile(
     r"(?P<front>postgres(?:ql)?://(?:(?P<user>[^:@/?#]*)(?::(?P<password>[^@/?#]*))?@)?"
-    r"(?P<hosts>[^@/?#]*)(?:/(?P<database>[^@/?#]*))?)(?:\?(?P<query>[^#]*))?"
+    r"(?P<hosts>[^@/?#]*)(?:/(?P<database>[^@/?#]*))?)(?:\?(?P<query>[^@#]*))?"
 )
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(?::[0-9]*)?")
 _SCHEMA = re.compile(r"(?!pg_|information_schema\Z)[a-z_][a-z0-9_]{0,47}")

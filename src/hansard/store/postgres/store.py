@@ -277,7 +277,9 @@ class PostgresStore:
         try:
             self._writer.vacuum("bodies", "shared")
         except StoreError as error:
-            raise StoreError(f"the body is deleted, but {error}; run: hansard ledger repair") from error
+            raise StoreError(
+                f"the body is deleted, but {error}; autovacuum will do it, or you: VACUUM bodies, shared"
+            ) from error
 
     def _check_ours(self) -> None:
         schema = self._address.schema
