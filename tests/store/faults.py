@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -89,6 +90,14 @@ class Child:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process, and to the tracer that it may have been started by."""
         os.killpg(self._process.pid, number)
+
+    def stop(self) -> None:
+        """Stop it, and come back when it stands still: outside of any system call that changes something."""
+        self.signal(signal.SIGSTOP)
+        until = time.monotonic() + PATIENCE_S
+        while Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < until, "it does not stop"
+            time.sleep(0.0005)
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):

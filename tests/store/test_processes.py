@@ -46,7 +46,7 @@ def test_a_driver_that_was_stopped_and_replaced_cannot_append(ledger: Path) -> N
         assert first.ask("claim r1 0.5") == "claimed 1 new"
         assert first.ask("drive").startswith("ack 1:")
         assert second.ask("claim r1 60").startswith("refused Fenced r1 ")
-        first.signal(signal.SIGSTOP)
+        first.stop()
         time.sleep(0.6)
         assert second.ask("claim r1 60") == "claimed 2 expired"
         assert second.ask("drive").startswith("ack 2:")

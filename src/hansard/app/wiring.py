@@ -66,9 +66,11 @@ class Opened:
     def _take(self) -> "Sealer | None":
         if not self._writing or self.store.broken or not self.custody.startswith("files in "):
             return None
+        from hansard.record.recovery import refuse_rollback
         from hansard.seal.signing import available
 
         if not available():
+            refuse_rollback(self.store, self._folder)
             self.custody = "`cryptography` is not installed: entries stay unsealed; pip install hansard"
             return None
         from hansard.record.sealer import Sealer

@@ -22,6 +22,7 @@ F = TypeVar("F", bound=Fact)
 F_co = TypeVar("F_co", bound=Fact, covariant=True)
 
 RIDE_S = 0.005
+UPKEEP_S = 4.0
 INLINE_BELOW_S = 0.0004
 INLINE_BATCH = 4
 NUDGE_AFTER_S = 0.003
@@ -57,11 +58,13 @@ class Step(NamedTuple):
 
 
 class Sealing(Protocol):
-    """What the recorder needs of a sealer: a seal for each commit, and word when it is durable."""
+    """What the recorder needs of a sealer: a seal for each commit, word when it is durable, and a moment in idle times."""
 
     def seal(self) -> Seal | None: ...
 
     def committed(self) -> None: ...
+
+    def upkeep(self) -> None: ...
 
 
 class _Waiting(NamedTuple):
@@ -160,7 +163,7 @@ class Recorder:
     async def _write(self) -> None:
         assert self._kick is not None
         while self._queue or not self._closing:
-            await self._kick.wait()
+            await self._wait(self._kick)
             self._kick.clear()
             # What was woken by the last commit records again in this turn of the loop: waiting for it keeps batches full.
             await asyncio.sleep(0)
@@ -183,6 +186,17 @@ class Recorder:
                     waiting.answer.set_result(outcome)
             if self._closing:
                 self._kick.set()
+
+    async def _wait(self, kick: asyncio.Event) -> None:
+        """Wait for something to write; meanwhile the sealer keeps its lease and signs what is unsigned."""
+        while self._sealing:
+            try:
+                async with asyncio.timeout(UPKEEP_S):
+                    await kick.wait()
+                return
+            except TimeoutError:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep)
+        await kick.wait()
 
     async def _commit(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
         """Inline where commits are known to be quick, else in the writer thread."""

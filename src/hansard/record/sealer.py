@@ -114,9 +114,13 @@ class Sealer:
         return Seal(self._claim.epoch, self._sign_if_due)
 
     def committed(self) -> None:
-        """The append that was given seal() is durable. Upkeep that fails is kept in `trouble`: the entries stand."""
+        """The append that was given seal() is durable."""
         if self._pending:
             self._adopt(self._pending)
+        self.upkeep()
+
+    def upkeep(self) -> None:
+        """tick() after a commit and in idle times. When it fails, that is kept in `trouble`: the entries stand."""
         if not self.holds:
             return
         try:
