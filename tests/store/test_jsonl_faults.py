@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import hansard.store.jsonl.store as jsonl
 from hansard.errors import OutcomeUnknown, StoreError
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.verify import Options, verify
 from hansard.store.base import Seal, StoredCheckpoint
 from hansard.store.conformance.sample import draft, fill, genesis, kinds, note, part, put, walk
-from hansard.store.jsonl import Durability, JsonlStore
+from hansard.store.jsonl import Durability, JsonlStore, writing
 from hansard.store.jsonl.files import Paths
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -283,7 +282,7 @@ def test_a_sync_that_fails_is_taken_back_and_nothing_is_built_on_that_disk(
 def test_a_batched_store_syncs_when_asked_and_before_anything_is_built_on_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl, "SYNC_S", 3600.0)
+    monkeypatch.setattr(writing, "SYNC_S", 3600.0)
     store = JsonlStore.open(path, durability="batched")
     disk = Disk(monkeypatch)
     seal = store.claim("seal", 60.0)
@@ -310,16 +309,16 @@ def test_a_batched_store_syncs_when_asked_and_before_anything_is_built_on_it(
 def test_a_batched_store_syncs_by_itself_after_so_many_entries_or_so_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl, "SYNC_S", 3600.0)
+    monkeypatch.setattr(writing, "SYNC_S", 3600.0)
     store = JsonlStore.open(path, durability="batched")
     disk = Disk(monkeypatch)
-    for _ in range(jsonl.SYNC_ENTRIES // 100 - 1):
+    for _ in range(writing.SYNC_ENTRIES // 100 - 1):
         store.append([[draft()] for _ in range(100)])
     assert disk.syncs == 0
     store.append([[draft()] for _ in range(100)])
     assert disk.syncs == 1
     store.close()
-    monkeypatch.setattr(jsonl, "SYNC_S", 0.05)
+    monkeypatch.setattr(writing, "SYNC_S", 0.05)
     store = JsonlStore.open(path, durability="batched")
     disk.syncs = 0
     put(store, draft())
@@ -337,7 +336,7 @@ def waited(claim: Callable[[], bool]) -> bool:
 
 
 def test_a_batched_store_whose_late_sync_fails_takes_nothing_more(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "SYNC_S", 0.05)
+    monkeypatch.setattr(writing, "SYNC_S", 0.05)
     store = JsonlStore.open(path, durability="batched")
     disk = Disk(monkeypatch)
     disk.failing_syncs = 1

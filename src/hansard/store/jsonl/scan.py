@@ -1,6 +1,7 @@
 """Reading lines that an index does not know yet, and judging an index by the lines. Writes to the index, never to lines."""
 
 import os
+import sqlite3
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -59,13 +60,20 @@ def scan(fd: int, index: Index, *, past_faults: bool = False, end: int | None = 
 
 def agrees(fd: int, index: Index) -> bool:
     """Whether the index's reach is the end of a line of this file, and that line and its block are those it names."""
+    try:
+        return _agrees(fd, index)
+    except (sqlite3.Error, TypeError, ValueError):
+        return False
+
+
+def _agrees(fd: int, index: Index) -> bool:
     sequence, at = index.reach
     size = sequence.size
     if not size:
         return at == 0
     start = (size - 1) & ~255
     first, last = index.place(start), index.place(size - 1)
-    if first is None or last is None or sum(last) + 1 != at:
+    if first is None or last is None or sum(last) + 1 != at or not 0 <= at - first[0] <= 256 * (MAX_LINE + 1):
         return False
     data = os.pread(fd, at - first[0], first[0])
     lines = data.split(LF)

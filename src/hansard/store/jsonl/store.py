@@ -7,24 +7,22 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NoReturn, Self
+from typing import Self
 
-from hansard.errors import Broken, Fenced, HansardError, OutcomeUnknown, StoreError, UsageError
+from hansard.errors import Broken, Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Seal, StoredBody, StoredCheckpoint
 from hansard.store.jsonl.bodies import all_but, encode_body, find_body, read_body
 from hansard.store.jsonl.checkpoints import decode_checkpoint, encode_checkpoint
 from hansard.store.jsonl.claims import Claims, read_claims
-from hansard.store.jsonl.files import LF, NotSynced, Paths, Tail, lines_back, lines_from, replace, spare, whole_end
+from hansard.store.jsonl.files import LF, Paths, lines_back, lines_from, replace, whole_end
 from hansard.store.jsonl.lock import Lock
 from hansard.store.jsonl.log import LineLog
 from hansard.store.jsonl.mending import Tombstone, leftovers, repaired, tombstone_of
+from hansard.store.jsonl.writing import Durability, Writer
 from hansard.store.sequence import Sequence, place_all
 
-Durability = Literal["each", "batched"]
-SYNC_ENTRIES = 1_000
-SYNC_S = 1.0
 POLL_S = 0.2
 
 
@@ -49,14 +47,11 @@ class JsonlStore:
             raise UsageError(f"durability {durability!r} is not known; it is 'each' or 'batched'")
         self._paths = Paths.of(path)
         self._clock = clock
-        self._each = durability == "each"
+        self._durability = durability
         self._reading = reading
         self._mutex = threading.RLock()
         self._changed = threading.Condition()
         self._closed = False
-        self._trouble: str | None = None
-        self._unsynced = 0
-        self._timer: threading.Timer | None = None
         self._shutting: list[Callable[[], object]] = []
         try:
             self._start()
@@ -104,9 +99,9 @@ class JsonlStore:
         A missing or foreign file is a UsageError and nothing is created. A writer finds a torn end, cuts it off and
         records that ([J4]); any other damage leaves the files as they are, and `broken` says what it is.
         """
-        if not path.is_file():
-            raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
         try:
+            if not path.is_file():
+                raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
             with path.open("rb") as file:
                 if file.read(10) != b'{"actor":"':
                     raise UsageError(f"{path} is not a Hansard ledger: it does not begin with an entry")
@@ -120,7 +115,7 @@ class JsonlStore:
 
     @property
     def broken(self) -> str | None:
-        return self._trouble or self._log.fault
+        return self._log.fault if self._reading else self._writer.trouble or self._log.fault
 
     def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
         with self._writing():
@@ -177,18 +172,18 @@ class JsonlStore:
     def erase(self, seq: int, part: str) -> None:
         self._check_part(seq, part)
         with self._writing():
-            place = find_body(self._bodies.fd, (seq, part))
+            place = find_body(self._writer.bodies.fd, (seq, part))
             if place is None:
                 return
-            self._sync_all()
+            self._writer.sync()
             try:
-                replace(self._paths.bodies, all_but(self._bodies.fd, place, self._bodies.kept))
+                replace(self._paths.bodies, all_but(self._writer.bodies.fd, place, self._writer.bodies.kept))
             except OSError as error:
                 raise StoreError(
                     f"part {part} of entry {seq} may still be in {self._paths.bodies}: {error.strerror};"
                     " make space for a second copy of that file and try again"
                 ) from error
-            self._reopen_bodies()
+            self._writer.reopen_bodies()
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
         with _opened(self._paths.checkpoints) as fd:
@@ -206,21 +201,21 @@ class JsonlStore:
             newest = self._claims.epoch("seal")
             if newest != epoch:
                 raise Fenced(f"another process seals {self.place} now (epoch {newest}, this one holds {epoch})")
-            self._write([], encode_checkpoint(checkpoint))
+            self._writer.write(0, b"", b"", encode_checkpoint(checkpoint))
 
     def claim(self, name: str, lease_s: float) -> Claim:
         with self._writing():
-            self._sync_all()
+            self._writer.sync()
             return self._claims.claim(name, lease_s)
 
     def renew(self, claim: Claim, lease_s: float) -> None:
         with self._writing():
-            self._sync_all()
+            self._writer.sync()
             self._claims.renew(claim, lease_s)
 
     def release(self, claim: Claim) -> None:
         with self._writing():
-            self._sync_all()
+            self._writer.sync()
             self._claims.release(claim)
 
     def epoch(self, name: str) -> int:
@@ -241,7 +236,7 @@ class JsonlStore:
     def sync(self) -> None:
         with self._mutex:
             if not self._closed and not self._reading:
-                self._sync_all()
+                self._writer.sync()
 
     def close(self) -> None:
         with self._mutex:
@@ -249,7 +244,7 @@ class JsonlStore:
                 return
             try:
                 if not self._reading:
-                    self._sync_all()
+                    self._writer.sync()
             finally:
                 self._shut()
 
@@ -260,14 +255,10 @@ class JsonlStore:
         else:
             self._lock = Lock(self._paths.lock)
             self._shutting.append(self._lock.release)
-            for each in (self._paths.bodies, self._paths.claims):
-                # What a crash left of a rewriting may hold what was erased since.
-                spare(each).unlink(missing_ok=True)
-            self._entries, self._bodies = Tail(self._paths.entries), Tail(self._paths.bodies)
-            self._checkpoints = Tail(self._paths.checkpoints)
-            self._shutting.append(self._close_tails)
+            self._writer = Writer(self._paths, self._durability, self._mutex)
+            self._shutting.append(self._writer.close)
             self._claims = Claims(self._paths.claims, self._now_us)
-            fd = self._entries.fd
+            fd = self._writer.entries.fd
         self._log = LineLog(fd, self._paths.index, self.place, writing=not self._reading)
         self._shutting.append(self._log.close)
         if not self._log.size():
@@ -277,17 +268,16 @@ class JsonlStore:
 
     def _mend(self) -> None:
         """Cut off what a torn write left ([J4]), and record it; other damage leaves everything as it is."""
+        writer, end = self._writer, self._log.at
         try:
-            cut, leftover = leftovers(self._bodies, self._log.size())
+            cut, leftover = leftovers(writer.bodies, self._log.size())
         except Malformed as error:
-            self._trouble = str(error)
+            writer.trouble = str(error)
             return
-        noted = whole_end(self._checkpoints.fd)
-        torn = [("torn_tail", self._entries.kept - self._log.at), ("torn_tail", self._checkpoints.kept - noted)]
+        noted = whole_end(writer.checkpoints.fd)
+        torn = [("torn_tail", writer.entries.kept - end), ("torn_tail", writer.checkpoints.kept - noted)]
         found = [(what, count) for what, count in (*torn, ("leftover_bodies", leftover)) if count]
-        for tail, end in ((self._entries, self._log.at), (self._checkpoints, noted), (self._bodies, cut)):
-            tail.cut(end)
-            tail.sync()
+        writer.cut(bodies=cut, entries=end, checkpoints=noted)
         for outcome in self.append([[repaired(what, count)] for what, count in found]) if found else ():
             if isinstance(outcome, HansardError):
                 raise outcome
@@ -305,14 +295,6 @@ class JsonlStore:
                 raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
             yield
 
-    def _tails(self) -> tuple[Tail, Tail, Tail]:
-        """The three files in the order in which they must reach the disk: what covers something comes after it."""
-        return self._bodies, self._entries, self._checkpoints
-
-    def _close_tails(self) -> None:
-        for tail in self._tails():
-            tail.close()
-
     def _signed(self, seal: Seal | None, sequence: Sequence) -> bytes:
         if seal is None or seal.epoch != self._claims.epoch("seal"):
             return b""
@@ -320,73 +302,12 @@ class JsonlStore:
         return encode_checkpoint(StoredCheckpoint(size=sequence.size, note=note)) if note else b""
 
     def _write(self, rows: Items[Placed], note: bytes) -> None:
-        """One write to each file that gets something, all of them kept or none."""
+        if self._log.at != self._writer.entries.kept:
+            # Whoever interrupted the last append did so after its entries were kept and before the log knew of them.
+            self._writer.trouble = "an append was interrupted; open the ledger again to see what is there"
+            raise StoreError(f"nothing was written to {self.place}: {self._writer.trouble}")
         bodies = b"".join([encode_body(row.seq, part) for row in rows for part in row.draft.parts])
-        lines = b"".join([row.line + LF for row in rows])
-        self._trouble = next((moved for tail in self._tails() if (moved := tail.moved())), None)
-        if self._trouble:
-            raise StoreError(f"nothing was written: {self._trouble}; run: hansard verify {self.place}")
-        durable = self._each or bool(note) or self._unsynced + len(rows) >= SYNC_ENTRIES
-        try:
-            for tail, data in zip(self._tails(), (bodies, lines, note), strict=True):
-                if data:
-                    tail.append(data)
-                if durable:
-                    tail.sync()
-        except BaseException as error:  # noqa: BLE001 - _take_back always raises
-            self._take_back(error)
-        for tail in self._tails():
-            tail.keep()
-        self._unsynced = 0 if durable else self._unsynced + len(rows)
-        if self._unsynced and self._timer is None:
-            self._timer = threading.Timer(SYNC_S, self._sync_late)
-            self._timer.daemon = True
-            self._timer.start()
-
-    def _take_back(self, error: BaseException) -> NoReturn:
-        try:
-            for tail in reversed(self._tails()):
-                tail.take_back()
-        except OSError as second:
-            self._trouble = f"a write failed ({error}) and could not be taken back ({second})"
-            raise OutcomeUnknown(
-                f"{self.place}: {self._trouble}; its entries may or may not be there: open the ledger again and read the head"
-            ) from error
-        if isinstance(error, NotSynced):
-            self._not_synced(error)
-        if isinstance(error, OSError):
-            raise StoreError(f"nothing was written to {self.place}: {error.strerror}") from error
-        raise error
-
-    def _sync_all(self) -> None:
-        try:
-            for tail in self._tails():
-                tail.sync()
-        except NotSynced as error:
-            self._not_synced(error)
-            raise StoreError(f"{self.place}: {self._trouble}") from error
-        self._unsynced = 0
-
-    def _not_synced(self, error: NotSynced) -> None:
-        # The kernel forgets what it could not write and lets the next sync succeed: nothing may be built on that.
-        self._trouble = (
-            f"the disk did not keep what was written ({error.strerror}); open the ledger again to see what is there"
-        )
-
-    def _sync_late(self) -> None:
-        with self._mutex, suppress(StoreError):
-            self._timer = None
-            if not self._closed:
-                self._sync_all()
-
-    def _reopen_bodies(self) -> None:
-        old = self._bodies
-        try:
-            self._bodies = Tail(self._paths.bodies)
-        except OSError as error:
-            self._trouble = f"{self._paths.bodies} was rewritten and cannot be opened: {error.strerror}"
-            raise StoreError(f"{self._trouble}; open the ledger again") from error
-        old.close()
+        self._writer.write(len(rows), bodies, b"".join([row.line + LF for row in rows]), note)
 
     def _tombstones(self) -> Iterator[Tombstone]:
         for entry in self.select(Query(kind="body.redacted")):
@@ -397,7 +318,7 @@ class JsonlStore:
         if not 0 <= stone.seq < self._log.size():
             return False
         named = self.entry(stone.seq).body.get(stone.part) == stone.commitment
-        return named and find_body(self._bodies.fd, (stone.seq, stone.part)) is not None
+        return named and find_body(self._writer.bodies.fd, (stone.seq, stone.part)) is not None
 
     def _check_part(self, seq: int, part: str) -> None:
         try:
@@ -410,8 +331,6 @@ class JsonlStore:
 
     def _shut(self) -> None:
         self._closed = True
-        if self._timer:
-            self._timer.cancel()
         while self._shutting:
             with suppress(OSError):
                 self._shutting.pop()()
