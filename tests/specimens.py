@@ -10,6 +10,7 @@ import sqlite3
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from hansard.ledger.body import TEXT, commitment
 from hansard.ledger.canonical import dump
 from hansard.ledger.checkpoint import format_checkpoint
 from hansard.ledger.entry import FIRST_PREV, checked_sketch
+from hansard.ledger.form import Tools
 from hansard.ledger.merkle import Frontier, inclusion_proof, leaf_hash, root_of
 from hansard.ledger.note import Signature, VerifierKey, format_note
 from hansard.ledger.receipt import Proof, format_proof
@@ -58,6 +60,9 @@ def check_with_cryptography(public: bytes, message: bytes, signature: bytes) -> 
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+FAST = Tools(ed25519=check_with_cryptography)
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ class Log:
         size = self.size
 
         def path(of: int) -> list[str]:
-            return [b64encode(each).decode() for each in inclusion_proof(of, size, _Leaves(self.leaves))]
+            return [b64encode(each).decode() for each in inclusion_proof(of, size, Leaves(self.leaves))]
 
         def opening(part: str) -> dict[str, str]:
             body = self.bodies[index, part]
@@ -210,7 +215,7 @@ class Log:
         proof = Proof(
             extra=dump(extra),
             index=index,
-            path=tuple(inclusion_proof(index, size, _Leaves(self.leaves))),
+            path=tuple(inclusion_proof(index, size, Leaves(self.leaves))),
             checkpoint=self.note() if note is None else note,
         )
         return format_proof(proof).encode()
@@ -245,6 +250,7 @@ class Log:
     def fill(self, db: sqlite3.Connection) -> None:
         """Write everything into an empty database, which stays open."""
         db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = OFF")
         db.execute(f"PRAGMA application_id = {layout.APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {layout.USER_VERSION}")
         for text in layout.TABLES:
@@ -299,16 +305,26 @@ class Log:
         return self
 
 
-class _Leaves:
+class Leaves:
+    """The nodes of a tree, from its leaves."""
+
     def __init__(self, leaves: Sequence[bytes]) -> None:
         self._leaves = leaves
 
     def node(self, level: int, index: int) -> bytes:
         return root_of(self._leaves[index << level : (index + 1) << level])
 
+    def root(self, size: int) -> bytes:
+        return root_of(self._leaves[:size])
+
 
 def honest(size: int = 40) -> Log:
     """A signed log of three epochs: checkpoints at 10, 16 (rotation), 25, 31 (rotation) and at the end."""
+    return _honest(size).copy()
+
+
+@cache
+def _honest(size: int) -> Log:
     log = Log.begun()
     log.grow(9)
     log.checkpoint()

@@ -233,6 +233,19 @@ def test_behind_an_edited_entry_the_others_can_still_be_looked_at(path: Path) ->
         assert reader.head().size == 7
 
 
+def test_a_log_whose_time_falls_is_broken_though_its_chain_holds(path: Path) -> None:
+    store = made(path, 3)
+    head = store.head()
+    store.close()
+    line = draft().sketch.line(causes=(), prev=head.leaf.hex().encode(), seq=3, ts=head.ts - 1)
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+    store = reopened(path)
+    assert store.broken == "the time of entry 3 is before that of the one before"
+    assert store.entry(3).line == line
+    store.close()
+
+
 def test_a_body_that_was_damaged_is_named_and_the_others_are_found(path: Path) -> None:
     made(path, 9).close()
     bodies = Paths.of(path).bodies

@@ -19,6 +19,7 @@ from hansard.store.base import Seal, StoredCheckpoint
 from hansard.store.conformance.sample import draft, fill, genesis, kinds, note, part, put, walk
 from hansard.store.jsonl import Durability, JsonlStore, writing
 from hansard.store.jsonl.files import Paths
+from hansard.store.jsonl.log import LineLog
 
 SOURCE = Path(__file__).parents[2] / "src"
 WRITER = """
@@ -151,6 +152,7 @@ class Disk:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.syncs = 0
         self.writes = 0
+        self.seen: list[tuple[str, int]] = []
         self.failing_syncs = 0
         self.failing_writes = 0
         self.failing_cuts = 0
@@ -162,6 +164,7 @@ class Disk:
 
     def sync(self, fd: int) -> None:
         self.syncs += 1
+        self.seen.append(("sync", os.fstat(fd).st_ino))
         if self.failing_syncs:
             self.failing_syncs -= 1
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -169,6 +172,7 @@ class Disk:
 
     def write(self, fd: int, data: bytes, at: int) -> int:
         self.writes += 1
+        self.seen.append(("write", os.fstat(fd).st_ino))
         if self.failing_writes:
             self.failing_writes -= 1
             self._write(fd, bytes(data)[: len(data) // 2], at)
@@ -204,6 +208,17 @@ def test_an_append_is_one_write_and_one_sync_for_each_file_that_grows(store: Jso
         groups = [[draft(parts=[part(b"x", name=f"p{at}") for at in range(parts)])] for _ in range(20)]
         store.append(groups, Seal(seal.epoch, note) if signing else None)
         assert (disk.writes, disk.syncs) == (wanted, wanted)
+
+
+def test_a_body_is_durable_before_its_entry_is_written_and_an_entry_before_its_checkpoint(
+    store: JsonlStore, disk: Disk, path: Path
+) -> None:
+    seal = store.claim("seal", 60.0)
+    disk.seen.clear()
+    store.append([[draft(parts=[part(b"x")])]], Seal(seal.epoch, note))
+    paths = Paths.of(path)
+    order = [each.stat().st_ino for each in (paths.bodies, paths.entries, paths.checkpoints)]
+    assert disk.seen == [(what, node) for node in order for what in ("write", "sync")]
 
 
 def test_a_short_write_is_gone_on_with(store: JsonlStore, disk: Disk, path: Path) -> None:
@@ -277,6 +292,23 @@ def test_a_sync_that_fails_is_taken_back_and_nothing_is_built_on_that_disk(
         store.append([[draft()]])
     store.close()
     assert len(sound(path)) == 5
+
+
+def test_an_append_that_was_interrupted_after_its_write_is_not_written_over(
+    store: JsonlStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LineLog, "take", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            store.append([[draft(data={"n": 3})]])
+    for _ in range(2):
+        with pytest.raises(StoreError, match="open the ledger again"):
+            store.append([[draft(data={"n": 4})]])
+    store.close()
+    assert [entry.data["n"] for entry in sound(path)[1:]] == [0, 1, 2, 3, -1]
 
 
 def test_a_batched_store_syncs_when_asked_and_before_anything_is_built_on_it(

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hansard.errors import StoreError
-from hansard.store.base import Query, Store
+from hansard.ledger.entry import Entry
+from hansard.store.base import Head, Query, Store
 from hansard.store.conformance.sample import Clock, draft, fill, genesis, part, put, walk
 from hansard.store.jsonl import JsonlStore
 from hansard.store.jsonl.files import Paths
@@ -175,12 +176,35 @@ def test_places_in_the_index_are_checked_against_the_lines(path: Path) -> None:
         "UPDATE entries SET (at, length) = (SELECT at, length FROM entries WHERE seq = 40) WHERE seq = 12",
         "UPDATE entries SET at = 1 << 40 WHERE seq = 13",
         "DELETE FROM entries WHERE seq = 14",
+        "UPDATE entries SET length = 1 << 40 WHERE seq = 15",
+        "UPDATE entries SET at = 'text' WHERE seq = 16",
+        "UPDATE entries SET at = -1 WHERE seq = 17",
+        "UPDATE entries SET length = NULL WHERE seq = 18",
     )
+    for reading in (False, True):
+        store = JsonlStore.open(path, reading=reading, clock=Clock())
+        for seq in range(10, 19):
+            with pytest.raises(StoreError, match="hansard ledger repair"):
+                store.entry(seq)
+            with pytest.raises(StoreError, match="hansard ledger repair"):
+                next(store.lines(seq))
+        store.close()
+
+
+@pytest.mark.parametrize("value", ["'text'", "NULL", "-1", "1 << 62", "zeroblob(31)", "1.5"])
+@pytest.mark.parametrize("column", ["size", "at", "leaf", "ts", "frontier", "boot"])
+def test_any_value_in_the_head_row_leaves_a_log_that_opens(path: Path, column: str, value: str) -> None:
+    head, lines = walked(path)
+    change(path, f"UPDATE head SET {column} = {value}")
+    assert walked(path) == (head, lines)
+
+
+def walked(path: Path) -> tuple[Head, list[Entry]]:
     store = JsonlStore.open(path, clock=Clock())
-    for seq in range(10, 15):
-        with pytest.raises(StoreError, match="hansard ledger repair"):
-            store.entry(seq)
-    store.close()
+    try:
+        return store.head(), walk(store)
+    finally:
+        store.close()
 
 
 def test_repair_builds_an_index_anew_that_is_not_what_the_lines_give(path: Path) -> None:
@@ -218,11 +242,28 @@ def test_an_index_that_breaks_while_it_is_used_is_a_store_error_that_repair_ends
     store.close()
 
 
+def test_an_index_that_can_no_longer_be_kept_is_replaced_by_a_private_one(path: Path) -> None:
+    store = JsonlStore.open(path, clock=Clock())
+    put(store, draft(causes=(0,)))
+    change(path, "DROP TABLE causes")
+    with path.open("ab") as file:
+        # What another thread is writing just now has no place in any index yet.
+        file.write(store.entry(0).line.replace(b'"seq":0', b'"seq":301') + b"\n")
+    assert store.effects(0) == [1, 299, 300]
+    with path.open("rb+") as file:
+        file.truncate(path.read_bytes()[:-1].rfind(b"\n") + 1)
+    put(store, draft(causes=(0, 300)))
+    assert store.effects(0) == [1, 299, 300, 301]
+    assert store.effects(300) == [301]
+    store.close()
+    assert len(walked(path)[1]) == 302
+
+
 def test_only_a_closed_index_is_trusted_after_another_boot(path: Path) -> None:
     store = JsonlStore.open(path, clock=Clock())
     assert boot(path) == ""
     put(store, draft())
-    store.head()
+    store.entry(300)
     assert boot(path)
     store.close()
     assert boot(path) == ""

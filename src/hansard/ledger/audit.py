@@ -114,7 +114,7 @@ class Audit:
         return self._walk_alone(start, wanted[len(older) :], size)
 
     def _walk_alone(self, start: State, wanted: tuple[int, ...], size: int) -> State:
-        self._source.examine(self._asked.deep)
+        self._source.examine(self._asked.deep, start.size)
         walk = Walk(
             self._source,
             self._findings,

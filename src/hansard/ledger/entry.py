@@ -5,12 +5,12 @@ the front before it holds any lock and splices the rest inside it.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from .canonical import Json, Malformed, check, decode, dump
+from .canonical import Json, Malformed, decode, encode
 
 VERSION = 1
 MAX_LINE = 65_535
@@ -141,25 +141,17 @@ class Sketch(NamedTuple):
         return spliced
 
 
-def sketch(
-    *,
-    kind: str,
-    actor: str,
-    run: str,
-    data: Mapping[str, Json],
-    body: Mapping[str, str],
-    encode: Callable[[Json], bytes] = dump,
-) -> Sketch:
-    """Check and encode all that does not depend on the head. `encode` may be a faster equal of canonical.dump.
+def sketch(*, kind: str, actor: str, run: str, data: bytes, body: Sequence[tuple[str, str]]) -> Sketch:
+    """Put together all that does not depend on the head.
 
-    `data` must lie inside the model ([E3]); the codec above guarantees it by type, other callers use checked_sketch.
+    `data` is encoded already and `body` sorted by part name; the codec above guarantees that, others use checked_sketch.
     """
     if len(body) > MAX_PARTS:
         raise Malformed(f"[E4] {len(body)} parts, more than {MAX_PARTS}")
-    commitments = b",".join([b'"%b":"%b"' % (part.encode(), body[part].encode()) for part in sorted(body)])
+    commitments = ",".join([f'"{part}":"{committed}"' for part, committed in body]).encode()
     return Sketch(
         b'{"actor":"%b","body":{%b},"causes":[' % (_actor(actor), commitments),
-        b'],"data":%b,"kind":"%b","prev":"' % (encode(data), _kind(kind)),
+        b'],"data":%b,"kind":"%b","prev":"' % (data, _kind(kind)),
         b'","run":"%b","seq":' % _run(run),
     )
 
@@ -187,7 +179,6 @@ def _kind(kind: str) -> bytes:
 
 
 def checked_sketch(*, kind: str, actor: str, run: str, data: Mapping[str, Json], body: Mapping[str, str]) -> Sketch:
-    """sketch() for data that nothing has checked yet."""
-    check(data)
+    """sketch() of plain values that nothing has checked yet."""
     _check_body(body)
-    return sketch(kind=kind, actor=actor, run=run, data=data, body=body)
+    return sketch(kind=kind, actor=actor, run=run, data=encode(data), body=sorted(body.items()))

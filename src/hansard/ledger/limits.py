@@ -31,6 +31,8 @@ def _ledger_limits(report: Report, *, anchored: bool, deep: bool) -> Iterator[st
             f"anything about the {report.unread_prefix} entries before --since that was not proven when that checkpoint was kept:"
             " they were not read, and the keys named there were taken as they stand"
         )
+        if report.form == "sqlite":
+            yield "that the indexes of the database answer as the lines do: with --since they were not checked"
     if report.unsealed_tail and report.custody != "none":
         yield f"that the {report.unsealed_tail} entries past size {report.signed.sealed_to} stay as they are: no checkpoint seals them"
     if not anchored:

@@ -186,7 +186,7 @@ class _Check:
         if self._pin and not self._agrees(self._pin, genesis):
             self._findings.add("pin", "anchor", "[C8] identity key or genesis are not the pinned ones")
         epoch_key = epoch.key if epoch else genesis.epoch_key
-        if epoch and epoch_key.name != epoch_name(genesis.origin, epoch.epoch):
+        if epoch and (epoch.epoch == 0 or epoch_key.name != epoch_name(genesis.origin, epoch.epoch)):
             self._bad("epoch", "[C4] the epoch key is not named after its origin and epoch")
         return [genesis.identity, epoch_key]
 

@@ -79,7 +79,7 @@ def walk_split(source: SqliteSource, plan: Plan, progress: Callable[[int], None]
     """The stretches in order, container checked; None when anything at all is not as it should be."""
     bounds = plan.bounds()
     with mmap.mmap(-1, _SLOT * len(bounds)) as board:
-        tasks: list[Callable[[], object]] = [partial(_examine, source, plan.deep)]
+        tasks: list[Callable[[], object]] = [partial(_examine, source, plan)]
         tasks += [partial(_walk, source, plan, board, slot, part) for slot, part in enumerate(bounds)]
 
         def waiting() -> None:
@@ -95,9 +95,9 @@ def walk_split(source: SqliteSource, plan: Plan, progress: Callable[[int], None]
     return stretches if joined else None
 
 
-def _examine(source: SqliteSource, deep: bool) -> bool:
+def _examine(source: SqliteSource, plan: Plan) -> bool:
     findings = Findings()
-    source.reopened(findings).examine(deep)
+    source.reopened(findings).examine(plan.deep, plan.start.size)
     return not findings
 
 

@@ -5,8 +5,9 @@ refused before anything is written. Reading takes what an entry holds.
 """
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from hansard.domain.fact import Body, Fact
@@ -29,6 +30,16 @@ class Field(NamedTuple):
     optional: bool
 
 
+class Plan(NamedTuple):
+    """How facts of one kind are written whose fields have just these types: what is left to check, field by field."""
+
+    present: tuple[tuple[str, int], ...]
+    integers: tuple[tuple[str, int], ...]
+    closed: tuple[tuple[str, int, frozenset[str]], ...]
+    open: tuple[tuple[str, int], ...]
+    lists: tuple[tuple[str, int, type | None, bool], ...]
+
+
 class Shape(NamedTuple):
     """What a kind looks like on the record."""
 
@@ -37,6 +48,8 @@ class Shape(NamedTuple):
     causes: tuple[str, ...]
     data: tuple[Field, ...]
     parts: tuple[tuple[str, bool], ...]
+    values: Callable[[Fact], tuple[Any, ...]]
+    plans: dict[tuple[type, ...], Plan]
 
 
 class Encoded(NamedTuple):
@@ -70,30 +83,63 @@ def _read_shape(kind: type[Fact]) -> Shape:
             parts.append((field.name, optional))
         else:
             data.append(_field(field.name, plain, optional or field.default is not MISSING))
-    return Shape(kind.KIND, kind.DRIVEN, kind.CAUSES, tuple(data), tuple(sorted(parts)))
+    values = _values([field.name for field in data])
+    return Shape(kind.KIND, kind.DRIVEN, kind.CAUSES, tuple(data), tuple(sorted(parts)), values, {})
 
 
 def encode(fact: Fact) -> Encoded:
-    """The data and bodies of a fact, each field checked."""
+    """The data and bodies of a fact, each field checked.
+
+    The types of all fields are compared at once: facts of a kind come in very few combinations of types, and what is right
+    for one combination is looked up, not worked out again.
+    """
     shape = shape_of(type(fact))
-    data: dict[str, Json] = {}
-    for name, want, choices, item, optional in shape.data:
-        value: Any = getattr(fact, name)
-        if value is None and optional:
+    values = shape.values(fact)
+    types = tuple(map(type, values))
+    plan = shape.plans.get(types)
+    if plan is None:
+        plan = shape.plans[types] = _plan(shape, types)
+    data: dict[str, Json] = {name: values[at] for name, at in plan.present}
+    for name, at in plan.integers:
+        if not -MAX_INT <= values[at] <= MAX_INT:
+            raise UsageError(f"{shape.kind}: {name} is beyond 2^53-1")
+    for name, at, choices in plan.closed:
+        if values[at] not in choices:
+            raise UsageError(
+                f"{shape.kind}: {name} is {values[at]!r:.60}; it must be one of {', '.join(sorted(choices))}"
+            )
+    for name, at in plan.open:
+        if len(values[at]) > MAX_TEXT:
+            raise _too_long(shape.kind, name, values[at])
+    for name, at, item, optional in plan.lists:
+        if values[at] or not optional:
+            data[name] = _items(shape.kind, name, values[at], item)
+    return Encoded(shape, data, _bodies(shape, fact))
+
+
+def _plan(shape: Shape, types: tuple[type, ...]) -> Plan:
+    """What is left to check for this combination of types; UsageError names the field whose type is wrong."""
+    present, integers, closed, open_text, lists = [], [], [], [], []
+    for at, (field, found) in enumerate(zip(shape.data, types, strict=True)):
+        name, want, choices, item, optional = field
+        if found is type(None) and optional:
             continue
-        found: type = type(value)
         if found is not want:
             raise UsageError(f"{shape.kind}: {name} must be {want.__name__}, not {found.__name__}")
+        if want is tuple:
+            lists.append((name, at, item, optional))
+            continue
+        present.append((name, at))
         if want is int:
-            if not -MAX_INT <= value <= MAX_INT:
-                raise UsageError(f"{shape.kind}: {name} is beyond 2^53-1")
+            integers.append((name, at))
+        elif choices is not None:
+            closed.append((name, at, choices))
         elif want is str:
-            _check_text(shape.kind, name, value, choices)
-        elif want is tuple:
-            if not value and optional:
-                continue
-            value = _items(shape.kind, name, value, item)
-        data[name] = value
+            open_text.append((name, at))
+    return Plan(tuple(present), tuple(integers), tuple(closed), tuple(open_text), tuple(lists))
+
+
+def _bodies(shape: Shape, fact: Fact) -> list[tuple[str, Body]]:
     bodies = []
     for name, optional in shape.parts:
         body = getattr(fact, name)
@@ -102,7 +148,7 @@ def encode(fact: Fact) -> Encoded:
         if type(body) is not Body or type(body.data) is not bytes:
             raise UsageError(f"{shape.kind}: the part {name} must be a Body with its bytes at hand")
         bodies.append((name, body))
-    return Encoded(shape, data, bodies)
+    return bodies
 
 
 def decode(entry: Entry, bodies: Mapping[str, Body]) -> Fact:
@@ -143,20 +189,25 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
     return rest[0], True
 
 
-def _check_text(kind: str, name: str, value: str, choices: frozenset[str] | None) -> None:
-    if choices is not None:
-        if value not in choices:
-            raise UsageError(f"{kind}: {name} is {value!r:.60}; it must be one of {', '.join(sorted(choices))}")
-    elif len(value) > MAX_TEXT:
-        raise UsageError(
-            f"{kind}: {name} has {len(value)} characters, more than {MAX_TEXT}; longer text belongs into a part"
-        )
+def _too_long(kind: str, name: str, value: str) -> UsageError:
+    return UsageError(
+        f"{kind}: {name} has {len(value)} characters, more than {MAX_TEXT}; longer text belongs into a part"
+    )
 
 
 def _items(kind: str, name: str, value: tuple[Any, ...], item: type | None) -> list[Any]:
     for each in value:
         if type(each) is not item:
             raise UsageError(f"{kind}: {name} must hold only {item.__name__ if item else ''}")
-        if isinstance(each, str):
-            _check_text(kind, name, each, None)
+        if isinstance(each, str) and len(each) > MAX_TEXT:
+            raise _too_long(kind, name, each)
+        if isinstance(each, int) and not -MAX_INT <= each <= MAX_INT:
+            raise UsageError(f"{kind}: {name} holds a number beyond 2^53-1")
     return list(value)
+
+
+def _values(names: list[str]) -> Callable[[Fact], tuple[Any, ...]]:
+    """All values of a fact's data at once; attrgetter gives a tuple only from two names on."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda fact: tuple(getattr(fact, name) for name in names)

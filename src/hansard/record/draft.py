@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable
 
-from hansard.domain.fact import Fact
+from hansard.domain.fact import Body, Fact
 from hansard.errors import UsageError
 from hansard.ledger.body import SALT_BYTES, commitment
 from hansard.ledger.canonical import Json, Malformed, dump
@@ -29,16 +29,21 @@ class Drafter:
         if shape.driven and fence is None:
             raise UsageError(f"{shape.kind} may be written only by the driver that holds the run's claim")
         try:
-            parts = tuple([self._part(name, body.media, body.data or b"") for name, body in bodies])
-            commitments = {part.name: commitment(part.salt, part.media, part.body).hex() for part in parts}
-            made = sketch(kind=shape.kind, actor=actor, run=run, data=data, body=commitments, encode=self._encode)
+            parts = [self._part(name, body) for name, body in bodies]
+            made = sketch(
+                kind=shape.kind,
+                actor=actor,
+                run=run,
+                data=self._encode(data),
+                body=[(name, commitment(salt, media, body).hex()) for name, media, salt, body in parts],
+            )
         except Malformed as error:
             raise UsageError(f"{shape.kind} cannot be recorded: {error}") from error
-        return Draft(run, made, tuple(causes), parts, fence)
+        return Draft(run, made, tuple(causes), tuple(parts), fence)
 
-    def _part(self, name: str, media: str, body: bytes) -> Part:
+    def _part(self, name: str, body: Body) -> Part:
         at = self._at
         if at >= len(self._pool):
             self._pool, at = self._random(_POOL_BYTES), 0
         self._at = at + SALT_BYTES
-        return Part(name, media, self._pool[at : at + SALT_BYTES], body)
+        return Part(name, body.media, self._pool[at : at + SALT_BYTES], body.data or b"")

@@ -17,7 +17,6 @@ from hansard.store.base import (
     Group,
     Head,
     Outcome,
-    Part,
     Placed,
     Query,
     Seal,
@@ -38,14 +37,17 @@ class MemoryStore:
     def __init__(self, genesis: Draft, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._sequence = Sequence()
-        self._rows: list[Placed] = []
+        self._lines: list[bytes] = []
+        self._leaves: list[bytes] = []
         self._runs: dict[str, list[int]] = defaultdict(list)
         self._effects: dict[int, list[int]] = defaultdict(list)
-        self._bodies: dict[tuple[int, str], Part] = {}
+        # Plain tuples: the garbage collector stops looking at those, and there may be many.
+        self._bodies: dict[tuple[int, str], tuple[str, bytes, bytes]] = {}
         self._nodes: dict[tuple[int, int], bytes] = {}
         self._checkpoints: list[StoredCheckpoint] = []
         self._claims: dict[str, tuple[int, str, float]] = {}
         self._changed = threading.Condition()
+        self._waiting = 0
         [outcome] = self.append([[genesis]])
         if isinstance(outcome, HansardError):
             raise outcome
@@ -61,7 +63,8 @@ class MemoryStore:
             self._keep(rows)
             for level, index, node in nodes:
                 self._nodes[level, index] = node
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
             return told
 
     def head(self) -> Head:
@@ -69,27 +72,26 @@ class MemoryStore:
             return self._sequence.head()
 
     def node(self, level: int, index: int) -> bytes:
-        if index < 0 or (index + 1) << level > len(self._rows):
-            raise StoreError(f"no complete node of level {level} at {index} in a log of {len(self._rows)}")
+        if index < 0 or (index + 1) << level > len(self._lines):
+            raise StoreError(f"no complete node of level {level} at {index} in a log of {len(self._lines)}")
         return self._node(level, index)
 
     def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        for row in self._rows[start:stop]:
-            yield row.line
+        yield from self._lines[start:stop]
 
     def entry(self, seq: int) -> Entry:
-        if not 0 <= seq < len(self._rows):
-            raise UsageError(f"no entry {seq}; the log ends at {len(self._rows) - 1}")
-        return parse(self._rows[seq].line)
+        if not 0 <= seq < len(self._lines):
+            raise UsageError(f"no entry {seq}; the log ends at {len(self._lines) - 1}")
+        return parse(self._lines[seq])
 
     def select(self, query: Query) -> Iterator[Entry]:
-        stop = len(self._rows) if query.before is None else min(query.before, len(self._rows))
+        stop = len(self._lines) if query.before is None else min(query.before, len(self._lines))
         if query.run is not None:
             seqs: Items[int] = [seq for seq in self._runs.get(query.run, ()) if query.after < seq < stop]
         else:
             seqs = range(max(query.after + 1, 0), stop)
         found = (self.entry(seq) for seq in (reversed(seqs) if query.newest_first else seqs))
-        limit = len(self._rows) if query.limit is None else min(query.limit, len(self._rows))
+        limit = len(self._lines) if query.limit is None else min(query.limit, len(self._lines))
         return islice((entry for entry in found if _matches(entry, query)), limit)
 
     def effects(self, seq: int) -> list[int]:
@@ -97,7 +99,11 @@ class MemoryStore:
 
     def wait(self, size: int, timeout_s: float) -> int:
         with self._changed:
-            self._changed.wait_for(lambda: self._sequence.size > size, timeout_s)
+            self._waiting += 1
+            try:
+                self._changed.wait_for(lambda: self._sequence.size > size, timeout_s)
+            finally:
+                self._waiting -= 1
             return self._sequence.size
 
     def body(self, seq: int, part: str) -> StoredBody | None:
@@ -105,7 +111,8 @@ class MemoryStore:
         if kept is None:
             self._check_part(seq, part)
             return None
-        return StoredBody(seq=seq, part=part, media=kept.media, salt=kept.salt, body=kept.body)
+        media, salt, body = kept
+        return StoredBody(seq=seq, part=part, media=media, salt=salt, body=body)
 
     def erase(self, seq: int, part: str) -> None:
         self._check_part(seq, part)
@@ -177,7 +184,7 @@ class MemoryStore:
 
     def _node(self, level: int, index: int) -> bytes:
         if level == 0:
-            return self._rows[index].leaf
+            return self._leaves[index]
         kept = self._nodes.get((level, index))
         return kept or node_hash(self._node(level - 1, 2 * index), self._node(level - 1, 2 * index + 1))
 
@@ -188,13 +195,14 @@ class MemoryStore:
             raise UsageError(str(error)) from error
 
     def _keep(self, rows: list[Placed]) -> None:
-        for row in rows:
-            self._rows.append(row)
-            self._runs[row.draft.run].append(row.seq)
-            for cause in row.causes:
-                self._effects[cause].append(row.seq)
-            for part in row.draft.parts:
-                self._bodies[row.seq, part.name] = part
+        for seq, _, leaf, line, causes, draft in rows:
+            self._lines.append(line)
+            self._leaves.append(leaf)
+            self._runs[draft.run].append(seq)
+            for cause in causes:
+                self._effects[cause].append(seq)
+            for name, media, salt, body in draft.parts:
+                self._bodies[seq, name] = (media, salt, body)
 
 
 def _matches(entry: Entry, query: Query) -> bool:

@@ -103,7 +103,9 @@ def place_all(
         except (UsageError, Fenced) as refusal:
             told.append(refusal)
             continue
-        nodes += sequence.grow(placed)
+        done = sequence.grow(placed)
+        if done:
+            nodes += done
         rows += placed
         told.append(placed if len(placed) == len(group) else placed[len(placed) - len(group) :])
     return told, rows, nodes

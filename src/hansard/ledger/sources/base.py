@@ -89,8 +89,8 @@ class Source(Protocol):
         """About how many entries there are; for progress and for splitting work, not for judging."""
         ...
 
-    def examine(self, deep: bool) -> None:
-        """Tell what is wrong with the container itself."""
+    def examine(self, deep: bool, since: int) -> None:
+        """Tell what is wrong with the container itself; what would read all of it is left out when `since` is not 0."""
         ...
 
     def lines(self, start: int, stop: int | None) -> Iterator[Row]: ...

@@ -36,8 +36,8 @@ class ExportSource(LinesSource):
         """The size of the log in its published form; None when there is none that can be read."""
         return self._published.size if self._published else None
 
-    def examine(self, deep: bool) -> None:
-        super().examine(deep)
+    def examine(self, deep: bool, since: int) -> None:
+        super().examine(deep, since)
         odd = sorted(name for name in os.listdir(self._folder) if name not in _KNOWN)
         if odd:
             message = f"{len(odd)} files are not part of an export: {', '.join(odd)[:200]}"

@@ -100,17 +100,20 @@ class LinesSource:
         self._findings = findings
         # A checkpoint is written after its entries and a body before its entry: opened in this order, a log that
         # grows meanwhile still fits together.
-        self._checkpoints = LineFile(checkpoints)
-        self._entries = LineFile(entries)
-        self._bodies = LineFile(bodies)
-        self._files = (self._entries, self._bodies, self._checkpoints)
+        self._files: list[LineFile] = []
+        try:
+            self._files += (LineFile(path) for path in (checkpoints, entries, bodies))
+        except CannotRead:
+            self.close()
+            raise
+        self._checkpoints, self._entries, self._bodies = self._files
 
     @property
     def entries(self) -> int:
         first = next(self._entries.split(MAX_LINE), b"")
         return self._entries.end // (len(first) + 1)
 
-    def examine(self, deep: bool) -> None:
+    def examine(self, deep: bool, since: int) -> None:
         for file in self._files:
             if file.torn:
                 message = f"[J4] {file.path.name} ends in {file.torn} bytes without a line end: a torn write, which is not part of the log"

@@ -44,19 +44,15 @@ class SqliteSource:
         try:
             self._prepare()
         except sqlite3.Error as error:
-            self.close()
+            self._db.close()
             raise NotALedger(f"SQLite cannot read it: {error}") from error
         except NotALedger:
-            self.close()
+            self._db.close()
             raise
 
     def reopened(self, findings: Findings) -> "SqliteSource":
         """The same view through a connection of its own, for another process."""
         return SqliteSource(self._view, findings)
-
-    def detach(self) -> None:
-        """Close the connection and keep the view; nothing can be read afterwards."""
-        self._db.close()
 
     @property
     def entries(self) -> int:
@@ -66,7 +62,7 @@ class SqliteSource:
             row = None
         return int(row[0]) + 1 if row and row[0] is not None and 0 <= row[0] < _LAST else 0
 
-    def examine(self, deep: bool) -> None:
+    def examine(self, deep: bool, since: int) -> None:
         for problem in self._schema_problems:
             self._findings.add("schema", "structure", f"[S2] {problem}")
         if not self._view.steady:
@@ -76,9 +72,10 @@ class SqliteSource:
             self._findings.add("unchecked", "structure", message)
             return
         self._examine_header()
-        self._examine_values()
-        for table in _CHECKED + (_CHECKED_DEEP if deep else ()):
-            self._check_integrity(table)
+        self._examine_values(since)
+        if since == 0:
+            for table in _CHECKED + (_CHECKED_DEEP if deep else ()):
+                self._check_integrity(table)
         if deep:
             self._examine_shared()
 
@@ -222,9 +219,9 @@ class SqliteSource:
             if found != wanted:
                 self._findings.add("header", "structure", f"[S1] {name} is {found!r:.40} instead of {wanted!r}")
 
-    def _examine_values(self) -> None:
-        query = "SELECT seq FROM entries WHERE typeof(line) <> 'text' LIMIT 100"
-        for (seq,) in self._rows(query):
+    def _examine_values(self, since: int) -> None:
+        query = "SELECT seq FROM entries WHERE seq >= ? AND typeof(line) <> 'text' LIMIT 100"
+        for (seq,) in self._rows(query, (since or _FIRST,)):
             self._findings.add("line_type", "structure", "[S2] its line is not stored as text", seq=seq)
 
     def _check_integrity(self, table: str) -> None:

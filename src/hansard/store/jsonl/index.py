@@ -31,6 +31,8 @@ TABLES = (
     "CREATE TABLE main.head(id INTEGER PRIMARY KEY, size INTEGER, at INTEGER, leaf BLOB, ts INTEGER, frontier BLOB, boot TEXT)",
 )
 
+NAMES = {"entries", "entries_by_run", "entries_by_kind", "entries_by_actor", "causes", "nodes", "head"}
+
 
 class Mark(NamedTuple):
     """What is kept of one line. Names are None when the line cannot be read."""
@@ -224,14 +226,14 @@ def _trusted(connection: sqlite3.Connection) -> Reach:
     """The head row of a kept index; ValueError when it is not ours, or may have been torn by a crash of the machine."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if (application, version) != (APPLICATION_ID, USER_VERSION):
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+    if (application, version, names) != (APPLICATION_ID, USER_VERSION, NAMES):
         raise ValueError("not an index of this version")
-    size, at, leaf, ts, frontier, boot = connection.execute(
-        "SELECT size, at, leaf, ts, frontier, boot FROM head"
-    ).fetchone()
-    if boot and boot != _boot():
-        raise ValueError("in use when the machine went down")
-    return Reach(Sequence(leaf=bytes(leaf), ts=int(ts), frontier=Frontier.from_bytes(size, bytes(frontier))), int(at))
+    match connection.execute("SELECT size, at, leaf, ts, frontier, boot FROM head").fetchall():
+        case [(int(size), int(at), bytes(leaf), int(ts), bytes(frontier), str(boot))] if boot in ("", _boot()):
+            return Reach(Sequence(leaf=leaf, ts=ts, frontier=Frontier.from_bytes(size, frontier)), at)
+        case _:
+            raise ValueError("in use when the machine went down, or changed by somebody")
 
 
 def _boot() -> str:

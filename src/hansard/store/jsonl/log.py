@@ -257,8 +257,10 @@ class LineLog:
     def _line(self, at: int, length: int) -> bytes:
         sane = type(at) is type(length) is int and at >= 0 and 0 <= length <= CHUNK
         data = os.pread(self._fd, length + 1, at) if sane else b""
-        if len(data) != length + 1 or data.find(LF) != length:
-            raise StoreError(f"no line of {length} bytes at byte {at} of {self._place}, where the index says; {_MEND}")
+        if not sane or len(data) != length + 1 or data.find(LF) != length:
+            raise StoreError(
+                f"no line of {length} bytes lies at byte {at} of {self._place}, where the index says; {_MEND}"
+            )
         return data[:-1]
 
     def _parsed(self, seq: int, line: bytes) -> Entry:

@@ -1,0 +1,223 @@
+"""The one seam through which models and programs are asked, and what every answer goes through on its way back.
+
+A provider turns an Exchange into a Completion. A failure is a value: nothing but cancellation leaves `complete` as an
+exception. Providers read no environment and no file that they were not given, and retry nothing by themselves.
+
+    class Mine:
+        id, unmetered = "mine", False
+
+        @answered
+        async def complete(self, exchange: Exchange, heard: Heard) -> Completion: ...
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Protocol, TypeVar
+
+from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange, Failure, Finish, ToolEvent, Usage
+from hansard.providers import checks
+
+
+class Provider(Protocol):
+    """Something that answers. One instance serves many calls at once and keeps nothing from one to the next."""
+
+    @property
+    def id(self) -> str:
+        """The name under which it was configured."""
+        ...
+
+    @property
+    def unmetered(self) -> bool:
+        """Whether nobody sends a bill for it; what it costs is then an estimate at most."""
+        ...
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        """One answer, good or bad. Raises nothing but CancelledError, and then nothing of the work goes on."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and children. A second call does nothing."""
+        ...
+
+    def describe(self) -> Mapping[str, str]:
+        """Name, kind, model and whatever else tells it apart; never a secret."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Heard:
+    """What has come of an answer so far. When the call ends early, this is what is kept of it.
+
+    A `usage` that is set here is a report, even when it says zero.
+    """
+
+    returned_model: str = ""
+    usage: Usage | None = None
+    raw: bytes | None = None
+    output: bytes | None = None
+    stderr: bytes | None = None
+    exit_code: int | None = None
+    argv: tuple[str, ...] = ()
+    fingerprint: str | None = None
+    tool_events: list[ToolEvent] = field(default_factory=list)
+    _pieces: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+
+Work = Callable[[Exchange, Heard], Awaitable[Completion]]
+P = TypeVar("P", bound=Provider)
+
+
+def failure(
+    kind: ErrorKind,
+    message: str,
+    *,
+    retryable: bool | None = None,
+    retry_after_s: float | None = None,
+    **details: Any,
+) -> Failure:
+    """A failure with the retry class of its kind, unless the provider knows better."""
+    may = kind in RETRYABLE if retryable is None else retryable
+    return Failure(kind=kind, message=message, retryable=may, retry_after_s=retry_after_s, details=details)
+
+
+def failed(
+    provider: Provider, exchange: Exchange, why: Failure, *, heard: Heard | None = None, finish: Finish = "error"
+) -> Completion:
+    """The completion of a call that failed, with what was heard before it did."""
+    kept = heard or Heard()
+    requested = checks.requested_model(exchange, provider.describe())
+    return Completion(
+        provider=provider.id,
+        requested_model=requested,
+        returned_model=kept.returned_model or requested,
+        text=kept.text,
+        finish=finish,
+        usage=kept.usage or Usage(),
+        raw=kept.raw,
+        output=kept.output,
+        stderr=kept.stderr,
+        exit_code=kept.exit_code,
+        argv=kept.argv,
+        fingerprint=kept.fingerprint,
+        tool_events=tuple(kept.tool_events),
+        failure=why,
+    )
+
+
+def answered(
+    complete: Callable[[P, Exchange, Heard], Awaitable[Completion]],
+) -> Callable[[P, Exchange], Coroutine[Any, Any, Completion]]:
+    """Make a provider's `complete` keep the contract: deadline, no exceptions, valid structure, usage, names, latency."""
+
+    @wraps(complete)
+    async def guarded(provider: P, exchange: Exchange) -> Completion:
+        return await answer(provider, exchange, lambda asked, heard: complete(provider, asked, heard))
+
+    guarded.keeps_the_contract = True  # type: ignore[attr-defined]
+    return guarded
+
+
+def keeps_the_contract(provider: Provider) -> bool:
+    """Whether its `complete` is made with `answered`."""
+    return getattr(type(provider).complete, "keeps_the_contract", False) is True
+
+
+async def answer(provider: Provider, exchange: Exchange, work: Work) -> Completion:
+    """Do this work under the contract of `answered`."""
+    started = time.perf_counter()
+    heard = Heard()
+    fault = checks.fault_of(exchange)
+    completion = failed(provider, exchange, fault) if fault else await _asked(provider, exchange, work, heard)
+    latency_us = int((time.perf_counter() - started) * 1_000_000)
+    try:
+        return _settled(provider, exchange, completion, heard, latency_us)
+    except Exception as error:  # noqa: BLE001 - a third party may have put anything into the fields
+        why = failure("internal", f"answered with a Completion that makes no sense: {_said_by(error)}")
+        return _settled(provider, exchange, failed(provider, exchange, why), heard, latency_us)
+
+
+def _settled(
+    provider: Provider, exchange: Exchange, completion: Completion, heard: Heard, latency_us: int
+) -> Completion:
+    return checks.settled(
+        exchange,
+        completion,
+        id=provider.id,
+        unmetered=provider.unmetered,
+        description=provider.describe(),
+        reported=heard.usage,
+        latency_us=latency_us,
+    )
+
+
+async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Heard) -> Completion:
+    limit = exchange.limits.timeout_s
+    deadline = asyncio.timeout(limit)
+    late = failure("timeout", f"no answer within {limit:g} s")
+    try:
+        async with deadline:
+            completion = await work(exchange, heard)
+    except TimeoutError as error:
+        why = late if deadline.expired() else failure("timeout", _said_by(error))
+        return failed(provider, exchange, why, heard=heard)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled us: something inside was cancelled and let it out. It must not end the caller.
+        return failed(provider, exchange, failure("internal", "the work was cancelled from inside"), heard=heard)
+    except Exception as error:  # noqa: BLE001 - a failure is a value, whatever a library raises
+        why = failure("internal", _said_by(error), exception=type(error).__qualname__)
+        return failed(provider, exchange, why, heard=heard)
+    if not isinstance(completion, Completion):
+        said = f"answered with a Python {type(completion).__name__} instead of a Completion"
+        return failed(provider, exchange, failure("internal", said), heard=heard)
+    if deadline.expired() and completion.ok:
+        return checks.spoiled(completion, late)
+    return completion
+
+
+def _said_by(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+class Wrapper:
+    """A provider around another one, which speaks for itself except where a subclass speaks."""
+
+    def __init__(self, inner: Provider) -> None:
+        self.inner = inner
+
+    @property
+    def id(self) -> str:
+        return self.inner.id
+
+    @property
+    def unmetered(self) -> bool:
+        return self.inner.unmetered
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        return await self.inner.complete(exchange)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    def describe(self) -> Mapping[str, str]:
+        return self.inner.describe()
+
+
+class Answering(Wrapper):
+    """Somebody else's provider, held to the contract of `answered` whatever it does."""
+
+    @answered
+    async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
+        return await self.inner.complete(exchange)

@@ -1,0 +1,197 @@
+"""What every exchange is checked for before it is asked, and every completion before it is handed on.
+
+Pure: it sees the two values and what the provider says of itself. The rules are those of the deliberation protocol's
+section 6, kept for every provider, because third-party ones are wrong about them in good faith.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from math import isfinite
+from typing import Any, get_args
+
+from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Failure, Usage
+from hansard.errors import UsageError
+from hansard.providers.parse import Reading, plain, read
+from hansard.providers.schema import Breach, compile
+
+KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
+BYTES_PER_TOKEN = 4
+_SUCCESS = frozenset({"stop", "length", "content_filter"})
+_FAILURE = frozenset({"error", "length", "content_filter"})
+
+
+def fault_of(exchange: Exchange) -> Failure | None:
+    """Why this exchange cannot be asked of anybody, or None."""
+    roles = [message.role for message in exchange.messages]
+    if not roles:
+        return _invalid("there is no message to answer")
+    if "system" in roles[1:]:
+        return _invalid("a system message may only come first")
+    if roles[-1] == "assistant":
+        return _invalid("the last message is the assistant's own, which servers take for the beginning of its answer")
+    if not exchange.limits.timeout_s > 0:
+        return _invalid(f"the time limit must be more than 0 s, not {exchange.limits.timeout_s}")
+    for number, message in enumerate(exchange.messages):
+        try:
+            message.content.encode()
+        except UnicodeEncodeError as error:
+            return _invalid(f"message {number} holds half of a surrogate pair at character {error.start}")
+    try:
+        if exchange.schema is not None:
+            compile(exchange.schema)
+    except UsageError as error:
+        return _invalid(str(error))
+    return None
+
+
+def _invalid(message: str) -> Failure:
+    return Failure(kind="invalid_request", message=message, retryable=False)
+
+
+def requested_model(exchange: Exchange, description: Mapping[str, str]) -> str:
+    return exchange.model or description.get("model") or "default"
+
+
+def settled(
+    exchange: Exchange,
+    completion: Completion,
+    *,
+    id: str,
+    unmetered: bool,
+    description: Mapping[str, str],
+    reported: Usage | None,
+    latency_us: int,
+) -> Completion:
+    """The completion as it is handed on: named, bounded, consistent, valid against the schema, and counted."""
+    requested = completion.requested_model or requested_model(exchange, description)
+    named = replace(
+        completion,
+        provider=completion.provider or id,
+        requested_model=requested,
+        returned_model=completion.returned_model or requested,
+        latency_us=completion.latency_us or latency_us,
+    )
+    good = checked(exchange, _bounded(exchange, _encodable(named)))
+    return replace(good, usage=_usage(exchange, good, reported), cost=settled_cost(good.cost, unmetered=unmetered))
+
+
+def checked(exchange: Exchange, completion: Completion) -> Completion:
+    """The completion if it holds together and fits the schema; otherwise its failure."""
+    return _structured(exchange, _consistent(completion))
+
+
+def spoiled(completion: Completion, why: Failure) -> Completion:
+    """An answer that came and does not count. Its text and its cost stay."""
+    finish = completion.finish if completion.finish in _FAILURE else "error"
+    return replace(completion, structured=None, failure=why, finish=finish)
+
+
+def malformed(exchange: Exchange, completion: Completion, breach: Breach) -> Completion:
+    """An answer that misses the schema, with everything that a correction has to quote [R-6.5-1]."""
+    attempt = completion.text or _as_text(completion.structured)
+    if completion.finish == "length":
+        message = f"the answer was cut off at its length limit and is no valid {exchange.schema_name}: {breach}"
+        return spoiled(completion, Failure(kind="context_length_exceeded", message=message, retryable=False))
+    details = {
+        "validator": breach.rule,
+        "expected_output_schema": exchange.schema_name,
+        "failing_path": breach.path,
+        "validator_message": breach.message,
+        "raw_attempt": attempt,
+    }
+    message = f"no valid {exchange.schema_name}: {breach}"
+    why = Failure(kind="malformed_response", message=message, retryable=True, details=details)
+    return replace(spoiled(completion, why), finish="error", text=attempt)
+
+
+def _encodable(completion: Completion) -> Completion:
+    """Text that can be recorded. What was no character is replaced, and stays in `raw`."""
+    try:
+        completion.text.encode()
+    except UnicodeEncodeError:
+        kept = completion.text.encode("utf-8", "surrogatepass")
+        text = kept.decode("utf-8", "replace")
+        return replace(completion, text=text, raw=kept if completion.raw is None else completion.raw)
+    return completion
+
+
+def _bounded(exchange: Exchange, completion: Completion) -> Completion:
+    limit, size = exchange.limits.max_output_bytes, len(completion.text.encode())
+    if size <= limit:
+        return completion
+    cut = completion.text.encode()[: max(0, limit)].decode("utf-8", "ignore")
+    message = f"the answer is {size} bytes long; at most {limit} were asked for"
+    why = Failure(kind="malformed_response", message=message, retryable=False)
+    return replace(spoiled(completion, completion.failure or why), text=cut)
+
+
+def _consistent(completion: Completion) -> Completion:
+    """Finish and failure tell the same story, and the kind is one of the twelve."""
+    why = completion.failure
+    if why is None and completion.finish not in _SUCCESS:
+        message = f"the provider calls this a success and says that it ended with {completion.finish!r}"
+        return spoiled(completion, Failure(kind="internal", message=message, retryable=False))
+    if why is None:
+        return completion
+    if why.kind not in KINDS:
+        why = replace(why, kind="internal", message=f"{why.kind}: {why.message}", retryable=False)
+    if not why.message:
+        why = replace(why, message=why.kind.replace("_", " "))
+    if why.retry_after_s is not None and not (isfinite(why.retry_after_s) and why.retry_after_s >= 0):
+        why = replace(why, retry_after_s=None)
+    return spoiled(completion, why)
+
+
+def _structured(exchange: Exchange, completion: Completion) -> Completion:
+    if completion.failure is not None:
+        return completion
+    validator = compile(exchange.schema) if exchange.schema is not None else None
+    if completion.structured is not None:
+        reading = plain(completion.structured)
+        if reading.breach is None and validator:
+            reading = Reading(value=reading.value, breach=validator.check(reading.value))
+    elif validator:
+        reading = read(completion.text, validator, max_bytes=exchange.limits.max_output_bytes)
+        if reading.breach is None and reading.value is None:
+            reading = Reading(breach=Breach(path="", rule="type", message="must be an answer, but is null"))
+    else:
+        return completion
+    if reading.breach:
+        return malformed(exchange, completion, reading.breach)
+    text = completion.text or _as_text(reading.value)
+    return replace(completion, structured=reading.value, text=text)
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return "" if value is None else json.dumps(value, ensure_ascii=False).encode().decode()
+    except (TypeError, ValueError, RecursionError):
+        return repr(value).encode("utf-8", "replace").decode()
+
+
+def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -> Usage:
+    """What was reported, or an estimate where something was generated and nobody counted."""
+    usage = completion.usage
+    counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    honest = all(type(count) is int and count >= 0 for count in counts)
+    if honest and (reported is not None or any(counts)):
+        return usage
+    if completion.failure and completion.failure.kind != "timeout" and not completion.text and not completion.output:
+        return Usage()
+    asked = sum(len(message.content.encode()) for message in exchange.messages)
+    said = len(completion.text.encode()) or len(completion.output or b"")
+    return Usage(input_tokens=_tokens(asked), output_tokens=_tokens(said), estimated=True)
+
+
+def _tokens(size: int) -> int:
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def settled_cost(cost: Cost, *, unmetered: bool) -> Cost:
+    """Where nobody sends a bill, a price is an estimate of what it would have been. A negative price is no price."""
+    if cost.usd_nano < 0:
+        cost = Cost()
+    if not unmetered:
+        return cost
+    return replace(cost, basis="unmetered" if cost.basis in {"unknown", "unmetered"} else "estimate")

@@ -1,0 +1,64 @@
+"""A provider whose answers are free of known secrets, in every field, before anybody can record them."""
+
+from dataclasses import replace
+
+from hansard.domain.exchange import Completion, Exchange, Failure, ToolEvent
+from hansard.providers import checks
+from hansard.providers.base import Provider, Wrapper
+from hansard.providers.secrets import Secrets
+
+
+class Scrubbed(Wrapper):
+    """Scrubs what comes back. What is sent is the caller's, who records it before it is sent."""
+
+    def __init__(self, inner: Provider, secrets: Secrets) -> None:
+        super().__init__(inner)
+        self._secrets = secrets
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        completion = await self.inner.complete(exchange)
+        clean = scrubbed(completion, self._secrets)
+        # A mark in place of a secret may miss the schema, which asks for what the secret was.
+        return completion if clean == completion else checks.checked(exchange, clean)
+
+
+def scrubbed(completion: Completion, secrets: Secrets) -> Completion:
+    """The completion with every known secret replaced by its name."""
+
+    def text(value: str | None) -> str | None:
+        return None if value is None else secrets.scrub(value)
+
+    def data(value: bytes | None) -> bytes | None:
+        return None if value is None else secrets.scrub(value)
+
+    return replace(
+        completion,
+        text=secrets.scrub(completion.text),
+        structured=secrets.scrub_json(completion.structured),
+        requested_model=secrets.scrub(completion.requested_model),
+        returned_model=secrets.scrub(completion.returned_model),
+        fingerprint=text(completion.fingerprint),
+        raw=data(completion.raw),
+        output=data(completion.output),
+        stderr=data(completion.stderr),
+        diff=data(completion.diff),
+        argv=tuple(secrets.scrub(each) for each in completion.argv),
+        failure=_failure(completion.failure, secrets),
+        tool_events=tuple(_event(each, secrets) for each in completion.tool_events),
+    )
+
+
+def _failure(failure: Failure | None, secrets: Secrets) -> Failure | None:
+    if failure is None:
+        return None
+    details = secrets.scrub_json(failure.details)
+    return replace(failure, message=secrets.scrub(failure.message), details=details)
+
+
+def _event(event: ToolEvent, secrets: Secrets) -> ToolEvent:
+    return replace(
+        event,
+        arguments=secrets.scrub_json(event.arguments),
+        result=None if event.result is None else secrets.scrub(event.result),
+        error=None if event.error is None else secrets.scrub(event.error),
+    )

@@ -1,0 +1,141 @@
+"""The verifier runs as a module, as a folder and as one zip file, with nothing but the standard library."""
+
+import json
+import os
+import subprocess
+import sys
+import zipapp
+from pathlib import Path
+
+import pytest
+
+import hansard.ledger
+from hansard.ledger.command import main
+from specimens import honest
+
+LEDGER = Path(hansard.ledger.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("zip") / "verify.pyz"
+    zipapp.create_archive(LEDGER, target, filter=lambda path: "__pycache__" not in path.parts)
+    return target
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    return honest().write_sqlite(tmp_path / "x.db")
+
+
+def run(*words: str | Path, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=bare, cwd=folder, timeout=60)
+
+
+def test_the_zip_file_alone_verifies_every_form(zipped: Path, tmp_path: Path) -> None:
+    log = honest()
+    (tmp_path / "r.tlog-proof").write_bytes(log.receipt(20, disclose=["prompt"], rotation=30))
+    forms = {
+        "sqlite": log.write_sqlite(tmp_path / "x.db"),
+        "jsonl": log.write_jsonl(tmp_path / "x.jsonl"),
+        "export": log.write_export(tmp_path / "x"),
+        "receipt": tmp_path / "r.tlog-proof",
+    }
+    for form, path in forms.items():
+        done = run("-I", "-S", zipped, path, "--deep", "--pin", log.pin, "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        report = json.loads(done.stdout)
+        assert (report["form"], report["ok"], report["signed"]["keys"]) == (form, True, "pinned")
+
+
+def test_the_zip_file_uses_several_processes(zipped: Path, ledger: Path) -> None:
+    done = run("-I", "-S", zipped, ledger, "--jobs", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("OK: ")
+
+
+def test_the_folder_itself_runs(ledger: Path) -> None:
+    assert run("-I", "-S", "-B", LEDGER, ledger).returncode == 0
+
+
+def test_the_package_runs_as_a_module(ledger: Path) -> None:
+    done = run("-c", f"import sys; sys.path.insert(0, {str(LEDGER.parents[1])!r}); sys.argv[1:] = [{str(ledger)!r}]; "
+               "import runpy; runpy.run_module('hansard.ledger', run_name='__main__', alter_sys=True)")  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_it_imports_nothing_but_the_standard_library_and_itself(zipped: Path, ledger: Path) -> None:
+    script = (
+        "import runpy, sys; before = set(sys.modules); sys.argv[1:] = [sys.argv[2]]\n"
+        f"try: runpy.run_path({str(zipped)!r}, run_name='__main__')\nexcept SystemExit: pass\n"
+        "names = {name.split('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(names - set(sys.stdlib_module_names)), file=sys.stderr)"
+    )
+    done = run("-I", "-S", "-c", script, "-", ledger)
+    assert done.stderr.strip() == "['ledger']"
+
+
+def test_a_tampered_ledger_is_named_and_gives_its_exit_code(zipped: Path, tmp_path: Path) -> None:
+    log = honest()
+    log.edit(7, lambda entry: entry["data"].update(task="t9"))
+    done = run("-I", "-S", zipped, log.write_jsonl(tmp_path / "x.jsonl"))
+    assert done.returncode == 20
+    assert done.stdout.startswith("BROKEN: ")
+    assert "entry 7: [H4]" in done.stdout.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["missing.db"],
+        ["x.db", "--pin", "nonsense"],
+        ["x.db", "--against", "missing"],
+        ["x.db", "--since", "x.db"],
+        ["x.db", "--jobs", "0"],
+        ["x.db", "--jobs", "many"],
+        ["x.db", "--frobnicate"],
+        [],
+    ],
+)
+def test_a_usage_error_says_what_and_exits_2_and_creates_nothing(zipped: Path, ledger: Path, words: list[str]) -> None:
+    before = sorted(each.name for each in ledger.parent.iterdir())
+    done = run("-I", "-S", zipped, *words, folder=ledger.parent)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(each.name for each in ledger.parent.iterdir()) == before
+
+
+def test_help_shows_examples_and_exit_codes(zipped: Path) -> None:
+    done = run("-I", "-S", zipped, "--help")
+    assert done.returncode == 0
+    assert "examples:" in done.stdout
+    assert "exit codes:" in done.stdout
+
+
+def test_every_grade_has_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = honest()
+    (tmp_path / "newest").write_text(log.note())
+    whole = str(log.write_jsonl(tmp_path / "whole.jsonl"))
+    assert main([whole, "--strict", "--against", str(tmp_path / "newest"), "--all-signatures"]) == 0
+    older = log.copy()
+    older.cut(31)
+    older.checkpoints.pop()
+    assert main([str(older.write_jsonl(tmp_path / "older.jsonl")), "--against", str(tmp_path / "newest")]) == 21
+    del log.bodies[7, "prompt"]
+    bare = str(log.write_jsonl(tmp_path / "bare.jsonl"))
+    assert (main([bare]), main([bare, "--deep"])) == (0, 22)
+    log.grow(1)
+    log.bodies |= honest().bodies
+    assert main([str(log.write_jsonl(tmp_path / "tail.jsonl")), "--strict"]) == 23
+    capsys.readouterr()
+
+
+def test_a_name_that_the_terminal_cannot_write_does_not_hide_the_verdict(zipped: Path, tmp_path: Path) -> None:
+    path = honest().write_jsonl(tmp_path / "лог.jsonl")
+    bare = {"PYTHONIOENCODING": "ascii", "PATH": os.environ["PATH"]}
+    done = subprocess.run([sys.executable, zipped, path], capture_output=True, env=bare, timeout=60)
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"OK: ")
