@@ -14,6 +14,10 @@ ALL = Options(deep=True, all_signatures=True)
 OUTSIDE = {"README.txt", "verify.pyz"}
 """The files of an export that are not part of the record ([X3]); every byte of every other file is."""
 
+WARNED = {"half_signed", "unsealed_rotation", "torn_tail", "leftover_bodies"}
+"""Where a flip is no failure by itself: a signature line that names no key of the log any more is a stranger's, so that its
+checkpoint seals nothing; and a live file whose last line end is gone has a torn tail, here one that no checkpoint covers."""
+
 
 def fifty() -> Log:
     """50 entries with bodies of 16 bytes, two epochs, a redaction, and a tail that no checkpoint covers."""
@@ -59,8 +63,14 @@ def flips(path: Path, step: int, mask: int) -> Iterator[tuple[Path, int, Report]
 def assert_every_flip_is_seen(form: str, folder: Path, step: int, mask: int) -> None:
     path = written(form, folder)
     assert verify(path, ALL, FAST).findings == ()
-    unseen = [(file.name, at) for file, at, report in flips(path, step, mask) if not report.findings]
-    assert {name for name, _ in unseen} == (OUTSIDE if form == "export" else set())
+    unseen, only_warned = set(), set()
+    for file, _, report in flips(path, step, mask):
+        if not report.findings:
+            unseen.add(file.name)
+        elif report.ok:
+            only_warned |= {each.code for each in report.findings}
+    assert unseen == (OUTSIDE if form == "export" else set())
+    assert only_warned <= WARNED
     assert verify(path, ALL, FAST).findings == ()
 
 
@@ -74,14 +84,3 @@ def test_a_sample_of_flipped_bytes_is_seen(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("form", ["jsonl", "export"])
 def test_every_flipped_byte_is_seen(tmp_path: Path, form: str, mask: int) -> None:
     assert_every_flip_is_seen(form, tmp_path, 1, mask)
-
-
-@pytest.mark.parametrize("form", ["jsonl", "export"])
-def test_a_flip_that_breaks_no_more_than_a_signature_line_costs_the_seal(tmp_path: Path, form: str) -> None:
-    """The one kind of flip that is no failure by itself: a signature that no longer names its key is a stranger's."""
-    path = written(form, tmp_path)
-    softer = set()
-    for file, _, report in flips(path, 53, 0x02):
-        if report.ok and report.findings:
-            softer |= {(file.name, each.code, each.grade) for each in report.findings}
-    assert softer <= {("x.checkpoints.jsonl", "half_signed", "warning"), ("checkpoints.jsonl", "half_signed", "warning")}

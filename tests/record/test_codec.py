@@ -105,7 +105,7 @@ def test_an_unknown_kind_is_refused_on_writing() -> None:
 
 def test_the_same_body_twice_gives_two_commitments() -> None:
     first, second = (draft(request()) for _ in range(2))
-    assert first.sketch.front != second.sketch.front
+    assert first.sketch.body != second.sketch.body
     assert first.parts[0].salt != second.parts[0].salt
 
 

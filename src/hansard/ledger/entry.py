@@ -1,7 +1,7 @@
 """One entry: its fields, its strict reading, and the sketch from which a writer splices its line ([E1]-[E8]).
 
-Keys sort so that what depends on the head (prev, seq, ts) stands behind everything else. A writer therefore encodes
-the front before it holds any lock and splices the rest inside it.
+A writer encodes and commits to everything before it holds any lock; inside it, one splice puts the pieces and the place
+together.
 """
 
 import re
@@ -24,6 +24,7 @@ KIND = re.compile(r"(?=.{3,64}\Z)[a-z][a-z_]*(\.[a-z][a-z_]*)+")
 RUN = re.compile(r"[A-Za-z0-9_-]{0,64}")
 PART = re.compile(r"[a-z][a-z0-9_]{0,31}")
 HASH = re.compile(r"[0-9a-f]{64}")
+_LINE = b'{"actor":"%b","body":{%b},"causes":[%b],"data":%b,"kind":"%b","prev":"%b","run":"%b","seq":%d,"ts":%d,"v":1}'
 _KEYS = ("actor", "body", "causes", "data", "kind", "prev", "run", "seq", "ts", "v")
 
 
@@ -117,43 +118,30 @@ def _check_body(body: Json) -> None:
 
 
 class Sketch(NamedTuple):
-    """An entry's bytes before its place is known: everything but causes, prev, seq and ts."""
+    """An entry before its place is known: every piece of its line but causes, prev, seq and ts, each in its final bytes."""
 
-    front: bytes
-    middle: bytes
-    back: bytes
+    actor: bytes
+    body: bytes
+    data: bytes
+    kind: bytes
+    run: bytes
 
-    def line(self, *, causes: Sequence[int], prev: bytes, seq: int, ts: int) -> bytes:
-        """The entry's line at its place; `prev` is hex."""
-        spliced = b'%b%b%b%b%b%d,"ts":%d,"v":1}' % (
-            self.front,
-            b",".join([b"%d" % cause for cause in causes]) if causes else b"",
-            self.middle,
-            prev,
-            self.back,
-            seq,
-            ts,
-        )
-        if len(spliced) > MAX_LINE:
-            raise Malformed(
-                f"[E1] the entry would take {len(spliced)} bytes, more than {MAX_LINE}; move text into a part"
-            )
-        return spliced
+    def line(self, causes: Sequence[int], prev: bytes, seq: int, ts: int) -> bytes:
+        """The entry's line at its place; `prev` is in hex. Malformed when the line is too long."""
+        actor, body, data, kind, run = self
+        because = b",".join([b"%d" % cause for cause in causes]) if causes else b""
+        line = _LINE % (actor, body, because, data, kind, prev, run, seq, ts)
+        if len(line) > MAX_LINE:
+            raise Malformed(f"[E1] the entry would take {len(line)} bytes, more than {MAX_LINE}; move text into a part")
+        return line
 
 
-def sketch(*, kind: str, actor: str, run: str, data: bytes, body: Sequence[tuple[str, str]]) -> Sketch:
+def sketch(kind: str, actor: str, run: str, data: bytes, body: str) -> Sketch:
     """Put together all that does not depend on the head.
 
-    `data` is encoded already and `body` sorted by part name; the codec above guarantees that, others use checked_sketch.
+    `data` is encoded already, and `body` the members of that object in their order; others use checked_sketch.
     """
-    if len(body) > MAX_PARTS:
-        raise Malformed(f"[E4] {len(body)} parts, more than {MAX_PARTS}")
-    commitments = ",".join([f'"{part}":"{committed}"' for part, committed in body]).encode()
-    return Sketch(
-        b'{"actor":"%b","body":{%b},"causes":[' % (_actor(actor), commitments),
-        b'],"data":%b,"kind":"%b","prev":"' % (data, _kind(kind)),
-        b'","run":"%b","seq":' % _run(run),
-    )
+    return Sketch(_actor(actor), body.encode(), data, _kind(kind), _run(run))
 
 
 # The same few names come again and again: checking each once is enough.
@@ -181,4 +169,5 @@ def _kind(kind: str) -> bytes:
 def checked_sketch(*, kind: str, actor: str, run: str, data: Mapping[str, Json], body: Mapping[str, str]) -> Sketch:
     """sketch() of plain values that nothing has checked yet."""
     _check_body(body)
-    return sketch(kind=kind, actor=actor, run=run, data=encode(data), body=sorted(body.items()))
+    committed = ",".join(f'"{part}":"{hexed}"' for part, hexed in sorted(body.items()))
+    return sketch(kind, actor, run, encode(data), committed)

@@ -41,6 +41,7 @@ class Reaper:
         self.adopts = _become_subreaper()
         self.child = 0
         self.child_ended = False
+        self.childless = False
         self.told_to_end = False
         self.ended: set[int] = set()
         self._wake = _wake_on_signals()
@@ -94,6 +95,7 @@ class Reaper:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
+                self.childless = True
                 return
             if pid == 0:
                 return
@@ -103,13 +105,12 @@ class Reaper:
                 self._tell(f"exited {code}" if code >= 0 else f"killed {-code}")
 
     def _none_left(self) -> bool:
+        if self.adopts or not self.childless:
+            return self.childless
         try:
-            if self.adopts:
-                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            else:
-                os.killpg(self.child, 0)
-        except (ChildProcessError, ProcessLookupError, PermissionError):
-            return self.child_ended
+            os.killpg(self.child, 0)
+        except (ProcessLookupError, PermissionError):
+            return True
         return False
 
     def _sweep(self) -> None:
@@ -166,7 +167,7 @@ def descendants(root: int) -> list[int]:
 
 
 def _become_subreaper() -> bool:
-    return sys.platform == "linux" and ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    return sys.platform == "linux" and not ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _wake_on_signals() -> int:
@@ -210,14 +211,15 @@ def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        pass
+        # Gone already, or another user's by now: the sweep looks again.
+        return
 
 
 def _drain(fd: int) -> None:
     try:
         os.read(fd, 4096)
     except BlockingIOError:
-        pass
+        return
 
 
 def main(arguments: list[str]) -> None:

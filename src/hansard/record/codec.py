@@ -5,9 +5,8 @@ refused before anything is written. Reading takes what an entry holds.
 """
 
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from hansard.domain.fact import Body, Fact
@@ -30,16 +29,6 @@ class Field(NamedTuple):
     optional: bool
 
 
-class Plan(NamedTuple):
-    """How facts of one kind are written whose fields have just these types: what is left to check, field by field."""
-
-    present: tuple[tuple[str, int], ...]
-    integers: tuple[tuple[str, int], ...]
-    closed: tuple[tuple[str, int, frozenset[str]], ...]
-    open: tuple[tuple[str, int], ...]
-    lists: tuple[tuple[str, int, type | None, bool], ...]
-
-
 class Shape(NamedTuple):
     """What a kind looks like on the record."""
 
@@ -48,8 +37,6 @@ class Shape(NamedTuple):
     causes: tuple[str, ...]
     data: tuple[Field, ...]
     parts: tuple[tuple[str, bool], ...]
-    values: Callable[[Fact], tuple[Any, ...]]
-    plans: dict[tuple[type, ...], Plan]
 
 
 class Encoded(NamedTuple):
@@ -83,63 +70,24 @@ def _read_shape(kind: type[Fact]) -> Shape:
             parts.append((field.name, optional))
         else:
             data.append(_field(field.name, plain, optional or field.default is not MISSING))
-    values = _values([field.name for field in data])
-    return Shape(kind.KIND, kind.DRIVEN, kind.CAUSES, tuple(data), tuple(sorted(parts)), values, {})
+    return Shape(kind.KIND, kind.DRIVEN, kind.CAUSES, tuple(data), tuple(sorted(parts)))
 
 
 def encode(fact: Fact) -> Encoded:
-    """The data and bodies of a fact, each field checked.
-
-    The types of all fields are compared at once: facts of a kind come in very few combinations of types, and what is right
-    for one combination is looked up, not worked out again.
-    """
+    """The data and bodies of a fact, each field checked. This is the definition; record/quick follows it faster."""
     shape = shape_of(type(fact))
-    values = shape.values(fact)
-    types = tuple(map(type, values))
-    plan = shape.plans.get(types)
-    if plan is None:
-        plan = shape.plans[types] = _plan(shape, types)
-    data: dict[str, Json] = {name: values[at] for name, at in plan.present}
-    for name, at in plan.integers:
-        if not -MAX_INT <= values[at] <= MAX_INT:
-            raise UsageError(f"{shape.kind}: {name} is beyond 2^53-1")
-    for name, at, choices in plan.closed:
-        if values[at] not in choices:
-            raise UsageError(
-                f"{shape.kind}: {name} is {values[at]!r:.60}; it must be one of {', '.join(sorted(choices))}"
-            )
-    for name, at in plan.open:
-        if len(values[at]) > MAX_TEXT:
-            raise _too_long(shape.kind, name, values[at])
-    for name, at, item, optional in plan.lists:
-        if values[at] or not optional:
-            data[name] = _items(shape.kind, name, values[at], item)
-    return Encoded(shape, data, _bodies(shape, fact))
-
-
-def _plan(shape: Shape, types: tuple[type, ...]) -> Plan:
-    """What is left to check for this combination of types; UsageError names the field whose type is wrong."""
-    present, integers, closed, open_text, lists = [], [], [], [], []
-    for at, (field, found) in enumerate(zip(shape.data, types, strict=True)):
-        name, want, choices, item, optional = field
-        if found is type(None) and optional:
+    data: dict[str, Json] = {}
+    for field in shape.data:
+        value: Any = getattr(fact, field.name)
+        if (value is None or value == ()) and field.optional:
             continue
-        if found is not want:
-            raise UsageError(f"{shape.kind}: {name} must be {want.__name__}, not {found.__name__}")
-        if want is tuple:
-            lists.append((name, at, item, optional))
-            continue
-        present.append((name, at))
-        if want is int:
-            integers.append((name, at))
-        elif choices is not None:
-            closed.append((name, at, choices))
-        elif want is str:
-            open_text.append((name, at))
-    return Plan(tuple(present), tuple(integers), tuple(closed), tuple(open_text), tuple(lists))
+        _check(shape.kind, field, value)
+        data[field.name] = list(value) if field.want is tuple else value
+    return Encoded(shape, data, bodies_of(shape, fact))
 
 
-def _bodies(shape: Shape, fact: Fact) -> list[tuple[str, Body]]:
+def bodies_of(shape: Shape, fact: Fact) -> list[tuple[str, Body]]:
+    """The parts of a fact, in the order of their names."""
     bodies = []
     for name, optional in shape.parts:
         body = getattr(fact, name)
@@ -189,25 +137,19 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
     return rest[0], True
 
 
-def _too_long(kind: str, name: str, value: str) -> UsageError:
-    return UsageError(
-        f"{kind}: {name} has {len(value)} characters, more than {MAX_TEXT}; longer text belongs into a part"
-    )
-
-
-def _items(kind: str, name: str, value: tuple[Any, ...], item: type | None) -> list[Any]:
-    for each in value:
-        if type(each) is not item:
-            raise UsageError(f"{kind}: {name} must hold only {item.__name__ if item else ''}")
+def _check(kind: str, field: Field, value: Any) -> None:
+    name, want, choices, item, _ = field
+    found: type = type(value)
+    if found is not want:
+        raise UsageError(f"{kind}: {name} must be {want.__name__}, not {found.__name__}")
+    if choices is not None and value not in choices:
+        raise UsageError(f"{kind}: {name} is {value!r:.60}; it must be one of {', '.join(sorted(choices))}")
+    for each in value if want is tuple else (value,):
+        if item is not None and type(each) is not item:
+            raise UsageError(f"{kind}: {name} must hold only {item.__name__}")
         if isinstance(each, str) and len(each) > MAX_TEXT:
-            raise _too_long(kind, name, each)
+            raise UsageError(
+                f"{kind}: {name} has {len(each)} characters, more than {MAX_TEXT}; longer text belongs into a part"
+            )
         if isinstance(each, int) and not -MAX_INT <= each <= MAX_INT:
-            raise UsageError(f"{kind}: {name} holds a number beyond 2^53-1")
-    return list(value)
-
-
-def _values(names: list[str]) -> Callable[[Fact], tuple[Any, ...]]:
-    """All values of a fact's data at once; attrgetter gives a tuple only from two names on."""
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda fact: tuple(getattr(fact, name) for name in names)
+            raise UsageError(f"{kind}: {name} is beyond 2^53-1")

@@ -1,14 +1,16 @@
 """A fact made ready for a store: salted, committed to, encoded. Needs no store, no loop and no clock."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from hansard.domain.fact import Body, Fact
+from hansard.domain.fact import Fact
 from hansard.errors import UsageError
 from hansard.ledger.body import SALT_BYTES, commitment
 from hansard.ledger.canonical import Json, Malformed, dump
 from hansard.ledger.entry import sketch
 from hansard.record import codec
+from hansard.record.codec import Shape
+from hansard.record.quick import Quick, compile_check
 from hansard.store.base import Draft, Part
 
 _POOL_BYTES = 8192
@@ -22,28 +24,32 @@ class Drafter:
         self._random = random
         self._pool = b""
         self._at = 0
+        self._known: dict[type[Fact], tuple[Shape, Quick]] = {}
 
-    def draft(self, fact: Fact, *, actor: str, run: str, causes: Iterable[int], fence: tuple[str, int] | None) -> Draft:
+    def draft(self, fact: Fact, actor: str, run: str, causes: tuple[int, ...], fence: tuple[str, int] | None) -> Draft:
         """The draft of one fact; UsageError when it breaks a rule of the format."""
-        shape, data, bodies = codec.encode(fact)
-        if shape.driven and fence is None:
+        shape, quick = self._known.get(type(fact)) or self._learn(type(fact))
+        if fence is None and shape.driven:
             raise UsageError(f"{shape.kind} may be written only by the driver that holds the run's claim")
+        data = quick(fact)
+        if data is None:
+            data = codec.encode(fact).data
+        parts, committed = [], []
         try:
-            parts = [self._part(name, body) for name, body in bodies]
-            made = sketch(
-                kind=shape.kind,
-                actor=actor,
-                run=run,
-                data=self._encode(data),
-                body=[(name, commitment(salt, media, body).hex()) for name, media, salt, body in parts],
-            )
+            for name, given in codec.bodies_of(shape, fact):
+                media, body, at = given.media, given.data or b"", self._at
+                if at == len(self._pool):
+                    self._pool, at = self._random(_POOL_BYTES), 0
+                self._at = at + SALT_BYTES
+                salt = self._pool[at : at + SALT_BYTES]
+                parts.append(Part(name, media, salt, body))
+                committed.append(f'"{name}":"{commitment(salt, media, body).hex()}"')
+            made = sketch(shape.kind, actor, run, self._encode(data), ",".join(committed))
         except Malformed as error:
             raise UsageError(f"{shape.kind} cannot be recorded: {error}") from error
-        return Draft(run, made, tuple(causes), tuple(parts), fence)
+        return Draft(run, made, causes, tuple(parts), fence)
 
-    def _part(self, name: str, body: Body) -> Part:
-        at = self._at
-        if at >= len(self._pool):
-            self._pool, at = self._random(_POOL_BYTES), 0
-        self._at = at + SALT_BYTES
-        return Part(name, body.media, self._pool[at : at + SALT_BYTES], body.data or b"")
+    def _learn(self, kind: type[Fact]) -> tuple[Shape, Quick]:
+        shape = codec.shape_of(kind)
+        self._known[kind] = shape, compile_check(shape)
+        return self._known[kind]

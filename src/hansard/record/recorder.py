@@ -92,13 +92,7 @@ class Recorder:
         self, fact: F, *, actor: str, run: str = "", causes: Iterable[Cause] = (), claim: Claim | None = None
     ) -> Recorded[F]:
         """Record one fact; returns when it is durable."""
-        draft = self._drafter.draft(
-            fact,
-            actor=actor,
-            run=run,
-            causes=[_cause(each) for each in causes],
-            fence=_fence(claim),
-        )
+        draft = self._drafter.draft(fact, actor, run, _causes(causes), _fence(claim))
         if self._inline:
             [outcome] = self.store.append(((draft,),))
             if isinstance(outcome, HansardError):
@@ -113,12 +107,7 @@ class Recorder:
     ) -> list[Recorded[Fact]]:
         """Record several facts that stand or fall together, in one commit. Riding ones (not urgent) go with the next commit."""
         fence = _fence(claim)
-        drafts = [
-            self._drafter.draft(
-                step.fact, actor=step.actor, run=run, causes=[_cause(each) for each in step.causes], fence=fence
-            )
-            for step in steps
-        ]
+        drafts = [self._drafter.draft(step.fact, step.actor, run, _causes(step.causes), fence) for step in steps]
         if self._inline:
             [outcome] = self.store.append([drafts])
             if isinstance(outcome, HansardError):
@@ -260,6 +249,10 @@ class _Nudge:
         self._timer.cancel()
 
 
+def _causes(causes: Iterable[Cause]) -> tuple[int, ...]:
+    return tuple([each if type(each) is int else _cause(each) for each in causes])
+
+
 def _cause(cause: Cause) -> int:
     if isinstance(cause, Within):
         return ~cause.index
@@ -280,10 +273,7 @@ def record_now(
 ) -> list[Recorded[Fact]]:
     """Record several facts in one commit from where no event loop runs: redaction, repair, import, a CLI's single word."""
     maker = drafter or Drafter()
-    drafts = [
-        maker.draft(step.fact, actor=step.actor, run=run, causes=[_cause(each) for each in step.causes], fence=None)
-        for step in steps
-    ]
+    drafts = [maker.draft(step.fact, step.actor, run, _causes(step.causes), None) for step in steps]
     [outcome] = store.append([drafts], sealing.seal() if sealing else None)
     if isinstance(outcome, HansardError):
         raise outcome

@@ -46,23 +46,24 @@ class MemoryStore:
         self._nodes: dict[tuple[int, int], bytes] = {}
         self._checkpoints: list[StoredCheckpoint] = []
         self._claims: dict[str, tuple[int, str, float]] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._waiting = 0
         [outcome] = self.append([[genesis]])
         if isinstance(outcome, HansardError):
             raise outcome
 
     def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
-        with self._changed:
+        with self._lock:
             sealing = seal if seal and seal.epoch == self.epoch("seal") else None
             # Only a signer can fail after the places are given; without one there is nothing to go back to.
             before = self._sequence.copy() if sealing else self._sequence
-            told, rows, nodes = place_all(self._sequence, groups, self._now_us(), self.epoch)
+            told, rows, nodes = place_all(self._sequence, groups, int(self._clock() * 1_000_000), self.epoch)
             if sealing and rows:
                 self._seal(sealing, before)
             self._keep(rows)
-            for level, index, node in nodes:
-                self._nodes[level, index] = node
+            if nodes:
+                self._nodes.update(((level, index), node) for level, index, node in nodes)
             if self._waiting:
                 self._changed.notify_all()
             return told
@@ -169,9 +170,6 @@ class MemoryStore:
 
     def close(self) -> None:
         return
-
-    def _now_us(self) -> int:
-        return int(self._clock() * 1_000_000)
 
     def _seal(self, seal: Seal, before: Sequence) -> None:
         try:

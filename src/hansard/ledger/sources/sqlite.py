@@ -16,7 +16,7 @@ from ..merkle import HASH, Frontier, leaf_hash
 from ..report import Findings, Form
 from .base import CannotRead, NotALedger, Row, Stored
 from .derived import Derived
-from .view import View
+from .view import REFUSALS, View
 
 MAGIC = b"SQLite format 3\x00"
 _OLDEST = (3, 38, 0)
@@ -43,7 +43,7 @@ class SqliteSource:
         self._budget = _Budget(view.readable.stat().st_size)
         try:
             self._prepare()
-        except sqlite3.Error as error:
+        except REFUSALS as error:
             self._db.close()
             raise NotALedger(f"SQLite cannot read it: {error}") from error
         except NotALedger:
@@ -58,7 +58,7 @@ class SqliteSource:
     def entries(self) -> int:
         try:
             row = self._execute("SELECT max(seq) FROM entries").fetchone() if "entries" in self._sound else None
-        except sqlite3.Error:
+        except REFUSALS:
             row = None
         return int(row[0]) + 1 if row and row[0] is not None and 0 <= row[0] < _LAST else 0
 
@@ -89,7 +89,7 @@ class SqliteSource:
                     at = rows[-1][0] + 1
                     yield from rows
                 return
-            except sqlite3.Error as error:
+            except REFUSALS as error:
                 if many > 1:
                     # Come as close to the unreadable page as can be, row by row.
                     many = 1
@@ -254,18 +254,18 @@ class SqliteSource:
         """The rows of a query, ending with a finding where SQLite refuses."""
         try:
             yield from self._execute(query, values)
-        except sqlite3.Error as error:
+        except REFUSALS as error:
             self._refused(error)
 
     def _fetch(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """The rows of a query that is known to be short; none, with a finding, where SQLite refuses."""
         try:
             return self._execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except REFUSALS as error:
             self._refused(error)
             return []
 
-    def _refused(self, error: sqlite3.Error) -> None:
+    def _refused(self, error: Exception) -> None:
         self._findings.add("unreadable", "structure", f"SQLite cannot read all of it: {error}")
 
 

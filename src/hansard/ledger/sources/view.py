@@ -21,6 +21,9 @@ try:
 except ImportError:  # pragma: no cover
     fcntl = None  # type: ignore[assignment,unused-ignore]
 
+REFUSALS = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged database may raise; the second when SQLite quotes damaged text in its own message."""
+
 _COPIES = 5
 _LOCK_S = 5.0
 
@@ -89,11 +92,11 @@ def _join(copy: Path) -> None:
     """Bring the write-ahead log into the copy. What SQLite cannot join stays out, and reading tells the rest."""
     try:
         joined = sqlite3.connect(copy, isolation_level=None)
-    except sqlite3.Error:
+    except REFUSALS:
         return
     try:
         joined.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    except sqlite3.Error:
+    except REFUSALS:
         pass
     finally:
         joined.close()

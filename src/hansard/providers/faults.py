@@ -1,0 +1,135 @@
+"""What went wrong at a model's server, as every vendor's SDK tells it: a status, a code, a type and a sentence.
+
+Which of the twelve kinds that is, each vendor's own table says. Knows no SDK by name: their errors have one shape.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Any, get_args
+
+from hansard.domain.exchange import ErrorKind, Failure
+from hansard.providers import transport
+from hansard.providers.base import failure
+
+LONGEST_MESSAGE = 2_000
+LONGEST_BODY = 64 * 1024
+_KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One error of a server. `status` is None where it came within an answer that had begun well."""
+
+    status: int | None = None
+    code: str = ""
+    type: str = ""
+    message: str = ""
+    retry_after_s: float | None = None
+    request_id: str = ""
+    body: bytes | None = None
+
+    @property
+    def words(self) -> frozenset[str]:
+        return frozenset({self.code, self.type} - {""})
+
+    def says(self, *phrases: str) -> bool:
+        text = self.message.lower()
+        return any(phrase in text for phrase in phrases)
+
+
+Classify = Callable[[Fault], ErrorKind]
+
+
+def failure_of(error: Exception, classify: Classify, *, server: str, key: str) -> tuple[Failure, bytes | None]:
+    """The failure that an SDK's exception means, and the body that came with it. `key` names where the key comes from."""
+    if (broken := transport.kind_of(error) or _lost(error)) is not None:
+        kind, message = _KINDS[broken[0]], broken[1]
+        retryable = False if kind == "malformed_response" else None
+        return failure(kind, f"{server}: {message}", retryable=retryable), None
+    fault = fault_of(error)
+    return told(fault, classify(fault), server=server, key=key), fault.body
+
+
+def told(fault: Fault, kind: ErrorKind, *, server: str, key: str) -> Failure:
+    """The failure of this kind, with what the server said."""
+    status = str(fault.status) if fault.status else "an error within its answer"
+    word = fault.code or fault.type
+    hint = f"; the key is read from {key}" if kind == "auth_failure" else ""
+    message = f"{server} answered {status}{f' ({word})' if word else ''}: {fault.message[:LONGEST_MESSAGE]}{hint}"
+    details = {
+        "status": fault.status,
+        "vendor_code": fault.code,
+        "vendor_type": fault.type,
+        "request_id": fault.request_id,
+        "retry_after_seconds": fault.retry_after_s,
+    }
+    kept = {name: value for name, value in details.items() if value not in (None, "")}
+    return failure(kind, message, retry_after_s=fault.retry_after_s, **kept)
+
+
+def _lost(error: Exception) -> tuple[str, str] | None:
+    """A call that ended without an answer, as an SDK says it."""
+    names = {base.__name__ for base in type(error).__mro__}
+    if "APITimeoutError" in names:
+        return "timeout", "the server did not answer in time"
+    if "APIConnectionError" in names:
+        cause = error.__cause__
+        return "network", f"no connection: {cause or error}"
+    return None
+
+
+def fault_of(error: Exception) -> Fault:
+    """What the server said with this exception."""
+    response = getattr(error, "response", None)
+    headers: Mapping[str, str] = getattr(response, "headers", {})
+    said = read_error(getattr(error, "body", None))
+    status = getattr(error, "status_code", None)
+    return Fault(
+        # Some servers write the status into the code, also within a stream that began with 200.
+        status=status if isinstance(status, int) and status >= 300 else said.status,
+        code=said.code,
+        type=said.type,
+        message=said.message or getattr(error, "message", "") or str(error),
+        retry_after_s=retry_after_s(headers),
+        request_id=headers.get("x-request-id") or headers.get("request-id") or "",
+        body=response.content[:LONGEST_BODY] if response is not None and status != 200 else None,
+    )
+
+
+def read_error(body: Any) -> Fault:
+    """The error object of a body, bare or in its envelope."""
+    inner = body.get("error", body) if isinstance(body, Mapping) else body
+    if not isinstance(inner, Mapping):
+        return Fault(message=inner.strip() if isinstance(inner, str) else "")
+    details = inner.get("details")
+    code = details.get("error_code") if isinstance(details, Mapping) else inner.get("code")
+    status = int(code) if isinstance(code, int | str) and str(code).isdecimal() and 300 <= int(code) < 600 else None
+    return Fault(
+        status=status,
+        code="" if status else _word(code),
+        type=_word(inner.get("type")),
+        message=_word(inner.get("message")),
+    )
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """How long the server asks to wait: seconds, milliseconds in the vendors' own header, or a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * unit
+        except ValueError:
+            continue
+        if isfinite(seconds) and seconds >= 0:
+            return seconds
+    try:
+        at = parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return max(0.0, at.timestamp() - time.time())

@@ -1,0 +1,85 @@
+"""The HTTP client under the vendors' SDKs: bounded, uncompressed, and following nobody to another host.
+
+Imported together with an SDK, which brings httpx2 along. Knows neither vendors nor wire formats.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import httpx2
+
+ENVELOPE = 64 * 1024
+ESCAPED = 6
+"""A character of an answer may take six in JSON."""
+
+_room: ContextVar[int] = ContextVar("room", default=16 * 1024 * 1024)
+
+
+class Overrun(Exception):
+    """A body is longer than anything that was asked for."""
+
+
+class Compressed(Exception):
+    """A body is compressed although that was not wanted: a small one may hide one that fills the memory."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that ends with Overrun when it grows beyond its bounds; of a stream of events, when one event does."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, room: int, *, events: bool) -> None:
+        self._inner, self._room, self._events = inner, room, events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._room
+        async for chunk in self._inner:
+            end = chunk.rfind(b"\n\n") if self._events else -1
+            left = left - len(chunk) if end < 0 else self._room - (len(chunk) - end)
+            if left < 0:
+                raise Overrun(f"the server sent more than {self._room} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _bound(response: httpx2.Response) -> None:
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        await response.aclose()
+        raise Compressed(f"the server sent a body in {encoding} although identity was asked for")
+    events = response.headers.get("content-type", "").startswith("text/event-stream")
+    assert isinstance(response.stream, httpx2.AsyncByteStream)
+    response.stream = _Bounded(response.stream, _room.get(), events=events)
+
+
+def allow(answer_bytes: int) -> None:
+    """Set the room for the calls of this task: an answer of so many bytes, escaped, in its envelope."""
+    _room.set(ENVELOPE + ESCAPED * max(0, answer_bytes))
+
+
+def client(make: Callable[..., Any]) -> Any:
+    """A client made with an SDK's own class, so that its pools and proxies are those of the SDK."""
+    # A redirect would carry the key to a host that nobody configured.
+    return make(
+        follow_redirects=False, headers={"accept-encoding": "identity"}, event_hooks={"response": [_bound]}
+    )
+
+
+def kind_of(error: BaseException | None) -> tuple[str, str] | None:
+    """What a transport error means, as a kind and a sentence; None where it is no transport error.
+
+    Looks through what wraps it: an SDK says "connection error" also where we stopped reading.
+    """
+    seen = error
+    while seen is not None:
+        if isinstance(seen, Overrun):
+            return "malformed_response", str(seen)
+        if isinstance(seen, Compressed):
+            return "internal", str(seen)
+        seen = seen.__cause__
+    if isinstance(error, httpx2.TimeoutException):
+        return "timeout", "the server did not answer in time"
+    if isinstance(error, httpx2.TransportError):
+        return "network", f"the connection broke: {error or type(error).__name__}"
+    return None

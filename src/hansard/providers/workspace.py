@@ -1,0 +1,235 @@
+"""The folder in which a program works: an empty one, a copy of a folder, or a git worktree whose changes are kept.
+
+Always a folder of its own, removed afterwards, whatever happened in it. Git runs without anybody's hooks and without
+the user's configuration, so that what is recorded does not depend on who ran it.
+"""
+
+import asyncio
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, assert_never
+
+from hansard.errors import ProviderError, UsageError
+from hansard.providers.environment import passed_on
+from hansard.providers.process import Program, run, to_the_end
+
+MAX_BYTES = 512 * 1024 * 1024
+MAX_DIFF_BYTES = 64 * 1024 * 1024
+_GIT = (
+    *("git", "-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false"),
+    *(
+        "-c",
+        "core.quotePath=true",
+        "-c",
+        "gc.auto=0",
+        "-c",
+        "maintenance.auto=false",
+        "-c",
+        "advice.detachedHead=false",
+    ),
+)
+_QUIET = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+}
+
+Kind = Literal["none", "copy", "worktree"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """Where to work. `source` is the folder to copy, or the repository of which `commit` is checked out."""
+
+    kind: Kind = "none"
+    source: Path | None = None
+    commit: str = "HEAD"
+    max_bytes: int = MAX_BYTES
+    max_diff_bytes: int = MAX_DIFF_BYTES
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("none", "copy", "worktree"):
+            raise UsageError(f"workspace {self.kind!r} is unknown: it is none, copy or worktree")
+        if self.kind != "none" and self.source is None:
+            raise UsageError(f"a workspace of kind {self.kind} needs the folder that it is made from")
+        if self.commit.startswith("-"):
+            raise UsageError(f"commit {self.commit!r} looks like an option of git; name a commit, a branch or a tag")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A prepared workspace. `beside` is a private folder next to it, for what the program shall read but not find."""
+
+    folder: Path
+    beside: Path
+    changes: Callable[[], Awaitable[bytes | None]]
+
+
+@asynccontextmanager
+async def prepared(workspace: Workspace, environment: Mapping[str, str]) -> AsyncIterator[Place]:
+    """A workspace to work in, removed afterwards. ProviderError where it cannot be made."""
+    try:
+        top = Path(tempfile.mkdtemp(prefix="hansard-"))
+    except OSError as error:
+        raise ProviderError(
+            f"no temporary folder could be made: {error.strerror}; set TMPDIR to a place with room"
+        ) from error
+    folder, beside = top / "work", top / "beside"
+    try:
+        beside.mkdir(mode=0o700)
+        match workspace.kind:
+            case "none":
+                folder.mkdir()
+                yield Place(folder=folder, beside=beside, changes=_no_changes)
+            case "copy":
+                await to_the_end(asyncio.to_thread(_copy, workspace, folder))
+                yield Place(folder=folder, beside=beside, changes=_no_changes)
+            case "worktree":
+                async with _worktree(workspace, folder, beside, environment) as place:
+                    yield place
+            case never:
+                assert_never(never)
+    finally:
+        await to_the_end(asyncio.to_thread(_remove, top))
+
+
+async def _no_changes() -> None:
+    return None
+
+
+def _copy(workspace: Workspace, folder: Path) -> None:
+    """Copy files, folders and links; what is none of these is left out. Links are kept as links, wherever they point."""
+    source = workspace.source
+    assert source is not None
+    if not source.is_dir():
+        raise ProviderError(f"workspace: {source} is no folder that could be copied")
+    left = workspace.max_bytes
+    for path, size in _files(source):
+        left -= size
+        if left < 0:
+            raise ProviderError(
+                f"workspace: {source} is larger than {workspace.max_bytes} bytes (at {path}); raise max_bytes"
+            )
+
+    def skipped(here: str, names: list[str]) -> set[str]:
+        return {name for name in names if not _ordinary(os.path.join(here, name))}
+
+    try:
+        shutil.copytree(source, folder, symlinks=True, ignore=skipped)
+    except (OSError, shutil.Error) as error:
+        raise ProviderError(f"workspace: {source} could not be copied: {error}") from error
+
+
+def _files(source: Path) -> Iterator[tuple[str, int]]:
+    for here, _, names in os.walk(source):
+        for name in names:
+            path = os.path.join(here, name)
+            with suppress(OSError):
+                yield path, os.lstat(path).st_size
+
+
+def _ordinary(path: str) -> bool:
+    mode = os.lstat(path).st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _remove(top: Path) -> None:
+    """Remove everything, also what a program protected from being removed."""
+    shutil.rmtree(top, ignore_errors=True)
+    if not os.path.lexists(top):
+        return
+    for here, folders, _ in os.walk(top):
+        for path in (os.path.join(here, name) for name in folders):
+            if not os.path.islink(path):
+                with suppress(OSError):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(top, ignore_errors=True)
+
+
+class _Git:
+    """Git in one environment. Its output is bounded; a failure is a ProviderError that quotes it."""
+
+    def __init__(self, environment: Mapping[str, str], *, max_bytes: int) -> None:
+        self._environment = {**passed_on(environment), **_QUIET}
+        self._max_bytes = max_bytes
+
+    async def run(self, folder: Path, *arguments: str, **also: str) -> bytes:
+        ran = await run(
+            Program(
+                argv=(*_GIT, *arguments),
+                folder=folder,
+                environment={**self._environment, **also},
+                max_output_bytes=self._max_bytes,
+            )
+        )
+        if ran.exit_code != 0:
+            said = ran.stderr.decode("utf-8", "replace").strip()[-1000:]
+            raise ProviderError(f"workspace: git {arguments[0]} in {folder} {ran.ending}: {said}")
+        if ran.truncated:
+            raise ProviderError(
+                f"workspace: git {arguments[0]} printed {ran.stdout_bytes} bytes; at most {self._max_bytes} are kept"
+            )
+        return ran.stdout
+
+
+@asynccontextmanager
+async def _worktree(
+    workspace: Workspace, folder: Path, beside: Path, environment: Mapping[str, str]
+) -> AsyncIterator[Place]:
+    source = workspace.source
+    assert source is not None
+    if not source.is_dir():
+        raise ProviderError(f"workspace: {source} is no folder, and so no repository")
+    git = _Git(environment, max_bytes=workspace.max_diff_bytes)
+    named = await git.run(source, "rev-parse", "--verify", "--end-of-options", f"{workspace.commit}^{{commit}}")
+    commit = named.decode("ascii").strip()
+    # Git names its own entry after the last part of the path, so that must differ from worktree to worktree.
+    here = folder / folder.parent.name
+    try:
+        await git.run(source, "worktree", "add", "--detach", "--quiet", str(here), commit)
+        yield Place(folder=here, beside=beside, changes=lambda: _changes(git, here, beside, commit))
+    finally:
+        await to_the_end(_forget(git, source, here))
+
+
+async def _forget(git: _Git, source: Path, here: Path) -> None:
+    """Remove a worktree, also one that was not finished or that a program has destroyed."""
+    with suppress(ProviderError):
+        await git.run(source, "worktree", "remove", "--force", "--force", str(here))
+        return
+    # Git keeps a lock on what it has not finished making, and forgets only unlocked ones whose folder is gone.
+    with suppress(ProviderError):
+        await git.run(source, "worktree", "unlock", str(here))
+    await asyncio.to_thread(_remove, here)
+    with suppress(ProviderError):
+        await git.run(source, "worktree", "prune")
+
+
+async def _changes(git: _Git, here: Path, beside: Path, commit: str) -> bytes:
+    """Everything that differs from the commit, committed or not, new files included; what is ignored is left out.
+
+    Objects and index are written beside, so that looking leaves nothing in the repository and an index that a program
+    has tampered with hides nothing.
+    """
+    printed = await git.run(here, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+    objects = os.fsdecode(printed.rstrip(b"\n")).replace("\\", "\\\\").replace('"', '\\"')
+    own = beside / "objects"
+    own.mkdir(exist_ok=True)
+    apart = {
+        "GIT_INDEX_FILE": str(beside / "index"),
+        "GIT_OBJECT_DIRECTORY": str(own),
+        # In quotes: a colon would separate.
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"',
+    }
+    await git.run(here, "read-tree", commit, **apart)
+    await git.run(here, "add", "--all", ".", **apart)
+    shown = ("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames")
+    return await git.run(here, "diff-index", "--cached", "-p", *shown, commit, "--", **apart)
