@@ -11,6 +11,7 @@ from hansard.errors import HansardError, UsageError
 from hansard.record import codec
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
+from hansard.record.quick import compile_check
 from ledgers import draft, memory
 
 
@@ -113,3 +114,28 @@ def test_the_same_body_twice_gives_two_commitments() -> None:
 def test_an_actor_that_is_not_an_opaque_id_is_refused(actor: str) -> None:
     with pytest.raises(UsageError, match="actor"):
         draft(request(), actor=actor)
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_quick_check_gives_what_the_definition_gives_or_leaves_it_to_it(kind: str, full: bool) -> None:
+    fact = sample(KINDS[kind], full=full)
+    quick = compile_check(codec.shape_of(type(fact)))(fact)
+    lists = any(field.want is tuple and getattr(fact, field.name) for field in codec.shape_of(type(fact)).data)
+    assert quick is None if lists else quick == codec.encode(fact)[1:]
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, 1.5, "x" * 257, "\ud800", True, 2**53, -(2**53), b"", ("a",), [], Body.text("x"), Body("a", None)]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_wrong_value_in_any_field_is_refused_by_both_ways_alike(kind: str, wrong: object) -> None:
+    good = sample(KINDS[kind], full=True)
+    for field in dataclasses.fields(good):
+        fact = dataclasses.replace(good, **{field.name: wrong})
+        try:
+            defined = codec.encode(fact)[1:]
+        except UsageError:
+            assert compile_check(codec.shape_of(type(fact)))(fact) is None
+        else:
+            assert compile_check(codec.shape_of(type(fact)))(fact) in (None, defined)

@@ -109,6 +109,7 @@ def test_a_forked_child_may_neither_write_nor_free_the_ledger(path: Path) -> Non
             store.append([[draft()]])
         except StoreError as error:
             status = 0 if "fork" in str(error) else 2
+            store.close()
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0

@@ -129,7 +129,7 @@ class Sketch(NamedTuple):
     def line(self, causes: Sequence[int], prev: bytes, seq: int, ts: int) -> bytes:
         """The entry's line at its place; `prev` is in hex. Malformed when the line is too long."""
         actor, body, data, kind, run = self
-        because = b",".join([b"%d" % cause for cause in causes]) if causes else b""
+        because = b"%d" % causes[0] if len(causes) == 1 else b",".join([b"%d" % cause for cause in causes])
         line = _LINE % (actor, body, because, data, kind, prev, run, seq, ts)
         if len(line) > MAX_LINE:
             raise Malformed(f"[E1] the entry would take {len(line)} bytes, more than {MAX_LINE}; move text into a part")
@@ -141,29 +141,20 @@ def sketch(kind: str, actor: str, run: str, data: bytes, body: str) -> Sketch:
 
     `data` is encoded already, and `body` the members of that object in their order; others use checked_sketch.
     """
-    return Sketch(_actor(actor), body.encode(), data, _kind(kind), _run(run))
+    who, what, where = _names(actor, kind, run)
+    return Sketch(who, body.encode(), data, what, where)
 
 
-# The same few names come again and again: checking each once is enough.
-@lru_cache(1024)
-def _actor(actor: str) -> bytes:
+@lru_cache(4096)
+def _names(actor: str, kind: str, run: str) -> tuple[bytes, bytes, bytes]:
+    """Checked and encoded once: the same few names come again and again."""
     if not ACTOR.fullmatch(actor):
         raise Malformed(f"[E4] actor {actor!r:.80} is not 1 to 128 of A-Z a-z 0-9 . _ : / + -")
-    return actor.encode()
-
-
-@lru_cache(1024)
-def _run(run: str) -> bytes:
-    if not RUN.fullmatch(run):
-        raise Malformed(f"[E4] run {run!r:.80} is not up to 64 of A-Z a-z 0-9 _ -")
-    return run.encode()
-
-
-@lru_cache(256)
-def _kind(kind: str) -> bytes:
     if not KIND.fullmatch(kind):
         raise Malformed(f"[E4] kind {kind!r:.80} is not dotted lower-case words")
-    return kind.encode()
+    if not RUN.fullmatch(run):
+        raise Malformed(f"[E4] run {run!r:.80} is not up to 64 of A-Z a-z 0-9 _ -")
+    return actor.encode(), kind.encode(), run.encode()
 
 
 def checked_sketch(*, kind: str, actor: str, run: str, data: Mapping[str, Json], body: Mapping[str, str]) -> Sketch:

@@ -59,7 +59,7 @@ def told(fault: Fault, kind: ErrorKind, *, server: str, key: str) -> Failure:
     word = fault.code or fault.type
     hint = f"; the key is read from {key}" if kind == "auth_failure" else ""
     message = f"{server} answered {status}{f' ({word})' if word else ''}: {fault.message[:LONGEST_MESSAGE]}{hint}"
-    details = {
+    details: dict[str, Any] = {
         "status": fault.status,
         "vendor_code": fault.code,
         "vendor_type": fault.type,

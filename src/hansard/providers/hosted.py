@@ -120,6 +120,7 @@ class Hosted:
         self.id, self.unmetered = id, unmetered
         self._kind, self._model, self._place, self._dialect = kind, model, place, dialect
         self._prices, self._progress = prices or Prices(), progress
+        self._raised = (*dialect.errors, httpx2.HTTPError, transport.Overrun, transport.Compressed)
         self._secrets = Secrets({place.key_from: place.key} if place.key else {})
 
     def describe(self) -> Mapping[str, str]:
@@ -148,7 +149,7 @@ class Hosted:
             said = self._dialect.read(reply, exchange)
         except Lost as lost:
             return failed(self, exchange, failure(lost.kind, f"{self._place.host}: {lost}"), heard=heard)
-        except (*self._dialect.errors, httpx2.HTTPError, transport.Overrun, transport.Compressed) as error:
+        except self._raised as error:
             server, key = self._place.host, self._place.key_from
             why, body = faults.failure_of(error, self._dialect.classify, server=server, key=key)
             heard.raw = body if body is not None else heard.raw
@@ -230,6 +231,12 @@ def _unusable(exchange: Exchange, said: Said) -> Failure | None:
     return failure("internal", "the model answered with nothing")
 
 
+def count(counts: Any, name: str) -> int:
+    """A number of tokens, and 0 where there is none that makes sense."""
+    value = counts.get(name) if isinstance(counts, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
 def place_of(
     options: Mapping[str, Any], environment: Mapping[str, str], *, id: str, base_url: str, key_env: str
 ) -> Place:
@@ -253,4 +260,6 @@ def place_of(
         return Place(base_url=url)
     if not (key := environment.get(name, "").strip()):
         raise UsageError(f"{where}: no key: the environment variable {name} is not set")
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise UsageError(f"{where}: the key in {name} holds characters that no key has; copy it again")
     return Place(base_url=url, key=key, key_from=name)

@@ -100,6 +100,9 @@ async def to_the_end(work: Awaitable[T]) -> T:
         except asyncio.CancelledError:
             cancelled = True
     if cancelled:
+        if not task.cancelled():
+            # Looked at, so that nobody warns of it; the cancellation says more.
+            task.exception()
         raise asyncio.CancelledError
     return task.result()
 

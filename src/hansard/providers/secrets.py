@@ -8,15 +8,14 @@ import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 from urllib.parse import quote, quote_plus
 
 from hansard.errors import UsageError
 
 SHORTEST = 8
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
-_PREFIX = 4
-T = TypeVar("T", str, bytes)
+_TREE_DEPTH = 4
 
 
 class Secrets:
@@ -87,20 +86,22 @@ class Secrets:
 
     def _byte_pattern(self) -> re.Pattern[bytes]:
         if self._bytes is None:
-            self._bytes = re.compile(_alternatives([form.encode() for form in self._names]))
+            self._bytes = re.compile(_alternatives(list(self._names)).encode())
         return self._bytes
 
 
-def _alternatives(forms: list[T]) -> T:
-    """One pattern for all of them, grouped by how they begin: else each place of the text would be tried against each."""
-    groups: dict[T, list[T]] = {}
-    for form in sorted(forms, key=len, reverse=True):
-        groups.setdefault(form[:_PREFIX], []).append(form[_PREFIX:])
-    begin, bar, end = (b"(?:", b"|", b")") if isinstance(forms[0], bytes) else ("(?:", "|", ")")
-    return bar.join(  # type: ignore[attr-defined, no-any-return]
-        re.escape(prefix) + begin + bar.join(re.escape(rest) for rest in rests) + end  # type: ignore[operator, attr-defined]
-        for prefix, rests in sorted(groups.items())
-    )
+def _alternatives(forms: list[str], depth: int = 0) -> str:
+    """One pattern for all of them, the longest first, as a tree of how they begin.
+
+    Without the tree each place of the text would be tried against each form.
+    """
+    if depth == _TREE_DEPTH or len(forms) == 1:
+        return f"(?:{'|'.join(re.escape(form) for form in sorted(forms, key=len, reverse=True))})"
+    groups: dict[str, list[str]] = {}
+    for form in forms:
+        groups.setdefault(form[0], []).append(form[1:])
+    branches = (f"{re.escape(first)}{_alternatives(rests, depth + 1)}" for first, rests in sorted(groups.items()))
+    return f"(?:{'|'.join(branches)})"
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -61,9 +61,7 @@ def allow(answer_bytes: int) -> None:
 def client(make: Callable[..., Any]) -> Any:
     """A client made with an SDK's own class, so that its pools and proxies are those of the SDK."""
     # A redirect would carry the key to a host that nobody configured.
-    return make(
-        follow_redirects=False, headers={"accept-encoding": "identity"}, event_hooks={"response": [_bound]}
-    )
+    return make(follow_redirects=False, headers={"accept-encoding": "identity"}, event_hooks={"response": [_bound]})
 
 
 def kind_of(error: BaseException | None) -> tuple[str, str] | None:

@@ -83,11 +83,10 @@ def encode(fact: Fact) -> Encoded:
             continue
         _check(shape.kind, field, value)
         data[field.name] = list(value) if field.want is tuple else value
-    return Encoded(shape, data, bodies_of(shape, fact))
+    return Encoded(shape, data, _bodies(shape, fact))
 
 
-def bodies_of(shape: Shape, fact: Fact) -> list[tuple[str, Body]]:
-    """The parts of a fact, in the order of their names."""
+def _bodies(shape: Shape, fact: Fact) -> list[tuple[str, Body]]:
     bodies = []
     for name, optional in shape.parts:
         body = getattr(fact, name)

@@ -31,12 +31,10 @@ class Drafter:
         shape, quick = self._known.get(type(fact)) or self._learn(type(fact))
         if fence is None and shape.driven:
             raise UsageError(f"{shape.kind} may be written only by the driver that holds the run's claim")
-        data = quick(fact)
-        if data is None:
-            data = codec.encode(fact).data
+        data, bodies = quick(fact) or codec.encode(fact)[1:]
         parts, committed = [], []
         try:
-            for name, given in codec.bodies_of(shape, fact):
+            for name, given in bodies:
                 media, body, at = given.media, given.data or b"", self._at
                 if at == len(self._pool):
                     self._pool, at = self._random(_POOL_BYTES), 0
@@ -45,7 +43,7 @@ class Drafter:
                 parts.append(Part(name, media, salt, body))
                 committed.append(f'"{name}":"{commitment(salt, media, body).hex()}"')
             made = sketch(shape.kind, actor, run, self._encode(data), ",".join(committed))
-        except Malformed as error:
+        except (Malformed, TypeError) as error:
             raise UsageError(f"{shape.kind} cannot be recorded: {error}") from error
         return Draft(run, made, causes, tuple(parts), fence)
 

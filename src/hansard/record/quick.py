@@ -1,22 +1,22 @@
 """The codec's checks as one compiled expression per kind, as dataclasses compile their own methods.
 
-A quick check either gives exactly the data that codec.encode gives, or None: then the definition decides, and says what is
+A quick check either gives exactly the data and bodies that codec.encode gives, or None: then the definition decides, and says what is
 wrong. Recording is on every step's path; walking a table of fields would cost it a third of its time.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from hansard.domain.fact import Fact
+from hansard.domain.fact import Body, Fact
 from hansard.ledger.canonical import MAX_INT, Json
 from hansard.record.codec import MAX_TEXT, Field, Shape
 
-Quick = Callable[[Fact], dict[str, Json] | None]
+Quick = Callable[[Fact], tuple[dict[str, Json], list[tuple[str, Body]]] | None]
 
 
 def compile_check(shape: Shape) -> Quick:
     """The quick check of one kind."""
-    names: dict[str, Any] = {f"choices_{at}": field.choices for at, field in enumerate(shape.data)}
+    names: dict[str, Any] = {"Body": Body} | {f"choices_{at}": field.choices for at, field in enumerate(shape.data)}
     needed = [(at, field) for at, field in enumerate(shape.data) if not field.optional and field.want is not tuple]
     maybe = [(at, field) for at, field in enumerate(shape.data) if (at, field) not in needed]
     lines = ["def quick(fact):", *(f"    value_{at} = fact.{field.name}" for at, field in enumerate(shape.data))]
@@ -25,7 +25,10 @@ def compile_check(shape: Shape) -> Quick:
     lines.append(f"    data = {{{', '.join(f'{field.name!r}: value_{at}' for at, field in needed)}}}")
     for at, field in maybe:
         lines += _optional(at, field)
-    lines.append("    return data")
+    lines.append("    bodies = []")
+    for name, optional in shape.parts:
+        lines += _part(name, optional)
+    lines.append("    return data, bodies")
     exec("\n".join(lines), names)
     made: Quick = names["quick"]
     return made
@@ -41,6 +44,16 @@ def _optional(at: int, field: Field) -> list[str]:
         f"        if not ({_test(at, field)}):",
         "            return None",
         f"        data[{field.name!r}] = value_{at}",
+    ]
+
+
+def _part(name: str, optional: bool) -> list[str]:
+    return [
+        f"    body = fact.{name}",
+        "    if type(body) is Body and type(body.data) is bytes:",
+        f"        bodies.append(({name!r}, body))",
+        "    elif body is not None:" if optional else "    else:",
+        "        return None",
     ]
 
 

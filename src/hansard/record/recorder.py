@@ -92,7 +92,8 @@ class Recorder:
         self, fact: F, *, actor: str, run: str = "", causes: Iterable[Cause] = (), claim: Claim | None = None
     ) -> Recorded[F]:
         """Record one fact; returns when it is durable."""
-        draft = self._drafter.draft(fact, actor, run, _causes(causes), _fence(claim))
+        because = tuple([each if type(each) is int else _cause(each) for each in causes])
+        draft = self._drafter.draft(fact, actor, run, because, (claim.name, claim.epoch) if claim else None)
         if self._inline:
             [outcome] = self.store.append(((draft,),))
             if isinstance(outcome, HansardError):

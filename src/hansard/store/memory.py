@@ -55,10 +55,13 @@ class MemoryStore:
 
     def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
         with self._lock:
+            now_us = int(self._clock() * 1_000_000)
+            if seal is None and len(groups) == 1 == len(groups[0]) and now_us >= self._sequence.ts:
+                return [self._append_one(groups[0][0], now_us)]
             sealing = seal if seal and seal.epoch == self.epoch("seal") else None
             # Only a signer can fail after the places are given; without one there is nothing to go back to.
             before = self._sequence.copy() if sealing else self._sequence
-            told, rows, nodes = place_all(self._sequence, groups, int(self._clock() * 1_000_000), self.epoch)
+            told, rows, nodes = place_all(self._sequence, groups, now_us, self.epoch)
             if sealing and rows:
                 self._seal(sealing, before)
             self._keep(rows)
@@ -67,6 +70,19 @@ class MemoryStore:
             if self._waiting:
                 self._changed.notify_all()
             return told
+
+    def _append_one(self, draft: Draft, now_us: int) -> Outcome:
+        try:
+            row, nodes = self._sequence.place_one(draft, now_us, self.epoch)
+        except (UsageError, Fenced) as refusal:
+            return refusal
+        rows = [row]
+        self._keep(rows)
+        if nodes:
+            self._nodes.update(((level, index), node) for level, index, node in nodes)
+        if self._waiting:
+            self._changed.notify_all()
+        return rows
 
     def head(self) -> Head:
         with self._changed:

@@ -62,6 +62,14 @@ class Sequence:
         self.leaf, self.ts = leaf, ts
         return rows
 
+    def place_one(self, draft: Draft, now_us: int, epoch_of: EpochOf) -> tuple[Placed, list[tuple[int, int, bytes]]]:
+        """Place and push a draft that stands alone, at a time that is not before the head's: by far the most common way."""
+        frontier = self.frontier
+        size = frontier.size
+        row = _row(draft, size, 0, size, self.leaf, size, now_us, epoch_of)
+        self.behind, self.leaf, self.ts = False, row.leaf, now_us
+        return row, frontier.push(row.leaf)
+
     def grow(self, rows: Items[Placed]) -> list[tuple[int, int, bytes]]:
         """Push placed rows to the tree; comes back the nodes that a store keeps ([H6])."""
         push = self.frontier.push
@@ -93,11 +101,7 @@ def place_all(
     for group in groups:
         try:
             if len(group) == 1 and now_us >= sequence.ts:
-                # By far the most common group, without the care that several drafts or a clock behind the head need.
-                size = sequence.frontier.size
-                row = _row(group[0], size, 0, size, sequence.leaf, size, now_us, epoch_of)
-                sequence.behind, sequence.leaf, sequence.ts = False, row.leaf, now_us
-                done = sequence.frontier.push(row.leaf)
+                row, done = sequence.place_one(group[0], now_us, epoch_of)
                 rows.append(row)
                 told.append([row])
             else:

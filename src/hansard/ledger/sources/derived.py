@@ -61,8 +61,8 @@ class Derived:
 
     def _find_extra_nodes(self, size: int) -> None:
         query = (
-            "SELECT level, idx FROM nodes WHERE level < 8 OR level > 56 OR level % 8 <> 0"
-            " OR idx < 0 OR idx >= (? >> level) LIMIT 1"
+            "SELECT level, idx FROM nodes WHERE typeof(level) <> 'integer' OR typeof(idx) <> 'integer'"
+            " OR level < 8 OR level > 56 OR level % 8 <> 0 OR idx < 0 OR idx >= (? >> level) LIMIT 1"
         )
         for level, index in self._rows(query, (size,)):
             message = f"[H6] node ({level!r:.24}, {index!r:.24}) is stored, and the log has no such node"

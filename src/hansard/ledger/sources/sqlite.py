@@ -120,9 +120,12 @@ class SqliteSource:
     def checkpoints(self, above: int, upto: int | None) -> Iterator[Noted]:
         if "checkpoints" not in self._sound:
             return
-        above = above if above >= 0 else _FIRST
-        query = "SELECT size, note FROM checkpoints WHERE size > ? AND size <= ? ORDER BY size, id"
-        for size, note in self._rows(query, (above, _LAST if upto is None else upto)):
+        # Without a bound a size that is no number is found too: text and blobs sort behind every number.
+        bounds = {"size > ?": above} if above >= 0 else {}
+        bounds |= {"size <= ?": upto} if upto is not None else {}
+        where = f"WHERE {' AND '.join(bounds)}" if bounds else ""
+        query = f"SELECT size, note FROM checkpoints {where} ORDER BY size, id"
+        for size, note in self._rows(query, tuple(bounds.values())):
             try:
                 if type(note) is not bytes:
                     raise Malformed("it is not text")

@@ -30,8 +30,7 @@ class Lock:
     def release(self) -> None:
         # A forked child keeps the descriptor open, so that closing alone would not let go.
         with suppress(OSError):
-            if self.here():
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
 
 

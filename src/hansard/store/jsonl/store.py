@@ -242,6 +242,10 @@ class JsonlStore:
         with self._mutex:
             if self._closed:
                 return
+            if not self._reading and not self._lock.here():
+                # A forked child has nothing of its own to close: files, index and lock are its parent's.
+                self._closed = True
+                return
             try:
                 if not self._reading:
                     self._writer.sync()

@@ -1,0 +1,70 @@
+"""A message put together from the events of its stream."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_GROWS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+
+
+class MessagesFold:
+    """Begins with the message's head, grows block by block, and is done when the message says so."""
+
+    def __init__(self) -> None:
+        self._head: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._inputs: dict[int, list[str]] = {}
+        self.done = False
+
+    def take(self, event: Mapping[str, Any]) -> str:
+        match event:
+            case {"type": "message_start", "message": dict(message)}:
+                self._head = message
+            case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
+                self._blocks[index] = block
+            case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
+                return self._grow(index, delta)
+            case {"type": "message_delta", "delta": dict(delta)}:
+                self._head |= {name: value for name, value in delta.items() if value is not None}
+                self._count(event.get("usage"))
+            case {"type": "message_stop"}:
+                self.done = self._head.get("stop_reason") is not None
+        return ""
+
+    def _grow(self, index: int, delta: dict[str, Any]) -> str:
+        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
+        if delta.get("type") == "input_json_delta":
+            self._inputs.setdefault(index, []).append(str(delta.get("partial_json") or ""))
+            return ""
+        name = _GROWS.get(str(delta.get("type")))
+        if name is None:
+            return ""
+        piece = str(delta.get(name) or "")
+        block.setdefault("pieces", []).append((name, piece))
+        return piece if name == "text" else ""
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, Mapping):
+            reported = {name: value for name, value in usage.items() if value is not None}
+            self._head["usage"] = {**(self._head.get("usage") or {}), **reported}
+
+    def reply(self) -> dict[str, Any]:
+        return {**self._head, "content": [self._block(index) for index in sorted(self._blocks)]}
+
+    def _block(self, index: int) -> dict[str, Any]:
+        block = {name: value for name, value in self._blocks[index].items() if name != "pieces"}
+        for name in _GROWS.values():
+            grown = "".join(piece for part, piece in self._blocks[index].get("pieces", []) if part == name)
+            if grown:
+                block[name] = f"{block.get(name) or ''}{grown}"
+        if index in self._inputs:
+            block["input"] = _value("".join(self._inputs[index]))
+        return block
+
+
+def _value(text: str) -> Any:
+    """The input of a tool; as text where it breaks off."""
+    try:
+        return json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return text

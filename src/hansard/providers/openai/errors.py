@@ -1,0 +1,57 @@
+"""Which of the twelve kinds an error of an OpenAI-shaped server is [deliberation 4.3]."""
+
+from hansard.domain.exchange import ErrorKind
+from hansard.providers.faults import Fault
+
+_QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+_CONTEXT = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
+_FILTER = frozenset({"content_filter", "content_policy_violation", "responsible_ai_policy_violation"})
+_MODEL = frozenset({"model_not_found", "model_not_available"})
+_RATE = frozenset({"rate_limit_exceeded", "rate_limit_error", "slow_down"})
+_NETWORK = frozenset({"server_error", "api_error", "internal_server_error", "service_unavailable", "bad_gateway"})
+_CONTEXT_PHRASES = (
+    *("context length", "maximum context", "context size", "context window"),
+    *("too many tokens", "exceeds the maximum", "prompt is too long"),
+)
+
+
+def kind_of(fault: Fault) -> ErrorKind:
+    """The kind: by its code where that is plain, then by its status."""
+    if fault.words & _QUOTA or fault.status == 402:
+        return "quota_exhausted"
+    if fault.words & _CONTEXT or fault.status == 413:
+        return "context_length_exceeded"
+    if fault.words & _FILTER:
+        return "content_filter"
+    if fault.words & _MODEL:
+        return "model_unavailable"
+    return _by_word(fault) if fault.status is None else _by_status(fault, fault.status)
+
+
+def _by_status(fault: Fault, status: int) -> ErrorKind:
+    match status:
+        case 401 | 403:
+            return "auth_failure"
+        case 404:
+            # Without a model in the complaint it is the address that leads nowhere.
+            return "model_unavailable" if fault.says("model") else "invalid_request"
+        case 408:
+            return "timeout"
+        case 429:
+            return "rate_limit"
+        case 400 | 422 if fault.says(*_CONTEXT_PHRASES):
+            return "context_length_exceeded"
+    if status >= 500:
+        return "network"
+    return "invalid_request"
+
+
+def _by_word(fault: Fault) -> ErrorKind:
+    """Within an answer that began well there is no status."""
+    if fault.words & _RATE:
+        return "rate_limit"
+    if fault.words & _NETWORK:
+        return "network"
+    if fault.says(*_CONTEXT_PHRASES):
+        return "context_length_exceeded"
+    return "invalid_request" if "invalid_request_error" in fault.words else "internal"

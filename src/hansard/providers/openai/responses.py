@@ -1,0 +1,126 @@
+"""The Responses format, for servers that are better asked in it. Stateless: nothing is stored, nothing continued."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from hansard.domain.exchange import Exchange, Finish, Usage
+from hansard.providers import faults, shapes
+from hansard.providers.base import failure
+from hansard.providers.hosted import Lost, Said, count
+from hansard.providers.openai.errors import kind_of
+from hansard.providers.openai.servers import Server, Structured, sampling, shape, tells
+
+_FINISH: Mapping[str, Finish] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_ENDINGS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+def body(exchange: Exchange, model: str, server: Server, structured: Structured) -> dict[str, Any]:
+    """The arguments of responses.create."""
+    messages = shapes.told(exchange) if tells(server, structured) else exchange.messages
+    rules = [each.content for each in messages if each.role == "system"]
+    asked = [{"role": _role(each.role), "content": each.content} for each in messages if each.role != "system"]
+    said: dict[str, Any] = {"model": model, "input": asked or rules[0], "store": False}
+    if rules and asked:
+        said["instructions"] = rules[0]
+    wish = sampling(exchange, model, server)
+    if (effort := wish.pop("reasoning_effort", None)) is not None:
+        said["reasoning"] = {"effort": effort}
+    said |= wish
+    if exchange.limits.max_output_tokens is not None:
+        said["max_output_tokens"] = exchange.limits.max_output_tokens
+    if (form := shape(exchange, structured)) is not None:
+        said["text"] = {"format": form}
+    return said
+
+
+def _role(role: str) -> str:
+    return "user" if role == "tool" else role
+
+
+def read(reply: Mapping[str, Any]) -> Said:
+    """What a response says."""
+    if not isinstance(reply.get("output"), list) and reply.get("status") != "failed":
+        raise Lost("internal", f"the reply holds no output; its keys are {', '.join(map(str, reply))}")
+    parts = _parts(reply.get("output"))
+    refusal = _joined(parts, "refusal", "refusal")
+    said = Said(
+        text=_joined(parts, "output_text", "text") or refusal,
+        usage=_usage(reply.get("usage")),
+        model=str(reply.get("model") or ""),
+        fingerprint=reply.get("system_fingerprint") or None,
+    )
+    if refusal:
+        why = failure("content_filter", f"the model refused: {refusal}")
+        return replace(said, finish="content_filter", failure=why)
+    return _ended(said, reply)
+
+
+def _ended(said: Said, reply: Mapping[str, Any]) -> Said:
+    details = reply.get("incomplete_details")
+    reason = str(details.get("reason")) if isinstance(details, Mapping) else ""
+    match reply.get("status"):
+        case "completed":
+            return said
+        case "incomplete" if reason in _FINISH:
+            return replace(said, finish=_FINISH[reason])
+        case "failed":
+            fault = faults.read_error(reply.get("error"))
+            why = faults.told(fault, kind_of(fault), server="the server", key="its configuration")
+            return replace(said, finish="error", failure=why)
+        case status:
+            why = failure("internal", f"the response ended as {status!r} {reason}".rstrip())
+            return replace(said, finish="error", failure=why)
+
+
+def _parts(output: Any) -> list[Mapping[str, Any]]:
+    items = output if isinstance(output, list) else []
+    contents = [item.get("content") for item in items if isinstance(item, Mapping) and item.get("type") == "message"]
+    return [part for content in contents if isinstance(content, list) for part in content if isinstance(part, Mapping)]
+
+
+def _joined(parts: list[Mapping[str, Any]], kind: str, name: str) -> str:
+    return "".join(str(part.get(name) or "") for part in parts if part.get("type") == kind)
+
+
+def _usage(usage: Any) -> Usage | None:
+    if not isinstance(usage, Mapping):
+        return None
+    return Usage(
+        input_tokens=count(usage, "input_tokens"),
+        output_tokens=count(usage, "output_tokens"),
+        cached_tokens=count(usage.get("input_tokens_details"), "cached_tokens"),
+    )
+
+
+class ResponsesFold:
+    """A response put together from its events. Its last event holds it whole."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, Any] = {}
+        self._text: list[str] = []
+        self._ended: dict[str, Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._ended is not None
+
+    def take(self, event: Mapping[str, Any]) -> str:
+        match event.get("type"):
+            case "response.created" if isinstance(event.get("response"), dict):
+                self._begun = event["response"]
+            case "response.output_text.delta":
+                self._text.append(str(event.get("delta") or ""))
+                return self._text[-1]
+            case "error":
+                error = {name: event.get(name) for name in ("code", "message")}
+                self._ended = {**self.reply(), "status": "failed", "error": error}
+            case ending if ending in _ENDINGS and isinstance(event.get("response"), dict):
+                self._ended = event["response"]
+        return ""
+
+    def reply(self) -> dict[str, Any]:
+        if self._ended is not None:
+            return self._ended
+        part = {"type": "output_text", "text": "".join(self._text)}
+        return {**self._begun, "output": [{"type": "message", "role": "assistant", "content": [part]}]}

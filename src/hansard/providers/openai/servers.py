@@ -1,0 +1,75 @@
+"""What the servers that speak OpenAI's formats can be asked for. A table: it says what is known, and who is asked decides.
+
+Chat Completions is the common ground. Servers that serve Responses beside it often pass over the shape that it asks for.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hansard.domain.exchange import Exchange
+from hansard.providers import shapes
+
+Structured = Literal["none", "json_object", "json_schema"]
+_REASONS = re.compile(r"(?:o\d|gpt-5)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What one kind of server makes of a shape that it is given, in each of the two formats."""
+
+    chat: Structured
+    responses: Structured
+    shows_schema: bool = False
+    """Whether the model gets to see the schema that its server was given."""
+    token_limit: str = "max_tokens"
+    vendor: bool = False
+    """Whether it is OpenAI itself, whose models have rules of their own about sampling."""
+
+
+SERVERS: Mapping[str, Server] = {
+    "openai": Server(
+        chat="json_schema",
+        responses="json_schema",
+        shows_schema=True,
+        token_limit="max_completion_tokens",
+        vendor=True,
+    ),
+    "llama.cpp": Server(chat="json_schema", responses="none"),
+    "vllm": Server(chat="json_schema", responses="none"),
+    "ollama": Server(chat="json_schema", responses="none"),
+    "ollama-cloud": Server(chat="none", responses="none"),
+    "other": Server(chat="json_schema", responses="none"),
+}
+
+
+def shape(exchange: Exchange, structured: Structured) -> dict[str, Any] | None:
+    """The shape of the answer as both formats write it, apart from where they put it."""
+    if exchange.schema is None or structured == "none":
+        return None
+    if structured == "json_object":
+        return {"type": "json_object"}
+    return {
+        "type": "json_schema",
+        "name": shapes.label(exchange.schema_name),
+        "strict": shapes.is_strict(exchange.schema),
+        "schema": exchange.schema,
+    }
+
+
+def tells(server: Server, structured: Structured) -> bool:
+    """Whether the schema has to be described in words."""
+    return structured != "json_schema" or not server.shows_schema
+
+
+def sampling(exchange: Exchange, model: str, server: Server) -> dict[str, Any]:
+    """What both formats take. OpenAI's reasoning models refuse the first two, and others do not know the third."""
+    wish = exchange.sampling
+    reasons = server.vendor and _REASONS.match(model) is not None
+    said = (
+        {"reasoning_effort": wish.reasoning_effort}
+        if reasons
+        else {"temperature": wish.temperature, "top_p": wish.top_p}
+    )
+    return {name: value for name, value in said.items() if value is not None}

@@ -1,0 +1,34 @@
+"""One text out of an exchange, for programs that read one: the messages under headings, and the shape of the answer.
+
+The same exchange always gives the same text. A line of a message that looks like one of our headings is indented by a
+space, so that nobody can speak in another's name.
+"""
+
+import re
+from collections.abc import Iterable
+
+from hansard.domain.exchange import Exchange, Message
+from hansard.providers import shapes
+
+_HEADING = re.compile(r"^(?=\[(?:SYSTEM|USER|ASSISTANT|TOOL)\b)", re.MULTILINE)
+
+
+def prompt_of(exchange: Exchange, *, system: bool = True, schema: bool = True) -> str:
+    """The prompt. A single message of the user's gets no heading; `system` and `schema` say whether to include them."""
+    told = shapes.told(exchange) if schema else exchange.messages
+    messages = [message for message in told if system or message.role != "system"]
+    if [message.role for message in messages] == ["user"]:
+        return messages[0].content
+    return "\n\n".join(_blocks(messages))
+
+
+def system_of(exchange: Exchange) -> str:
+    """What the system message says, or nothing."""
+    return "\n\n".join(message.content for message in exchange.messages if message.role == "system")
+
+
+def _blocks(messages: Iterable[Message]) -> Iterable[str]:
+    for message in messages:
+        name = re.sub(r"[\s\[\]]+", " ", message.name or "").strip()
+        heading = f"{message.role.upper()} {name}" if name else message.role.upper()
+        yield f"[{heading}]\n{_HEADING.sub(' ', message.content)}"

@@ -1,0 +1,80 @@
+"""How a model's server is told the shape of an answer: in words where it cannot be made to keep it, and which schemas it can.
+
+What a server promises about a shape is never believed: every answer is checked again.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hansard.domain.exchange import Exchange, Message, Schema
+
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_ONE_SCHEMA = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_MANY_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
+_NAMED_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
+_BEYOND_STRICT = frozenset(
+    {
+        *("allOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "prefixItems"),
+        *("patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
+        *("contains", "minContains", "maxContains", "uniqueItems", "unevaluatedItems"),
+    }
+)
+
+
+def told(exchange: Exchange) -> tuple[Message, ...]:
+    """The messages, with the schema described at the end of the last one."""
+    if exchange.schema is None:
+        return exchange.messages
+    *before, last = exchange.messages
+    schema = json.dumps(exchange.schema, ensure_ascii=False)
+    words = (
+        f"Answer with one JSON object and nothing else: no prose before or after it, no code fence. "
+        f"It must be valid against this JSON Schema, `{exchange.schema_name}`:\n{schema}"
+    )
+    return (*before, replace(last, content=f"{last.content}\n\n{words}"))
+
+
+def label(name: str) -> str:
+    """The name of a schema as vendors take it."""
+    return _NOT_A_NAME.sub("_", name)[:64] or "answer"
+
+
+def is_closed(schema: Schema) -> bool:
+    """Whether every object in it lists what it may hold."""
+    return all(each.get("additionalProperties") is False for each in _within(schema) if _is_object(each))
+
+
+def is_strict(schema: Schema) -> bool:
+    """Whether it is one of those that OpenAI keeps to the letter: closed, nothing optional, no rarer keyword."""
+    return (
+        _is_object(schema)
+        and is_closed(schema)
+        and all(
+            not _BEYOND_STRICT & each.keys()
+            and (not _is_object(each) or set(each.get("required", ())) == set(each.get("properties", ())))
+            for each in _within(schema)
+        )
+    )
+
+
+def _is_object(schema: Mapping[str, Any]) -> bool:
+    kind = schema.get("type")
+    return kind == "object" or (isinstance(kind, list) and "object" in kind) or "properties" in schema
+
+
+def _within(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """The schema and every schema inside it, by the keywords that hold schemas."""
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    for keyword in _ONE_SCHEMA:
+        yield from _within(schema.get(keyword))
+    for keyword in _MANY_SCHEMAS:
+        for each in schema.get(keyword, ()):
+            yield from _within(each)
+    for keyword in _NAMED_SCHEMAS:
+        for each in schema.get(keyword, {}).values():
+            yield from _within(each)
