@@ -1,4 +1,4 @@
-"""What both sides' drivers share: the same bodies, the same clock, the same form of answer. Standard library only.
+"""What both sides' drivers share: the same facts, the same clock, the same form of answer. Standard library only.
 
 A driver is a process that is asked one thing, as a JSON object on its command line, and answers with one JSON line.
 """
@@ -20,9 +20,18 @@ Asked = dict[str, Any]
 Answer = dict[str, Any]
 
 
-def text(number: int) -> str:
-    """A body of about 1 KiB that no other number has."""
-    return f"{number:012d} {_FILLER}"[:BODY_BYTES]
+def attempt(number: int) -> dict[str, Any]:
+    """What both sides are given to record: an attempt at a task, with a prompt of 1 KiB that no other number has."""
+    return {
+        "task": f"task-{number}",
+        "lane": "backend",
+        "attempt": 1,
+        "rung": "small",
+        "provider": "openai",
+        "model": "small-1",
+        "template": "task/v1",
+        "prompt": f"{number:012d} {_FILLER}"[:BODY_BYTES],
+    }
 
 
 @contextmanager

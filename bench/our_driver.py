@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Answer, Asked, median_us, serve, syncs, text, timed
+from bench.measure import Answer, Asked, attempt, median_us, serve, syncs, timed
 
 RUN = "run-1"
 ACTOR = "engine"
@@ -225,23 +225,12 @@ def _settings(place: str) -> Any:
 
 
 def _facts(start: int, stop: int) -> list[Any]:
-    """The facts that a run writes most: attempts at tasks, each with a prompt of 1 KiB."""
+    """Facts as a run writes them."""
     from hansard.domain.fact import Body
     from hansard.domain.work import TaskAttempted
 
-    return [
-        TaskAttempted(
-            task=f"task-{each}",
-            lane="backend",
-            attempt=1,
-            rung="small",
-            provider="openai",
-            model="small-1",
-            template="task/v1",
-            prompt=Body.text(text(each)),
-        )
-        for each in range(start, stop)
-    ]
+    given = [attempt(each) for each in range(start, stop)]
+    return [TaskAttempted(**(each | {"prompt": Body.text(each["prompt"])})) for each in given]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Answer, Asked, serve, text, timed
+from bench.measure import Answer, Asked, attempt, serve, timed
 
 _ledger: Any = import_module("forum.ledger")
 _storage: Any = import_module("forum.storage")
@@ -19,7 +19,7 @@ def _open(folder: str, *, durable: bool) -> Any:
     return _ledger.Ledger(_storage.FileStorage(folder, fsync_each=durable))
 
 
-def _append(ledger: Any, payload: dict[str, str], cause: int | None) -> Any:
+def _append(ledger: Any, payload: dict[str, Any], cause: int | None) -> Any:
     return ledger.append(actor="engine", kind="task.attempted", payload=payload, causal_parent=cause)
 
 
@@ -31,8 +31,8 @@ def append(asked: Asked) -> Answer:
     """Entries one after the other, until they are all written or the time is over."""
     in_memory = asked["store"] == "memory"
     ledger = _ledger.Ledger(_ledger.InMemoryStorage()) if in_memory else _open(asked["folder"], durable=True)
-    payloads = [{"text": text(each)} for each in range(asked["count"])]
-    _append(ledger, {"text": "the cause of all others"}, None)
+    payloads = [attempt(each) for each in range(asked["count"])]
+    _append(ledger, {"request": "the cause of all others"}, None)
     answer: Answer = {"count": 0}
     with timed(answer):
         until = time.perf_counter() + asked["limit_s"]
@@ -53,7 +53,7 @@ def build(asked: Asked) -> Answer:
         made = Path(place)
         ledger = _open(place, durable=False)
         for each in range(ledger.count(), size):
-            _append(ledger, {"text": text(each)}, 0 if each else None)
+            _append(ledger, attempt(each), 0 if each else None)
         ledger.sync()
     return {}
 

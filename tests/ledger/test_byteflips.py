@@ -14,13 +14,13 @@ ALL = Options(deep=True, all_signatures=True)
 OUTSIDE = {"README.txt", "verify.pyz"}
 """The files of an export that are not part of the record ([X3]); every byte of every other file is."""
 
-WARNED = {"half_signed", "unsealed_rotation", "torn_tail", "leftover_bodies"}
-"""Where a flip is no failure by itself: a signature line that names no key of the log any more is a stranger's, so that its
-checkpoint seals nothing; and a live file whose last line end is gone has a torn tail, here one that no checkpoint covers."""
+WARNED = {"half_signed", "unsealed_rotation", "torn_tail"}
+"""Where a flip is no failure by itself but costs a seal: a signature line that names no key of the log any more is a
+stranger's; and the last checkpoint of a live file, when its line end is gone, is a torn tail."""
 
 
 def fifty() -> Log:
-    """50 entries with bodies of 16 bytes, two epochs, a redaction, and a tail that no checkpoint covers."""
+    """50 entries with bodies of 16 bytes, two epochs and a redaction, sealed to the end."""
     log = Log.begun()
     log.grow(12)
     log.checkpoint()
@@ -31,6 +31,7 @@ def fifty() -> Log:
     log.redact(5, "prompt")
     log.checkpoint()
     log.grow(50 - log.size)
+    log.checkpoint()
     return log
 
 
@@ -91,3 +92,16 @@ def test_every_flipped_byte_is_seen(tmp_path: Path, form: str, first: int) -> No
 @pytest.mark.parametrize("form", ["jsonl", "export"])
 def test_other_bits_of_a_byte_count_too(tmp_path: Path, form: str, mask: int) -> None:
     assert_every_flip_is_seen(form, tmp_path, first=1, step=11, mask=mask)
+
+
+def test_the_last_entry_is_held_by_its_checkpoint_and_by_nothing_else(tmp_path: Path) -> None:
+    """What follows an entry covers it. Past the last checkpoint nothing follows the last one, and the report says so."""
+    log = fifty()
+    log.checkpoints.pop()
+    path = log.write_jsonl(tmp_path / "x.jsonl")
+    data = path.read_bytes()
+    at = data.rindex(b'"cost_usd_nano":') + 17
+    path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    report = verify(path, ALL, FAST)
+    assert report.findings == ()
+    assert any(f"{report.unsealed_tail} entries past size" in each for each in report.not_proven)

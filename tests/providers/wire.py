@@ -167,6 +167,8 @@ class Wire:
         first, *lines = head.decode().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
+        peer = writer.get_extra_info("peername")
+        headers["x-peer"] = f"{peer[0]}:{peer[1]}"
         self.seen.append(Seen(path=first.split()[1], headers=headers, body=json.loads(body) if body else None))
         turn = self._turns.pop(0) if self._turns else self.otherwise
         self._busy += 1

@@ -127,7 +127,13 @@ def _response_events(say: Say, body: Any) -> Events:
     begun = {"id": "resp_1", "object": "response", "status": "in_progress", "model": body["model"], "output": []}
     events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
     events += [
-        {"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 1, "content_index": 0, "delta": piece}
+        {
+            "type": "response.output_text.delta",
+            "item_id": "msg_1",
+            "output_index": 1,
+            "content_index": 0,
+            "delta": piece,
+        }
         for piece in _pieces(say.text)
     ]
     if say.error is not None and say.finish != "failed":
@@ -190,7 +196,8 @@ def _message_events(say: Say, body: Any) -> Events:
 
 
 def _block_events(index: int, block: dict[str, Any]) -> Events:
-    empty = {"thinking": {"thinking": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}[block["type"]]
+    empties: dict[str, dict[str, Any]] = {"thinking": {"thinking": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}
+    empty = empties[block["type"]]
     yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": {**block, **empty}}
     for delta in _block_deltas(block):
         yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}

@@ -19,7 +19,7 @@ from hansard.record.receipts import make_receipt
 from hansard.seal.genesis import found
 from hansard.store.base import Head, Part, StoredCheckpoint
 from hansard.store.sqlite import SqliteStore
-from hansard.store.sqlite_restore import restore
+from hansard.store.sqlite.restoring import restore
 from signed_log import ORIGIN, SignedLog
 
 

@@ -76,11 +76,13 @@ class Child:
             self._process.stdin.flush()
 
     def hear(self, word: str = "") -> str:
-        """The next line that begins with `word`; empty when the process ended without saying it."""
+        """The next line that begins with `word`; empty when a refusal comes instead, or the end of the process."""
         while True:
             line = self._said.get(timeout=PATIENCE_S)
-            if not line or line.startswith(word):
+            if line.startswith(word):
                 return line
+            if not line or line.startswith("refused "):
+                return ""
 
     def ask(self, order: str) -> str:
         """The first line that is said after an order."""

@@ -59,15 +59,3 @@ class TestSqlite(SharedConformance):
     @pytest.mark.long
     def test_past_65536_entries_roots_and_proofs_hold(self) -> None:
         self.check_a_long_log()
-
-    @pytest.mark.xfail(reason="sqlite.py: numbers past 64 bits reach SQLite unbounded")
-    def test_bounds_far_beyond_the_log_are_bounds_like_others(self) -> None:
-        super().test_bounds_far_beyond_the_log_are_bounds_like_others()
-
-    @pytest.mark.xfail(reason="sqlite.py: _begin keeps `behind` of an append that was rolled back")
-    def test_a_late_clock_is_recorded_even_when_the_append_before_it_failed(self) -> None:
-        super().test_a_late_clock_is_recorded_even_when_the_append_before_it_failed()
-
-    @pytest.mark.xfail(reason="sqlite.py: _finish_redactions does not compare the commitment")
-    def test_repair_leaves_a_body_whose_commitment_the_tombstone_does_not_name(self) -> None:
-        super().test_repair_leaves_a_body_whose_commitment_the_tombstone_does_not_name()

@@ -431,13 +431,18 @@ def test_a_full_disk_refuses_and_loses_nothing_and_space_lets_it_go_on(small_dis
 
 
 @pytest.mark.needs_root
-def test_a_ledger_on_a_full_disk_can_still_be_opened_and_read(small_disk: Path) -> None:
+@pytest.mark.parametrize("index", ["missing", "behind"])
+def test_a_ledger_on_a_full_disk_can_still_be_opened_and_read(small_disk: Path, index: str) -> None:
     path = small_disk / "log.jsonl"
-    store = JsonlStore.create(path, genesis())
+    JsonlStore.create(path, genesis()).close()
+    behind = Paths.of(path).index.read_bytes()
+    store = JsonlStore.open(path)
     fill(store, 600)
     before = walk(store)
     store.close()
     Paths.of(path).index.unlink()
+    if index == "behind":
+        Paths.of(path).index.write_bytes(behind)
     ballast = os.open(small_disk / "ballast", os.O_WRONLY | os.O_CREAT)
     with suppress(OSError):
         while os.write(ballast, b"x" * 4096):

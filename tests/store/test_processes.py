@@ -10,8 +10,8 @@ from shutil import which
 import pytest
 
 from components import need
+from hansard.app.verifying import verify_apart
 from hansard.errors import StoreError
-from hansard.ledger.verify import verify
 from hansard.store import sqlite
 from store import writer
 from store.faults import FORMS, PATIENCE_S, Child, after_fault, named, new_ledger, opened
@@ -105,7 +105,6 @@ def test_a_killed_holder_is_taken_over_at_once(tmp_path: Path, form: str) -> Non
     after_fault(path, holder.acknowledged | heir.acknowledged, batch=0)
 
 
-@pytest.mark.xfail(reason="holder.py: a zombie still has its start time in /proc", strict=True)
 def test_a_killed_holder_whom_its_parent_has_not_buried_is_dead_too(ledger: Path) -> None:
     with opened(ledger) as holder, opened(ledger) as heir:
         assert holder.ask("claim r1 600") == "claimed 1 new"
@@ -150,13 +149,10 @@ def test_a_ledger_opened_twice_in_one_process_keeps_its_locks(ledger: Path) -> N
     assert len(after_fault(ledger, {}, batch=3)) == 4
 
 
-@pytest.mark.xfail(
-    reason="ledger/sources: opens and closes the database beside the store's own connections", strict=True
-)
-def test_verifying_in_the_process_that_writes_keeps_its_locks(ledger: Path) -> None:
+def test_verifying_apart_from_the_process_that_writes_keeps_its_locks(ledger: Path) -> None:
     with closing(writer.reopen(ledger)) as store:
         store.append([[writer.draft("before")]])
-        assert verify(ledger).ok
+        assert verify_apart(str(ledger))["ok"]
         _another_comes_and_goes(ledger)
         store.append([[writer.draft("after")]])
         with Child(ledger) as other:

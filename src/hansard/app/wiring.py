@@ -173,7 +173,7 @@ def restorer(location: str) -> "Restore":
     """What lays a log of ours out anew at a location."""
     if form_of(location) != "sqlite":
         raise UsageError(f"a log is brought back into SQLite; name a ledger x.db instead of {location}")
-    from hansard.store.sqlite_restore import restore
+    from hansard.store.sqlite.restoring import restore
 
     return partial(restore, _with_folder(location))
 

@@ -1,6 +1,7 @@
 """Verification: any bytes in, a graded report out ([V1]-[V7]).
 
-It writes nothing, opens no network, and believes nothing that does not re-hash.
+It writes nothing, opens no network, and believes nothing that does not re-hash. Not for a SQLite file that the calling
+process has open for writing: reading it beside SQLite and closing it drops that process's locks.
 """
 
 from dataclasses import dataclass, replace

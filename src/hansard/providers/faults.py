@@ -77,7 +77,7 @@ def _lost(error: Exception) -> tuple[str, str] | None:
         return "timeout", "the server did not answer in time"
     if "APIConnectionError" in names:
         cause = error.__cause__
-        return "network", f"no connection: {cause or error}"
+        return "network", f"the connection failed: {cause or error}"
     return None
 
 

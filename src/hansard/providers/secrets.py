@@ -15,24 +15,22 @@ from hansard.errors import UsageError
 
 SHORTEST = 8
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
-_TREE_DEPTH = 4
 
 
 class Secrets:
     """The secret values of one configuration, by name."""
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
-        self._names: dict[str, str] = {}
-        self._text: re.Pattern[str] | None = None
-        self._bytes: re.Pattern[bytes] | None = None
+        self._forms: dict[str, str] = {}
+        self._cores: list[tuple[str, bytes]] = []
         for name, value in (values or {}).items():
             self.add(name, value)
 
     def __repr__(self) -> str:
-        return f"Secrets({', '.join(sorted(set(self._names.values())))})"
+        return f"Secrets({', '.join(sorted(set(self._forms.values())))})"
 
     def __bool__(self) -> bool:
-        return bool(self._names)
+        return bool(self._forms)
 
     def add(self, name: str, value: str) -> None:
         """Know one more. A value that may occur in ordinary text by chance is refused."""
@@ -41,9 +39,12 @@ class Secrets:
                 f"the secret {name} has {len(value)} characters: too few to be told from ordinary text; "
                 f"use one with {SHORTEST} or more"
             )
-        for form in _forms(value):
-            self._names.setdefault(form, name)
-        self._text = self._bytes = None
+        forms = sorted(set(_forms(value)), key=len)
+        for form in forms:
+            self._forms.setdefault(form, name)
+        # A form that holds another one is found with it.
+        cores = [form for i, form in enumerate(forms) if not any(shorter in form for shorter in forms[:i])]
+        self._cores += [(core, core.encode()) for core in cores]
 
     @overload
     def scrub(self, text: str) -> str: ...
@@ -51,11 +52,14 @@ class Secrets:
     def scrub(self, text: bytes) -> bytes: ...
     def scrub(self, text: str | bytes) -> str | bytes:
         """The text with `[secret NAME]` in place of every known secret."""
-        if not self._names:
+        names = set(self.found_in(text))
+        if not names:
             return text
+        forms = sorted((form for form, name in self._forms.items() if name in names), key=len, reverse=True)
+        pattern = "|".join(map(re.escape, forms))
         if isinstance(text, str):
-            return self._pattern().sub(lambda found: self._mark(found[0]), text)
-        return self._byte_pattern().sub(lambda found: self._mark(found[0].decode()).encode(), text)
+            return re.sub(pattern, lambda found: self._mark(found[0]), text)
+        return re.sub(pattern.encode(), lambda found: self._mark(found[0].decode()).encode(), text)
 
     def scrub_json(self, value: Any) -> Any:
         """The same for every text in a JSON value, keys included."""
@@ -69,39 +73,15 @@ class Secrets:
             case _:
                 return value
 
-    def found_in(self, text: str | bytes) -> str | None:
-        """The name of a secret that this text holds, or None."""
-        if not self._names:
-            return None
-        found = self._pattern().search(text) if isinstance(text, str) else self._byte_pattern().search(text)
-        return self._names[found[0].decode() if isinstance(found[0], bytes) else found[0]] if found else None
+    def found_in(self, text: str | bytes) -> list[str]:
+        """The names of the secrets that this text holds."""
+        # One plain search per form: many times faster than one pattern for all of them.
+        if isinstance(text, str):
+            return [self._forms[core] for core, _ in self._cores if core in text]
+        return [self._forms[core] for core, data in self._cores if data in text]
 
     def _mark(self, form: str) -> str:
-        return f"[secret {self._names[form]}]"
-
-    def _pattern(self) -> re.Pattern[str]:
-        if self._text is None:
-            self._text = re.compile(_alternatives(list(self._names)))
-        return self._text
-
-    def _byte_pattern(self) -> re.Pattern[bytes]:
-        if self._bytes is None:
-            self._bytes = re.compile(_alternatives(list(self._names)).encode())
-        return self._bytes
-
-
-def _alternatives(forms: list[str], depth: int = 0) -> str:
-    """One pattern for all of them, the longest first, as a tree of how they begin.
-
-    Without the tree each place of the text would be tried against each form.
-    """
-    if depth == _TREE_DEPTH or len(forms) == 1:
-        return f"(?:{'|'.join(re.escape(form) for form in sorted(forms, key=len, reverse=True))})"
-    groups: dict[str, list[str]] = {}
-    for form in forms:
-        groups.setdefault(form[0], []).append(form[1:])
-    branches = (f"{re.escape(first)}{_alternatives(rests, depth + 1)}" for first, rests in sorted(groups.items()))
-    return f"(?:{'|'.join(branches)})"
+        return f"[secret {self._forms[form]}]"
 
 
 def _forms(value: str) -> Iterator[str]:

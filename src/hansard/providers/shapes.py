@@ -15,13 +15,6 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _ONE_SCHEMA = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
 _MANY_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-_BEYOND_STRICT = frozenset(
-    {
-        *("allOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "prefixItems"),
-        *("patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
-        *("contains", "minContains", "maxContains", "uniqueItems", "unevaluatedItems"),
-    }
-)
 
 
 def told(exchange: Exchange) -> tuple[Message, ...]:
@@ -45,19 +38,6 @@ def label(name: str) -> str:
 def is_closed(schema: Schema) -> bool:
     """Whether every object in it lists what it may hold."""
     return all(each.get("additionalProperties") is False for each in _within(schema) if _is_object(each))
-
-
-def is_strict(schema: Schema) -> bool:
-    """Whether it is one of those that OpenAI keeps to the letter: closed, nothing optional, no rarer keyword."""
-    return (
-        _is_object(schema)
-        and is_closed(schema)
-        and all(
-            not _BEYOND_STRICT & each.keys()
-            and (not _is_object(each) or set(each.get("required", ())) == set(each.get("properties", ())))
-            for each in _within(schema)
-        )
-    )
 
 
 def _is_object(schema: Mapping[str, Any]) -> bool:

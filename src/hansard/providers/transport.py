@@ -25,16 +25,21 @@ class Compressed(Exception):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that ends with Overrun when it grows beyond its bounds; of a stream of events, when one event does."""
+    """A body that ends with Overrun when it grows beyond its bounds; of a stream of events, when one event does.
 
-    def __init__(self, inner: httpx2.AsyncByteStream, room: int, *, events: bool) -> None:
-        self._inner, self._room, self._events = inner, room, events
+    The body of an error is cut off instead: what counts is its status and how it begins.
+    """
+
+    def __init__(self, inner: httpx2.AsyncByteStream, room: int, *, events: bool, error: bool) -> None:
+        self._inner, self._room, self._events, self._error = inner, room, events, error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._room
         async for chunk in self._inner:
             end = chunk.rfind(b"\n\n") if self._events else -1
             left = left - len(chunk) if end < 0 else self._room - (len(chunk) - end)
+            if left < 0 and self._error:
+                return
             if left < 0:
                 raise Overrun(f"the server sent more than {self._room} bytes")
             yield chunk
@@ -50,7 +55,9 @@ async def _bound(response: httpx2.Response) -> None:
         raise Compressed(f"the server sent a body in {encoding} although identity was asked for")
     events = response.headers.get("content-type", "").startswith("text/event-stream")
     assert isinstance(response.stream, httpx2.AsyncByteStream)
-    response.stream = _Bounded(response.stream, _room.get(), events=events)
+    error = response.status_code >= 300
+    room = ENVELOPE if error else _room.get()
+    response.stream = _Bounded(response.stream, room, events=events and not error, error=error)
 
 
 def allow(answer_bytes: int) -> None:

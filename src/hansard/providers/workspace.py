@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 from hansard.errors import ProviderError, UsageError
 from hansard.providers.environment import passed_on
+from hansard.providers.options import Options
 from hansard.providers.process import Program, run, to_the_end
 
 MAX_BYTES = 512 * 1024 * 1024
@@ -71,6 +72,19 @@ class Place:
     folder: Path
     beside: Path
     changes: Callable[[], Awaitable[bytes | None]]
+
+
+def workspace_of(options: Options) -> Workspace:
+    """From `workspace`, `source`, `commit` and `max_workspace_bytes`; a relative source is meant from here."""
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    kind, source = options.choice("workspace", kinds), options.text("source")
+    commit, max_bytes = options.text("commit", "HEAD"), options.count("max_workspace_bytes", MAX_BYTES)
+    try:
+        return Workspace(
+            kind=kind, source=Path(source).absolute() if source else None, commit=commit, max_bytes=max_bytes
+        )
+    except UsageError as error:
+        raise UsageError(f"{options.where}: {error}") from error
 
 
 @asynccontextmanager

@@ -53,10 +53,11 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> str:
-    """The process's start time in clock ticks since boot; empty when there is no such process."""
+    """The process's start time in clock ticks since boot; empty when there is no such process, or only what is left of one."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
     # The command name may hold spaces and brackets; the fields begin behind its last bracket.
-    return stat.rpartition(")")[2].split()[19]
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in "ZX" else fields[19]

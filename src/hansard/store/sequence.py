@@ -47,6 +47,8 @@ class Sequence:
 
         Nothing is pushed to the tree until the whole group is known to fit, so a refusal leaves no trace.
         """
+        if not group:
+            return []
         ts, drafts, lead = now_us, group, 0
         if now_us < self.ts:
             ts, drafts = self.ts, self._with_clock(group, now_us)

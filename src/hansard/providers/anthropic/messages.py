@@ -5,13 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import anthropic
-
 from hansard.domain.exchange import Exchange, Finish, Message, Usage
 from hansard.providers import shapes
 from hansard.providers.anthropic import models
 from hansard.providers.base import failure
-from hansard.providers.hosted import Lost, Said, count
+from hansard.providers.dialect import Lost, Said, count
 
 MAX_TOKENS = 4096
 """The format asks for a limit; this is ours where the caller names none."""
@@ -60,7 +58,7 @@ def _shape(exchange: Exchange, way: models.Structured, model: str) -> dict[str, 
     config: dict[str, Any] = {"effort": effort} if effort and models.takes_effort(model, effort) else {}
     tool: dict[str, Any] = {}
     if exchange.schema is not None and way == "json_schema":
-        config["format"] = {"type": "json_schema", "schema": anthropic.transform_schema(dict(exchange.schema))}
+        config["format"] = {"type": "json_schema", "schema": models.native(exchange.schema)}
     elif exchange.schema is not None and way == "tool":
         name = shapes.label(exchange.schema_name)
         about = "Give the answer. Call this exactly once, with the whole answer as its input."

@@ -1,7 +1,9 @@
 """What Anthropic's models, and the other servers of its format, can be asked for. A table: newer models can do it all."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
+
+import anthropic
 
 from hansard.domain.exchange import Schema
 from hansard.providers import shapes
@@ -18,10 +20,21 @@ _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 
 
 def structured(model: str, schema: Schema, best: Structured) -> Structured:
-    """How to ask this model for this shape. A tool's input may be open; an answer's schema must be closed."""
-    if best == "json_schema" and (model.startswith(_WITHOUT_SCHEMAS) or not shapes.is_closed(schema)):
+    """How to ask this model for this shape. What cannot be said as the format of an answer can be a tool's input."""
+    if best == "json_schema" and (model.startswith(_WITHOUT_SCHEMAS) or native(schema) is None):
         return "tool"
     return best
+
+
+def native(schema: Schema) -> dict[str, Any] | None:
+    """The schema in the form that the vendor keeps to: every object closed, no rarer keyword. None where it has none."""
+    if not shapes.is_closed(schema):
+        return None
+    try:
+        return anthropic.transform_schema(dict(schema))
+    except (ValueError, TypeError, AttributeError, AssertionError):
+        # What the SDK cannot turn into this form it says in any of these ways.
+        return None
 
 
 def takes_effort(model: str, effort: str) -> bool:

@@ -1,25 +1,26 @@
 """Opens a provider that asks through the anthropic SDK. Reads no environment but the one that it is given."""
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, get_args
-from urllib.parse import urlsplit
 
 import anthropic
 
 from hansard.domain.exchange import ErrorKind, Exchange
-from hansard.errors import UsageError
 from hansard.providers import transport
 from hansard.providers.anthropic import messages
 from hansard.providers.anthropic.errors import kind_of
 from hansard.providers.anthropic.models import SERVERS, Structured
 from hansard.providers.anthropic.stream import MessagesFold
+from hansard.providers.dialect import Body, Fold, Said
 from hansard.providers.faults import Fault
-from hansard.providers.hosted import NO_KEY, Fold, Hosted, Place, Progress, Said, Stream, place_of
+from hansard.providers.hosted import Hosted, Progress
+from hansard.providers.options import Options
+from hansard.providers.place import NO_KEY, Place, is_at, place_of
 from hansard.providers.prices import Prices
 
 BASE_URL = "https://api.anthropic.com"
 KEY_ENV = "ANTHROPIC_API_KEY"
-OPTIONS = frozenset({"model", "base_url", "base_url_env", "api_key_env", "server", "structured", "unmetered"})
 
 
 class _Anthropic:
@@ -46,9 +47,10 @@ class _Anthropic:
         content: bytes = reply.http_response.content
         return content
 
-    async def stream(self, body: Mapping[str, Any], timeout_s: float) -> Stream:
-        stream: Stream = await self._messages.create(**body, stream=True, timeout=timeout_s)
-        return stream
+    def stream(self, body: Mapping[str, Any], timeout_s: float) -> AbstractAsyncContextManager[Body]:
+        create = self._messages.with_streaming_response.create
+        opened: AbstractAsyncContextManager[Body] = create(**body, stream=True, timeout=timeout_s)
+        return opened
 
     def fold(self) -> Fold:
         return MessagesFold()
@@ -69,31 +71,27 @@ class _Anthropic:
 
 def open_anthropic(
     id: str,
-    options: Mapping[str, Any],
+    table: Mapping[str, Any],
     environment: Mapping[str, str],
     *,
     prices: Prices | None = None,
     progress: Progress | None = None,
 ) -> Hosted:
     """A provider from its table in hansard.toml."""
-    where = f"[providers.{id}]"
-    if unknown := sorted(set(options) - OPTIONS):
-        raise UsageError(f"{where}: unknown key {unknown[0]}; known are {', '.join(sorted(OPTIONS))}")
-    place = place_of(options, environment, id=id, base_url=BASE_URL, key_env=KEY_ENV)
-    own = urlsplit(place.base_url).hostname == urlsplit(BASE_URL).hostname
-    server = options.get("server", "anthropic" if own else "other")
-    if server not in SERVERS:
-        raise UsageError(f"{where}: server must be one of {', '.join(SERVERS)}, not {server!r}")
-    best = options.get("structured", SERVERS[server])
-    if best not in get_args(Structured):
-        raise UsageError(f"{where}: structured must be one of {', '.join(get_args(Structured))}, not {best!r}")
-    return Hosted(
+    options = Options(id, table)
+    place = place_of(id, options, environment, base_url=BASE_URL, key_env=KEY_ENV)
+    known = "anthropic" if is_at(place.base_url, BASE_URL) else "other"
+    best = SERVERS[options.choice("server", (known, *(name for name in SERVERS if name != known)))]
+    structured: Any = options.choice("structured", (best, *(way for way in get_args(Structured) if way != best)))
+    opened = Hosted(
         id=id,
         kind="anthropic",
-        model=options.get("model"),
+        model=options.text("model"),
         place=place,
-        dialect=_Anthropic(place, best),
+        dialect=_Anthropic(place, structured),
         prices=prices,
         progress=progress,
-        unmetered=bool(options.get("unmetered", False)),
+        unmetered=options.flag("unmetered", False),
     )
+    options.done()
+    return opened

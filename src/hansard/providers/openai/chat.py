@@ -7,7 +7,7 @@ from typing import Any
 from hansard.domain.exchange import Exchange, Finish, Message, Usage
 from hansard.providers import shapes
 from hansard.providers.base import failure
-from hansard.providers.hosted import Lost, Said, count
+from hansard.providers.dialect import Lost, Said, count
 from hansard.providers.openai.servers import Server, Structured, sampling, shape, tells
 
 _NAME = re.compile(r"[^\s<|\\/>]{1,64}")

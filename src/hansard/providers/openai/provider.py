@@ -1,25 +1,26 @@
 """Opens a provider that asks through the openai SDK. Reads no environment but the one that it is given."""
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
 
 import openai
 
 from hansard.domain.exchange import ErrorKind, Exchange
-from hansard.errors import UsageError
 from hansard.providers import transport
+from hansard.providers.dialect import Body, Fold, Said
 from hansard.providers.faults import Fault
-from hansard.providers.hosted import NO_KEY, Fold, Hosted, Place, Progress, Said, Stream, place_of
+from hansard.providers.hosted import Hosted, Progress
 from hansard.providers.openai import chat, responses
 from hansard.providers.openai.errors import kind_of
-from hansard.providers.openai.servers import SERVERS, Server, Structured
+from hansard.providers.openai.servers import SERVERS, Server, Structured, relax
+from hansard.providers.options import Options
+from hansard.providers.place import NO_KEY, Place, is_at, place_of
 from hansard.providers.prices import Prices
 
 BASE_URL = "https://api.openai.com/v1"
 KEY_ENV = "OPENAI_API_KEY"
 Api = Literal["chat", "responses"]
-OPTIONS = frozenset({"model", "base_url", "base_url_env", "api_key_env", "api", "server", "structured", "unmetered"})
 
 
 class _Openai:
@@ -51,16 +52,18 @@ class _Openai:
         content: bytes = reply.http_response.content
         return content
 
-    async def stream(self, body: Mapping[str, Any], timeout_s: float) -> Stream:
+    def stream(self, body: Mapping[str, Any], timeout_s: float) -> AbstractAsyncContextManager[Body]:
         usage = {"stream_options": {"include_usage": True}} if self._api == "chat" else {}
-        stream: Stream = await self._resource().create(**body, **usage, stream=True, timeout=timeout_s)
-        return stream
+        create = self._resource().with_streaming_response.create
+        opened: AbstractAsyncContextManager[Body] = create(**body, **usage, stream=True, timeout=timeout_s)
+        return opened
 
     def fold(self) -> Fold:
         return chat.ChatFold() if self._api == "chat" else responses.ResponsesFold()
 
     def read(self, reply: Mapping[str, Any], exchange: Exchange) -> Said:
-        return chat.read(reply) if self._api == "chat" else responses.read(reply)
+        said = chat.read(reply) if self._api == "chat" else responses.read(reply)
+        return relax(said, exchange, self._structured)
 
     def classify(self, fault: Fault) -> ErrorKind:
         return kind_of(fault)
@@ -74,35 +77,29 @@ class _Openai:
 
 def open_openai(
     id: str,
-    options: Mapping[str, Any],
+    table: Mapping[str, Any],
     environment: Mapping[str, str],
     *,
     prices: Prices | None = None,
     progress: Progress | None = None,
 ) -> Hosted:
     """A provider from its table in hansard.toml."""
-    where = f"[providers.{id}]"
-    if unknown := sorted(set(options) - OPTIONS):
-        raise UsageError(f"{where}: unknown key {unknown[0]}; known are {', '.join(sorted(OPTIONS))}")
-    place = place_of(options, environment, id=id, base_url=BASE_URL, key_env=KEY_ENV)
-    api = _chosen(options.get("api", "chat"), get_args(Api), f"{where} api")
-    own = urlsplit(place.base_url).hostname == urlsplit(BASE_URL).hostname
-    server = SERVERS[_chosen(options.get("server", "openai" if own else "other"), tuple(SERVERS), f"{where} server")]
-    known = server.chat if api == "chat" else server.responses
-    structured = _chosen(options.get("structured", known), get_args(Structured), f"{where} structured")
-    return Hosted(
+    options = Options(id, table)
+    place = place_of(id, options, environment, base_url=BASE_URL, key_env=KEY_ENV)
+    api: Any = options.choice("api", get_args(Api))
+    known = "openai" if is_at(place.base_url, BASE_URL) else "other"
+    server = SERVERS[options.choice("server", (known, *(name for name in SERVERS if name != known)))]
+    best = server.chat if api == "chat" else server.responses
+    structured: Any = options.choice("structured", (best, *(way for way in get_args(Structured) if way != best)))
+    opened = Hosted(
         id=id,
         kind="openai",
-        model=options.get("model"),
+        model=options.text("model"),
         place=place,
         dialect=_Openai(place, api, server, structured),
         prices=prices,
         progress=progress,
-        unmetered=bool(options.get("unmetered", False)),
+        unmetered=options.flag("unmetered", False),
     )
-
-
-def _chosen(value: Any, allowed: tuple[str, ...], what: str) -> Any:
-    if value not in allowed:
-        raise UsageError(f"{what} must be one of {', '.join(allowed)}, not {value!r}")
-    return value
+    options.done()
+    return opened

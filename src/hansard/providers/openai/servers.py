@@ -5,11 +5,13 @@ Chat Completions is the common ground. Servers that serve Responses beside it of
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hansard.domain.exchange import Exchange
-from hansard.providers import shapes
+from hansard.providers import parse, shapes
+from hansard.providers.dialect import Said
+from hansard.providers.strict import relaxed, strictified
 
 Structured = Literal["none", "json_object", "json_schema"]
 _REASONS = re.compile(r"(?:o\d|gpt-5)")
@@ -50,12 +52,18 @@ def shape(exchange: Exchange, structured: Structured) -> dict[str, Any] | None:
         return None
     if structured == "json_object":
         return {"type": "json_object"}
-    return {
-        "type": "json_schema",
-        "name": shapes.label(exchange.schema_name),
-        "strict": shapes.is_strict(exchange.schema),
-        "schema": exchange.schema,
-    }
+    strict = strictified(exchange.schema)
+    schema = exchange.schema if strict is None else strict
+    name = shapes.label(exchange.schema_name)
+    return {"type": "json_schema", "name": name, "strict": strict is not None, "schema": schema}
+
+
+def relax(said: Said, exchange: Exchange, structured: Structured) -> Said:
+    """The answer without the nulls that its strict form asked for. Anything else than one object is not touched."""
+    if exchange.schema is None or structured != "json_schema" or strictified(exchange.schema) is None:
+        return said
+    value = parse.read(said.text).value
+    return replace(said, structured=relaxed(value, exchange.schema)) if isinstance(value, dict) else said
 
 
 def tells(server: Server, structured: Structured) -> bool:

@@ -33,6 +33,8 @@ _LONGEST_END = 400
 class LineLog:
     """The log as far as it was read; safe between threads. `fault` says where it stops holding together, if it does."""
 
+    _index: Index
+
     def __init__(self, fd: int, index: Path, place: str, *, writing: bool) -> None:
         self._fd = fd
         self._index_path = index
@@ -44,7 +46,10 @@ class LineLog:
         self._nodes: list[tuple[int, int, bytes]] = []
         self._bytes = self._at = 0
         self.fault: str | None = None
-        self._load()
+        try:
+            self._load()
+        except sqlite3.Error as error:
+            raise StoreError(f"no index can be made for {place}: {error}; make space and open it again") from error
 
     @property
     def at(self) -> int:
@@ -153,7 +158,8 @@ class LineLog:
                 fresh.close()
             if changed:
                 self._index.close()
-                self._use(Index.new(self._index_path))
+                self._index = Index.new(self._index_path)
+                scan(self._fd, self._index)
             return changed
 
     def close(self) -> None:
@@ -168,15 +174,19 @@ class LineLog:
 
     def _load(self) -> None:
         """Take the index where it can be trusted, and read on from where it ends."""
-        self.fault = None
-        index = Index.kept(self._index_path) if self._writing else Index.over(self._index_path)
-        if index and not agrees(self._fd, index):
-            index.close()
-            index = None
-        self._use(index or self._fresh())
+        index = self._believed(Index.kept(self._index_path) if self._writing else Index.over(self._index_path))
+        self._index = index or self._fresh()
+        self._marks, self._nodes = [], []
+        self._bytes = os.fstat(self._fd).st_size
+        try:
+            self.fault = scan(self._fd, self._index)
+        except sqlite3.Error:
+            if not self._index.keeping:
+                raise
+            self.fault = self._lay_over()
         if self.fault:
             self._lay_over(past_faults=True)
-            self._sequence, self._at = self._index.reach
+        self._sequence, self._at = self._index.reach
 
     def _fresh(self) -> Index:
         # Without space for a kept index a private one serves until the next opening.
@@ -185,22 +195,17 @@ class LineLog:
                 return Index.new(self._index_path)
         return Index.private()
 
-    def _use(self, index: Index) -> None:
-        self._index = index
-        self._marks, self._nodes = [], []
-        self._bytes = os.fstat(self._fd).st_size
-        self.fault = scan(self._fd, index)
-        self._sequence, self._at = index.reach
-
-    def _lay_over(self, *, past_faults: bool = False, end: int | None = None) -> None:
-        """Go on with a private index over the kept one: behind a fault nothing is kept, and on a full disk nothing can be."""
-        self._index.close()
-        index = Index.over(self._index_path)
+    def _believed(self, index: Index | None) -> Index | None:
         if index and not agrees(self._fd, index):
             index.close()
-            index = None
-        self._index = index or Index.private()
-        scan(self._fd, self._index, past_faults=past_faults, end=end)
+            return None
+        return index
+
+    def _lay_over(self, *, past_faults: bool = False, end: int | None = None) -> str | None:
+        """Go on with a private index over the kept one: behind a fault nothing is kept, and on a full disk nothing can be."""
+        self._index.close()
+        self._index = self._believed(Index.over(self._index_path)) or Index.private()
+        return scan(self._fd, self._index, past_faults=past_faults, end=end)
 
     @contextmanager
     def _reading(self, *, through_index: bool = True) -> Iterator[None]:

@@ -1,0 +1,81 @@
+"""What a wire format has to offer so that `hosted` can ask through it, and what it makes of a reply."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hansard.domain.exchange import ErrorKind, Exchange, Failure, Finish, Usage
+from hansard.providers.faults import Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a reply says, whichever format it came in."""
+
+    text: str = ""
+    structured: Any = None
+    finish: Finish = "stop"
+    usage: Usage | None = None
+    model: str = ""
+    fingerprint: str | None = None
+    failure: Failure | None = None
+
+
+class Lost(Exception):
+    """There is no reply to read, for a reason that no SDK raises."""
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind: ErrorKind = kind
+
+
+class Refused(Exception):
+    """The server took back, within its answer, what it had begun."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class Fold(Protocol):
+    """Puts the events of a stream together into the reply that would have come whole."""
+
+    @property
+    def done(self) -> bool: ...
+    def take(self, event: Mapping[str, Any]) -> str:
+        """Take one event; the text that it adds to the answer."""
+        ...
+
+    def reply(self) -> dict[str, Any]: ...
+
+
+class Body(Protocol):
+    """The body of a reply, as it arrives."""
+
+    def iter_bytes(self) -> AsyncIterator[bytes]: ...
+
+
+class Dialect(Protocol):
+    """One wire format, spoken through one SDK."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def errors(self) -> tuple[type[Exception], ...]:
+        """What the SDK raises."""
+        ...
+
+    def body(self, exchange: Exchange, model: str) -> dict[str, Any]: ...
+    async def whole(self, body: Mapping[str, Any], timeout_s: float) -> bytes: ...
+    def stream(self, body: Mapping[str, Any], timeout_s: float) -> AbstractAsyncContextManager[Body]: ...
+    def fold(self) -> Fold: ...
+    def read(self, reply: Mapping[str, Any], exchange: Exchange) -> Said: ...
+    def classify(self, fault: Fault) -> ErrorKind: ...
+    async def close(self) -> None: ...
+
+
+def count(counts: Any, name: str) -> int:
+    """A number of tokens, and 0 where there is none that makes sense."""
+    value = counts.get(name) if isinstance(counts, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,67 @@
+"""Reads a stream of server-sent events: each one's data, as JSON. Knows no vendor.
+
+By bytes and not by lines of text: what Unicode takes for the end of a line may stand within a JSON string.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+END = b"[DONE]"
+DRAIN_S = 0.1
+
+
+class NotAnEvent(ValueError):
+    """The data of an event is no JSON object."""
+
+
+class _Lines:
+    """Bytes put together into lines, however they were cut on the way."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk ends."""
+        first, *rest = chunk.split(b"\n")
+        self._begun.append(first)
+        if not rest:
+            return []
+        ended = [b"".join(self._begun), *rest[:-1]]
+        self._begun = [rest[-1]]
+        return [line.removesuffix(b"\r") for line in ended]
+
+
+async def events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
+    """The data of each event in turn. What is no data (names, comments, ids) is passed over."""
+    lines, data = _Lines(), list[bytes]()
+    async for chunk in chunks:
+        for line in lines.feed(chunk):
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+            elif not line and data:
+                whole, data = b"\n".join(data), []
+                if whole.startswith(END):
+                    await _drain(chunks)
+                    return
+                yield _object(whole)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise NotAnEvent(f"an event of the stream is no JSON object; it begins {data[:80].decode(errors='replace')!r}")
+    return value
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read what is left, so that the connection can be used again; a server that has more to say is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in chunks:
+                pass

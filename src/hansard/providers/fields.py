@@ -1,0 +1,81 @@
+"""Reads a table that somebody wrote by hand, strictly: each field once, by its type, and nothing left over."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any
+
+from hansard.errors import UsageError
+
+
+class Fields:
+    """The fields of one table. `where` begins every complaint: the file and the place in it."""
+
+    def __init__(self, table: Any, where: str) -> None:
+        if not isinstance(table, Mapping) or not all(isinstance(key, str) for key in table):
+            raise UsageError(f"{where}: must be a table, not {table!r:.80}")
+        self.where = where
+        self._table = table
+        self._known: list[str] = []
+
+    def any(self, name: str, default: Any = None) -> Any:
+        self._known.append(name)
+        return self._table.get(name, default)
+
+    def has(self, name: str) -> bool:
+        return name in self._table
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.any(name, default)
+        if isinstance(value, str):
+            return value
+        raise self._wrong(name, "a text", value)
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self.text(name, default)
+        if value in allowed:
+            return value
+        raise self._wrong(name, f"one of {', '.join(allowed)}", value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        value = self.any(name, default)
+        if isinstance(value, bool):
+            return value
+        raise self._wrong(name, "true or false", value)
+
+    def count(self, name: str, default: int = 0, *, least: int = 0) -> int:
+        value = self.any(name, default)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+            return value
+        raise self._wrong(name, f"a whole number from {least}", value)
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        value = self.any(name, default)
+        if value is None:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0:
+            return value
+        raise self._wrong(name, "a number from 0", value)
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        value = self.any(name, {})
+        if isinstance(value, Mapping):
+            return value
+        raise self._wrong(name, "a table", value)
+
+    def tables(self, name: str) -> list["Fields"]:
+        value = self.any(name, [])
+        if not isinstance(value, list):
+            raise self._wrong(name, "a list of tables", value)
+        return [Fields(each, f"{self.where}, {name} {number}") for number, each in enumerate(value, 1)]
+
+    def done(self) -> None:
+        """Refuse what nobody asked for: it is a mistake in writing, and would be passed over silently."""
+        for name in self._table:
+            if name not in self._known:
+                near = get_close_matches(name, self._known, 1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(self._known))}"
+                raise UsageError(f"{self.where}: unknown key {name}; {hint}")
+
+    def _wrong(self, name: str, wanted: str, value: object) -> UsageError:
+        return UsageError(f"{self.where}: {name} must be {wanted}, not {value!r:.80}")

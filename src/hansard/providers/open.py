@@ -1,0 +1,173 @@
+"""From the tables of hansard.toml to providers that are ready to be asked. The only module that knows every kind of ours.
+
+What is the same for all is done here: limits, the breaker, the contract for those that do not keep it by themselves,
+and the removal of secrets. Keys are named by environment variable; the environment is passed in.
+"""
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from hansard.errors import MissingExtra, UsageError
+from hansard.providers.base import Answering, Provider, keeps_the_contract
+from hansard.providers.breaker import Breaker
+from hansard.providers.fields import Fields
+from hansard.providers.limits import Limited
+from hansard.providers.prices import Prices
+from hansard.providers.registry import OURS, REGISTRY, Factory, Registry
+from hansard.providers.scrubbed import Scrubbed
+from hansard.providers.secrets import Secrets
+
+# Where each kind of ours lives, and the extra that brings its library. Imported when used: an SDK costs a second.
+PLACES: Mapping[str, tuple[str, str, str | None]] = {
+    "openai": ("openai", "open_openai", "openai"),
+    "anthropic": ("anthropic", "open_anthropic", "anthropic"),
+    "command": ("command", "open_command", None),
+    "claude-cli": ("claude", "open_claude", None),
+    "codex-cli": ("codex", "open_codex", None),
+    "gemini-cli": ("gemini", "open_gemini", None),
+    "scripted": ("scripted", "open_scripted", None),
+    "replayed": ("replayed", "open_replayed", None),
+    "local": ("local", "open_local", "local"),
+}
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "openai": ("OPENAI_API_KEY",),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "claude-cli": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+    "codex-cli": ("OPENAI_API_KEY", "CODEX_API_KEY"),
+    "gemini-cli": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+}
+"""The variables in which a kind finds its key when its table names none."""
+
+COMMON = ("kind", "max_concurrent", "per_minute", "burst", "breaker", "breaker_after", "breaker_cool_down_s", "secrets")
+FILES = ("script", "recording")
+SECRET_OPTIONS = ("key_env", "token_env", "secret_env", "password_env")
+NOT_IN_A_FILE = frozenset({"api_key", "key", "token", "secret", "password", "auth_token"})
+VERBATIM = frozenset({"scripted", "replayed"})
+"""Kinds that give out what was written for them, and so have no breaker unless one is asked for."""
+
+
+def open_providers(
+    tables: Mapping[str, Any],
+    *,
+    environment: Mapping[str, str],
+    where: str = "hansard.toml",
+    folder: Path | None = None,
+    secrets: Secrets | None = None,
+    prices: Prices | None = None,
+    progress: Any = None,
+    registry: Registry = REGISTRY,
+) -> dict[str, Provider]:
+    """The providers of `[providers.NAME]` tables, by name. Adds every key that they use to `secrets`.
+
+    `folder` is where relative files start. UsageError names the file, the table and what to write instead.
+    """
+    known = Secrets() if secrets is None else secrets
+    given = {"prices": prices or Prices(), "progress": progress}
+    opened: dict[str, Provider] = {}
+    for name, table in tables.items():
+        place = f"{where} [providers.{name}]"
+        try:
+            _collect_secrets(Fields(table, place), table, environment, known)
+            opened[name] = _open(name, Fields(table, place), table, environment, folder or Path(), given, registry)
+        except MissingExtra as error:
+            raise MissingExtra(_placed(error, name, where)) from error
+        except UsageError as error:
+            raise UsageError(_placed(error, name, where)) from error
+    return {name: Scrubbed(provider, known) if known else provider for name, provider in opened.items()}
+
+
+async def close_providers(providers: Mapping[str, Provider]) -> None:
+    """Close them all, also when closing one fails; the first error is raised at the end."""
+    errors: list[Exception] = []
+    for provider in providers.values():
+        try:
+            await provider.close()
+        except Exception as error:  # noqa: BLE001 - the others must be closed first
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _open(
+    name: str,
+    fields: Fields,
+    table: Mapping[str, Any],
+    environment: Mapping[str, str],
+    folder: Path,
+    given: Mapping[str, Any],
+    registry: Registry,
+) -> Provider:
+    kind = fields.text("kind")
+    if not kind:
+        raise UsageError(
+            f'{fields.where}: kind is missing; write kind = "openai" or one of {", ".join(registry.kinds())}'
+        )
+    options = {key: value for key, value in table.items() if key not in COMMON}
+    for key in FILES:
+        if kind in VERBATIM and isinstance(options.get(key), str):
+            options[key] = str(folder / options[key])
+    factory = _ours(kind) if kind in OURS else registry.find(kind)
+    wanted = inspect.signature(factory).parameters
+    provider = factory(name, options, environment, **{key: given[key] for key in given if key in wanted})
+    if not keeps_the_contract(provider):
+        provider = Answering(provider)
+    return _limited(_guarded(provider, kind, fields), fields)
+
+
+def _ours(kind: str) -> Factory:
+    module, name, extra = PLACES[kind]
+    try:
+        factory: Factory = getattr(import_module(f"hansard.providers.{module}"), name)
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").startswith("hansard"):
+            raise UsageError(f"this build of Hansard has no {kind} provider") from error
+        raise MissingExtra(
+            f"the {kind} provider needs {error.name}, which is not installed; run: pip install 'hansard[{extra}]'"
+        ) from error
+    return factory
+
+
+def _guarded(provider: Provider, kind: str, fields: Fields) -> Provider:
+    wanted = fields.flag("breaker", kind not in VERBATIM)
+    after, cool_down_s = fields.count("breaker_after", 3, least=1), fields.number("breaker_cool_down_s", 60.0)
+    return Breaker(provider, after=after, cool_down_s=cool_down_s or 0.0) if wanted else provider
+
+
+def _limited(provider: Provider, fields: Fields) -> Provider:
+    places = fields.count("max_concurrent", least=1) if fields.has("max_concurrent") else None
+    burst = fields.count("burst", least=1) if fields.has("burst") else None
+    per_minute = fields.number("per_minute")
+    if per_minute == 0:
+        raise UsageError(f"{fields.where}: per_minute must be more than 0")
+    if places is None and per_minute is None:
+        return provider
+    # Outside of the breaker: who waits for a turn while the circuit opens is then not asked any more.
+    return Limited(provider, max_concurrent=places, per_minute=per_minute, burst=burst)
+
+
+def _collect_secrets(
+    fields: Fields, table: Mapping[str, Any], environment: Mapping[str, str], secrets: Secrets
+) -> None:
+    for key in sorted(NOT_IN_A_FILE & set(table)):
+        raise UsageError(
+            f'{fields.where}: {key} does not belong in a file; write {key}_env = "NAME", and put it into that variable'
+        )
+    named = [value for key, value in table.items() if key.endswith(SECRET_OPTIONS)]
+    more = fields.any("secrets", [])
+    if not isinstance(more, list) or not all(isinstance(each, str) for each in (*named, *more)):
+        raise UsageError(f"{fields.where}: secrets and *_env must be names of environment variables")
+    for variable in (*(named or KEYS.get(fields.text("kind"), ())), *more):
+        value = environment.get(variable, "").strip()
+        if value:
+            secrets.add(variable, value)
+
+
+def _placed(error: UsageError, name: str, where: str) -> str:
+    """The message with the file and the table in front, once."""
+    message = str(error)
+    if message.startswith(where):
+        return message
+    return f"{where} {message}" if message.startswith("[providers.") else f"{where} [providers.{name}]: {message}"

@@ -1,0 +1,62 @@
+"""Where a model is asked over HTTP, and with which key. Keys come by the NAME of an environment variable, never by value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from hansard.errors import UsageError
+from hansard.providers.options import Options
+
+NO_KEY = "no-key-configured"
+"""Sent where no key is configured: SDKs insist on one, and servers without keys do not look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a provider asks and with which key. The value of the key is known to the secrets, and never shown."""
+
+    base_url: str
+    key: str = ""
+    key_from: str = "no variable (no key is configured)"
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).netloc
+
+
+def place_of(
+    id: str, options: Options, environment: Mapping[str, str], *, base_url: str, key_env: str
+) -> Place:
+    """From `base_url` or `base_url_env`, and `api_key_env`.
+
+    `key_env` is read where nothing is named, and only for the vendor's own address: a key goes where it belongs.
+    """
+    where = f"[providers.{id}]"
+    url = _url(where, options, environment) or base_url
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"{where}: base_url must begin with http:// or https:// and name a host")
+    if parts.username or parts.password or parts.query:
+        raise UsageError(f"{where}: base_url must hold no user, password or query; name the key with api_key_env")
+    name = options.text("api_key_env") or (key_env if is_at(url, base_url) else "")
+    if not name:
+        return Place(base_url=url)
+    if not (key := environment.get(name, "").strip()):
+        raise UsageError(f"{where}: there is no key: the environment variable {name} is not set")
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise UsageError(f"{where}: the key in {name} holds characters that no key has; copy it again")
+    return Place(base_url=url, key=key, key_from=name)
+
+
+def is_at(url: str, base_url: str) -> bool:
+    """Whether both name the same host."""
+    return urlsplit(url).hostname == urlsplit(base_url).hostname
+
+
+def _url(where: str, options: Options, environment: Mapping[str, str]) -> str:
+    url, name = options.text("base_url"), options.text("base_url_env")
+    if not name:
+        return url
+    if not environment.get(name):
+        raise UsageError(f"{where}: base_url_env names {name}, which is not set")
+    return environment[name]

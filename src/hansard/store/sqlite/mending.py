@@ -1,0 +1,118 @@
+"""What may be wrong with a ledger file, and what may be put right: derived tables and unfinished redactions, never an entry."""
+
+import sqlite3
+from hashlib import sha256
+
+from hansard.errors import StoreError
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry, parse
+from hansard.ledger.layout import body_id
+from hansard.ledger.merkle import Frontier, leaf_hash
+from hansard.store.sequence import Sequence
+from hansard.store.sqlite.rows import READ_HEAD, as_bytes, erase_body, write_head
+
+
+def fault(connection: sqlite3.Connection) -> str | None:
+    """What is wrong at the end of the log, as far as a bounded look can tell; verification looks at everything."""
+    try:
+        connection.execute("BEGIN")
+        try:
+            return _fault(connection)
+        finally:
+            connection.execute("ROLLBACK")
+    except (sqlite3.Error, Malformed, TypeError, IndexError) as error:
+        return f"the end of the log cannot be read: {error}"
+
+
+def _fault(connection: sqlite3.Connection) -> str | None:
+    row = connection.execute(READ_HEAD).fetchone()
+    last = connection.execute("SELECT max(seq) FROM entries").fetchone()[0]
+    if row is None or last is None or row[0] != last + 1:
+        return f"the head row says {row[0] if row else 'nothing'}, the last entry is {last}"
+    size, leaf, _, frontier = row
+    at = size & ~255 if size & 255 else size - 1
+    lines = connection.execute("SELECT line FROM entries WHERE seq >= ? ORDER BY seq", (at,)).fetchall()
+    leaves = [leaf_hash(as_bytes(line)) for (line,) in lines]
+    if leaves[-1] != bytes(leaf):
+        return f"entry {last} is not the one that the head row names"
+    kept = Frontier.from_bytes(size, bytes(frontier)).hashes()
+    tail = Frontier()
+    for each in leaves if size & 255 else ():
+        tail.push(each)
+    if kept[len(kept) - tail.size.bit_count() :] != tail.hashes():
+        return f"entries {at} to {last} do not give the tree that the head row names"
+    return None
+
+
+def rebuild(writer: sqlite3.Connection, place: str) -> tuple[Sequence, int]:
+    """Derived tables from the lines: the head as it is then, and how many rows were wrong.
+
+    Lines that do not follow each other, or that a kept checkpoint contradicts, are never made to look right: it raises.
+    """
+    rebuilt, causes, nodes = _read_all(writer, place)
+    _check_checkpoints(writer, place, rebuilt.size)
+    changed = 0
+    for table, columns, wanted in (("causes", "seq, cause", causes), ("nodes", "level, idx, hash", nodes)):
+        kept = set(writer.execute(f"SELECT {columns} FROM {table}").fetchall())
+        if kept != wanted:
+            changed += len(kept ^ wanted)
+            marks = ", ".join("?" * len(columns.split(", ")))
+            writer.execute(f"DELETE FROM {table}")
+            writer.executemany(f"INSERT INTO {table} VALUES ({marks})", sorted(wanted))
+    want = (rebuilt.size, rebuilt.leaf, rebuilt.ts, rebuilt.frontier.to_bytes())
+    if writer.execute(READ_HEAD).fetchone() != want:
+        changed += 1
+        writer.execute("INSERT INTO head VALUES (0, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING", want)
+        write_head(writer, rebuilt)
+    return rebuilt, changed
+
+
+def finish_redactions(writer: sqlite3.Connection) -> int:
+    """Erase what a tombstone names and a crash left behind ([B3]); a tombstone of another commitment names nothing."""
+    erased = 0
+    tombstones = writer.execute("SELECT line FROM entries WHERE kind = 'body.redacted' ORDER BY seq").fetchall()
+    for (line,) in tombstones:
+        data = parse(as_bytes(line)).data
+        row = writer.execute("SELECT line FROM entries WHERE seq = ?", (data["seq"],)).fetchone()
+        entry = parse(as_bytes(row[0])) if row else None
+        if entry and entry.body.get(data["part"]) == data["commitment"]:
+            erased += erase_body(writer, body_id(entry.seq, entry.part_position(data["part"])))
+    return erased
+
+
+def _check_checkpoints(writer: sqlite3.Connection, place: str, size: int) -> None:
+    newest = writer.execute("SELECT max(size) FROM checkpoints").fetchone()[0]
+    if newest is not None and newest > size:
+        raise StoreError(
+            f"cannot repair {place}: a checkpoint of {newest} entries is kept and the log ends at {size}: its end was cut off"
+        )
+
+
+def _read_all(
+    writer: sqlite3.Connection, place: str
+) -> tuple[Sequence, set[tuple[int, int]], set[tuple[int, int, bytes]]]:
+    sequence = Sequence()
+    causes: set[tuple[int, int]] = set()
+    nodes: set[tuple[int, int, bytes]] = set()
+    for seq, raw in writer.execute("SELECT seq, line FROM entries ORDER BY seq"):
+        entry = _following(sequence, seq, as_bytes(raw), place)
+        sequence.leaf, sequence.ts = sha256(b"\x00" + entry.line).digest(), entry.ts
+        causes.update((seq, cause) for cause in entry.causes)
+        nodes.update(sequence.frontier.push(sequence.leaf))
+    if not sequence.size:
+        raise StoreError(f"cannot repair {place}: it has no entries")
+    return sequence, causes, nodes
+
+
+def _following(sequence: Sequence, seq: int, line: bytes, place: str) -> Entry:
+    try:
+        entry = parse(line)
+    except Malformed as error:
+        raise StoreError(
+            f"cannot repair {place}: entry {seq} is broken ({error}); entries are never changed"
+        ) from error
+    if (seq, entry.seq, entry.prev) != (sequence.size, seq, sequence.leaf.hex()) or entry.ts < sequence.ts:
+        raise StoreError(
+            f"cannot repair {place}: entry {seq} does not follow the one before; entries are never changed"
+        )
+    return entry

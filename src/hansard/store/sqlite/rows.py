@@ -1,0 +1,105 @@
+"""What lies in the tables: laying them out, writing placed entries, erasing bodies. Every call is inside somebody's transaction."""
+
+import sqlite3
+from pathlib import Path
+
+from hansard.errors import Broken
+from hansard.ledger.body import digest
+from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
+from hansard.ledger.merkle import Frontier
+from hansard.store.base import Draft, Placed
+from hansard.store.sequence import Sequence
+
+MAX_NUMBER = 1 << 62
+"""Beyond any seq; what is asked for above it is cut down to it, since SQLite takes 64 bits."""
+
+READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
+
+
+def lay_out(path: Path, genesis: Draft, now_us: int) -> None:
+    """Make the tables and entry 0 in an empty file."""
+    if genesis.parts:
+        raise Broken("a genesis entry has no parts")
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {USER_VERSION}")
+        for statement in TABLES:
+            connection.execute(statement)
+        sequence = Sequence()
+        rows = sequence.place([genesis], now_us, lambda _: 0)
+        connection.execute("INSERT INTO head VALUES (0, 0, x'', 0, x'')")
+        insert(connection, rows, sequence.grow(rows), sequence)
+        connection.execute("COMMIT")
+        # Last, so that everything lies in the file itself, which is renamed without a WAL beside it.
+        connection.execute("PRAGMA journal_mode = WAL")
+    finally:
+        connection.close()
+
+
+def sequence_of(row: tuple[int, bytes, int, bytes]) -> Sequence:
+    """The head row as a sequence that can be extended."""
+    return Sequence(leaf=bytes(row[1]), ts=row[2], frontier=Frontier.from_bytes(row[0], bytes(row[3])))
+
+
+def insert(
+    writer: sqlite3.Connection, rows: list[Placed], nodes: list[tuple[int, int, bytes]], sequence: Sequence
+) -> None:
+    """Write placed entries with all that hangs on them, and move the head."""
+    writer.executemany("INSERT INTO entries(seq, line) VALUES (?, ?)", [(row.seq, row.line.decode()) for row in rows])
+    causes = [(row.seq, cause) for row in rows for cause in row.causes]
+    if causes:
+        writer.executemany("INSERT INTO causes VALUES (?, ?)", causes)
+    bodies = [
+        (body_id(row.seq, at), part.salt, part.media, *_bed(writer, part.media, part.body))
+        for row in rows
+        for at, part in enumerate(row.draft.parts)
+    ]
+    if bodies:
+        writer.executemany("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", bodies)
+    if nodes:
+        writer.executemany("INSERT INTO nodes VALUES (?, ?, ?)", nodes)
+    write_head(writer, sequence)
+
+
+def write_head(writer: sqlite3.Connection, sequence: Sequence) -> None:
+    writer.execute(
+        "UPDATE head SET size = ?, leaf = ?, ts = ?, frontier = ?",
+        (sequence.size, sequence.leaf, sequence.ts, sequence.frontier.to_bytes()),
+    )
+
+
+def keep_note(writer: sqlite3.Connection, size: int, note: str) -> None:
+    writer.execute("INSERT INTO checkpoints(size, note) VALUES (?, ?)", (size, note))
+
+
+def erase_body(writer: sqlite3.Connection, at: int) -> bool:
+    """Delete one body, and a shared one with its last reference; whether there was one."""
+    found = writer.execute("DELETE FROM bodies WHERE id = ? RETURNING shared", (at,)).fetchall()
+    for (shared,) in found:
+        if shared is None or writer.execute("SELECT 1 FROM bodies WHERE shared = ?", (shared,)).fetchone():
+            continue
+        writer.execute("DELETE FROM shared WHERE id = ?", (shared,))
+    return bool(found)
+
+
+def as_bytes(value: object) -> bytes:
+    """A stored line as bytes, whatever somebody put there."""
+    return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode("utf-8", "surrogatepass")
+
+
+def as_text(value: object) -> str:
+    return as_bytes(value).decode("utf-8", "replace")
+
+
+def _bed(writer: sqlite3.Connection, media: str, body: bytes) -> tuple[bytes | None, int | None]:
+    """Where a body sleeps: in its own row, or once for all when it is large."""
+    if len(body) < SHARED_FROM_BYTES:
+        return body, None
+    name = digest(media, body)
+    row = writer.execute("SELECT id FROM shared WHERE digest = ?", (name,)).fetchone()
+    if row:
+        return None, row[0]
+    return None, writer.execute("INSERT INTO shared(digest, body) VALUES (?, ?)", (name, body)).lastrowid

@@ -1,0 +1,364 @@
+"""The store's verbs on a SQLite file."""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Items
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from hansard.errors import Fenced, StoreError, UsageError
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry, parse
+from hansard.ledger.layout import APPLICATION_ID, USER_VERSION, body_id
+from hansard.ledger.merkle import block_root, leaf_hash
+from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
+from hansard.store.holder import Holder
+from hansard.store.sequence import place_all
+from hansard.store.sqlite.mending import fault, finish_redactions, rebuild
+from hansard.store.sqlite.rows import (
+    MAX_NUMBER,
+    READ_HEAD,
+    as_bytes,
+    as_text,
+    erase_body,
+    insert,
+    keep_note,
+    lay_out,
+    sequence_of,
+)
+from hansard.store.sqlite.writer import Writer, connect, take_turn
+
+PAGE = 512
+POLL_S = 0.2
+
+
+class SqliteStore:
+    """One ledger file. Safe between threads and between processes."""
+
+    inline = False
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._writer = Writer(path, clock)
+        try:
+            self._check_ours()
+            self._writer.lock_file()
+            self._writer.broken = fault(self._writer.connection)
+        except BaseException:
+            self._writer.abandon()
+            raise
+
+    @classmethod
+    def create(cls, path: Path, genesis: Draft, *, clock: Callable[[], float] = time.time) -> Self:
+        """Make a new ledger whose entry 0 is `genesis`; StoreError when one is there already."""
+        try:
+            lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
+            ) from error
+        try:
+            take_turn(lock_fd, str(path))
+            for found in (path, Path(f"{path}-wal")):
+                if found.exists() and found.stat().st_size:
+                    raise StoreError(f"{found} exists already; open the ledger, or choose another name")
+            # Under another name until it is whole: a half-made ledger could neither be opened nor made again.
+            unfinished = Path(f"{path}.new")
+            for ending in ("", "-journal", "-wal", "-shm"):
+                Path(f"{unfinished}{ending}").unlink(missing_ok=True)
+            os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            lay_out(unfinished, genesis, int(clock() * 1_000_000))
+            unfinished.replace(path)
+            _sync_folder(path.parent)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"cannot create {path}: {error}") from error
+        finally:
+            os.close(lock_fd)
+        return cls(path, clock=clock)
+
+    @classmethod
+    def open(cls, path: Path, *, clock: Callable[[], float] = time.time) -> Self:
+        """Open a ledger that exists; a missing or foreign file is a UsageError and nothing is created."""
+        # The file is never opened but by SQLite: closing it again would cancel every lock that this process has on it,
+        # and another process could then delete the WAL that a second store in this one writes to.
+        try:
+            if not path.is_file():
+                raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
+            if not path.stat().st_size:
+                raise UsageError(f"{path} is empty, and no ledger")
+            return cls(path, clock=clock)
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+                raise UsageError(f"{path} is not a SQLite file") from error
+            raise StoreError(f"cannot open {path}: {error}; `hansard verify` tells what is left of it") from error
+        except OSError as error:
+            raise StoreError(f"cannot open {path}: {error.strerror}") from error
+
+    @property
+    def place(self) -> str:
+        return str(self._path)
+
+    @property
+    def broken(self) -> str | None:
+        return self._writer.broken
+
+    def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
+        writer = self._writer
+        with writer.transaction() as connection:
+            told, rows, nodes = place_all(writer.sequence, groups, writer.now_us(), writer.epoch)
+            if rows:
+                insert(connection, rows, nodes, writer.sequence)
+                if seal and seal.epoch == writer.epoch("seal"):
+                    note = seal.sign(writer.sequence.size, writer.sequence.frontier.root())
+                    if note:
+                        keep_note(connection, writer.sequence.size, note)
+        return told
+
+    def head(self) -> Head:
+        row = self._one(READ_HEAD)
+        if row is None:
+            raise StoreError(f"{self.place} has no head row; run: hansard ledger repair")
+        return sequence_of(row).head()
+
+    def node(self, level: int, index: int) -> bytes:
+        if not 0 <= level < 63 or not 0 <= index < MAX_NUMBER >> level:
+            raise StoreError(f"no node of level {level} at {index} in {self.place}")
+        base = level - level % 8
+        start, stop = index << (level - base), (index + 1) << (level - base)
+        if base:
+            found = self._all(
+                "SELECT hash FROM nodes WHERE level = ? AND idx >= ? AND idx < ? ORDER BY idx", base, start, stop
+            )
+            hashes = [bytes(each) for (each,) in found]
+        else:
+            hashes = [leaf_hash(line) for line in self.lines(start, stop)]
+        if len(hashes) != stop - start:
+            raise StoreError(f"{self.place} lacks the nodes of level {level} at {index}; run: hansard ledger repair")
+        return block_root(hashes)
+
+    def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
+        at, end = _bounded(start), MAX_NUMBER if stop is None else _bounded(stop)
+        while at < end:
+            page = self._all(
+                "SELECT seq, line FROM entries WHERE seq >= ? AND seq < ? ORDER BY seq LIMIT ?", at, end, PAGE
+            )
+            yield from (as_bytes(line) for _, line in page)
+            if len(page) < PAGE:
+                return
+            at = page[-1][0] + 1
+
+    def entry(self, seq: int) -> Entry:
+        row = self._one("SELECT line FROM entries WHERE seq = ?", seq) if 0 <= seq < MAX_NUMBER else None
+        if row is None:
+            raise UsageError(f"no entry {seq} in {self.place}; the log ends at {self.head().size - 1}")
+        return self._parsed(seq, as_bytes(row[0]))
+
+    def select(self, query: Query) -> Iterator[Entry]:
+        low = _bounded(query.after + 1)
+        high = MAX_NUMBER if query.before is None else _bounded(query.before)
+        if query.from_ts is not None:
+            low = max(low, self._first_at(query.from_ts))
+        if query.to_ts is not None:
+            high = min(high, self._first_at(query.to_ts))
+        names = [name for name in ("run", "kind", "actor") if getattr(query, name) is not None]
+        where = "".join(f" AND {name} = ?" for name in names)
+        order = "DESC" if query.newest_first else "ASC"
+        left = MAX_NUMBER if query.limit is None else query.limit
+        while left > 0:
+            page = self._all(
+                f"SELECT seq, line FROM entries WHERE seq >= ? AND seq < ?{where} ORDER BY seq {order} LIMIT ?",
+                low, high, *(getattr(query, name) for name in names), min(PAGE, left),
+            )  # fmt: skip
+            yield from (self._parsed(seq, as_bytes(line)) for seq, line in page)
+            left -= len(page)
+            if len(page) < PAGE:
+                return
+            low, high = (low, page[-1][0]) if query.newest_first else (page[-1][0] + 1, high)
+
+    def effects(self, seq: int) -> list[int]:
+        if not 0 <= seq < MAX_NUMBER:
+            return []
+        return [effect for (effect,) in self._all("SELECT seq FROM causes WHERE cause = ? ORDER BY seq", seq)]
+
+    def wait(self, size: int, timeout_s: float) -> int:
+        until = time.monotonic() + timeout_s
+        while True:
+            row = self._one("SELECT size FROM head")
+            now = int(row[0]) if row else 0
+            left = until - time.monotonic()
+            if now > size or left <= 0:
+                return now
+            with self._writer.changed:
+                self._writer.changed.wait(min(POLL_S, left))
+
+    def body(self, seq: int, part: str) -> StoredBody | None:
+        at = body_id(seq, self._position(seq, part))
+        row = self._one(
+            "SELECT b.salt, b.media, coalesce(s.body, b.body) FROM bodies b LEFT JOIN shared s ON s.id = b.shared WHERE b.id = ?",
+            at,
+        )
+        if row is None or row[2] is None:
+            return None
+        return StoredBody(seq=seq, part=part, media=as_text(row[1]), salt=bytes(row[0]), body=bytes(row[2]))
+
+    def erase(self, seq: int, part: str) -> None:
+        at = body_id(seq, self._position(seq, part))
+        with self._writer.transaction() as connection:
+            erase_body(connection, at)
+        self._writer.empty_wal()
+
+    def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
+        at, order, after = (MAX_NUMBER, "DESC", "<") if newest_first else (-1, "ASC", ">")
+        while True:
+            page = self._all(
+                f"SELECT id, size, note FROM checkpoints WHERE id {after} ? ORDER BY id {order} LIMIT {PAGE}", at
+            )
+            yield from (StoredCheckpoint(size=size, note=as_text(note)) for _, size, note in page)
+            if len(page) < PAGE:
+                return
+            at = page[-1][0]
+
+    def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
+        with self._writer.transaction() as connection:
+            newest = self._writer.epoch("seal")
+            if newest != epoch:
+                raise Fenced(f"another process seals {self.place} now (epoch {newest}, this one holds {epoch})")
+            keep_note(connection, checkpoint.size, checkpoint.note)
+
+    def claim(self, name: str, lease_s: float) -> Claim:
+        with self._writer.transaction() as connection:
+            row = connection.execute("SELECT epoch, holder, until_us FROM claims WHERE name = ?", (name,)).fetchone()
+            epoch, holder, until_us = (row[0], as_text(row[1]), row[2]) if row else (0, "", 0)
+            because = _free(name, epoch, holder, until_us - self._writer.now_us(), self.place)
+            connection.execute(
+                "INSERT INTO claims VALUES (?, ?, ?, ?) ON CONFLICT(name) DO UPDATE SET"
+                " epoch = excluded.epoch, holder = excluded.holder, until_us = excluded.until_us",
+                (name, epoch + 1, Holder.here().text(), self._lease_end(lease_s)),
+            )
+            self._writer.know_epoch(name, epoch + 1)
+        return Claim(name=name, epoch=epoch + 1, because=because)
+
+    def renew(self, claim: Claim, lease_s: float) -> None:
+        with self._writer.transaction() as connection:
+            newest = self._writer.epoch(claim.name)
+            if newest != claim.epoch:
+                raise Fenced(f"{claim.name}: epoch {claim.epoch} is over, {newest} holds it now")
+            connection.execute("UPDATE claims SET until_us = ? WHERE name = ?", (self._lease_end(lease_s), claim.name))
+
+    def release(self, claim: Claim) -> None:
+        with self._writer.transaction() as connection:
+            connection.execute(
+                "UPDATE claims SET holder = '', until_us = 0 WHERE name = ? AND epoch = ?", (claim.name, claim.epoch)
+            )
+
+    def epoch(self, name: str) -> int:
+        row = self._one("SELECT epoch FROM claims WHERE name = ?", name)
+        return int(row[0]) if row else 0
+
+    def repair(self) -> list[tuple[str, int]]:
+        """Rebuild what is derived, and finish redactions; refused when the lines themselves do not hold together."""
+        writer = self._writer
+        with writer.mutex:
+            writer.broken = None
+            try:
+                with writer.transaction(trusting=False) as connection:
+                    writer.sequence, changed = rebuild(connection, self.place)
+                    erased = finish_redactions(connection)
+                if erased:
+                    writer.empty_wal()
+            finally:
+                writer.broken = fault(writer.connection)
+        return [(what, count) for what, count in (("derived", changed), ("redaction", erased)) if count]
+
+    def sync(self) -> None:
+        return
+
+    def close(self) -> None:
+        for connection in self._readers:
+            with suppress(sqlite3.Error):
+                connection.close()
+        self._writer.close()
+
+    def _lease_end(self, lease_s: float) -> int:
+        return self._writer.now_us() + int(lease_s * 1_000_000)
+
+    def _check_ours(self) -> None:
+        application = self._writer.connection.execute("PRAGMA application_id").fetchone()[0]
+        version = self._writer.connection.execute("PRAGMA user_version").fetchone()[0]
+        if application != APPLICATION_ID:
+            raise UsageError(f"{self.place} is a SQLite file, but not a Hansard ledger")
+        if version != USER_VERSION:
+            raise UsageError(f"{self.place} has layout {version}; this version of Hansard reads layout {USER_VERSION}")
+
+    def _position(self, seq: int, part: str) -> int:
+        try:
+            return self.entry(seq).part_position(part)
+        except Malformed as error:
+            raise UsageError(str(error)) from error
+
+    def _parsed(self, seq: int, line: bytes) -> Entry:
+        try:
+            return parse(line)
+        except Malformed as error:
+            raise StoreError(f"entry {seq} of {self.place} is broken: {error}") from error
+
+    def _first_at(self, ts: int) -> int:
+        """The first seq at or after a time; ts never falls, so this is a binary search and needs no index."""
+        low, high = 0, self.head().size
+        while low < high:
+            middle = (low + high) // 2
+            row = self._one("SELECT line ->> '$.ts' FROM entries WHERE seq = ?", middle)
+            if row is not None and isinstance(row[0], int) and row[0] < ts:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _one(self, sql: str, *values: object) -> Any:
+        rows = self._all(sql, *values)
+        return rows[0] if rows else None
+
+    def _all(self, sql: str, *values: object) -> list[Any]:
+        connection = getattr(self._local, "reader", None)
+        try:
+            if connection is None:
+                if self._writer.closed:
+                    raise StoreError(f"{self.place} is closed")
+                connection = self._local.reader = connect(self._path, reading=True)
+                self._readers.append(connection)
+            return connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read {self.place}: {error}; run: hansard verify {self.place}") from error
+
+
+def _bounded(seq: int) -> int:
+    return min(max(seq, 0), MAX_NUMBER)
+
+
+def _free(name: str, epoch: int, holder: str, left_us: int, place: str) -> str:
+    """Why a claim may be taken, or Fenced when it may not."""
+    if not epoch:
+        return "new"
+    if not holder:
+        return "resumed"
+    if left_us <= 0:
+        return "expired"
+    who = Holder.parse(holder)
+    if who and who.is_dead():
+        return "dead"
+    by = f"process {who.pid} on {who.host}" if who else "somebody"
+    raise Fenced(f"{name} in {place} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

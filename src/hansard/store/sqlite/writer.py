@@ -1,0 +1,205 @@
+"""The one connection of a process that writes: turns between processes, transactions, and what is known of the head.
+
+Writers take turns on a lock file ([S5]): it keeps the worst wait short and stays clear of SQLite's WAL-reset bug (before
+3.51.3), which needs two connections that write at the same moment.
+"""
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hansard.errors import OutcomeUnknown, StoreError
+from hansard.ledger.canonical import Malformed
+from hansard.store.sequence import Sequence
+from hansard.store.sqlite.rows import READ_HEAD, sequence_of
+
+BUSY_S = 10.0
+TURN_S = 0.0005
+
+
+class Writer:
+    """Transactions on one ledger file. `sequence` and the epochs are true inside a transaction only."""
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self.place = str(path)
+        self.mutex = threading.RLock()
+        self.changed = threading.Condition()
+        self.sequence = Sequence()
+        self.broken: str | None = None
+        self.closed = False
+        self._path = path
+        self._clock = clock
+        self._seen: int | None = None
+        self._version = 0
+        self._epochs: dict[str, int] = {}
+        self._dropped = False
+        self._lock_fd = -1
+        self.connection = connect(path)
+
+    def lock_file(self) -> None:
+        """Open the lock file; only once it is known that this is a ledger, so that a mistyped path leaves nothing behind."""
+        self._lock_fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    @contextmanager
+    def transaction(self, *, trusting: bool = True) -> Iterator[sqlite3.Connection]:
+        """One durable commit around the block. Whatever fails, the cached head is read anew before the next one."""
+        with self.mutex:
+            if self.closed:
+                raise StoreError(f"{self.place} is closed")
+            if self.broken:
+                raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
+            with self.turn():
+                behind = self.sequence.behind
+                seen, self._seen = self._seen, None
+                self._begin(seen if trusting else None, behind, trusting)
+                try:
+                    yield self.connection
+                except BaseException as error:
+                    self._rollback()
+                    self.sequence.behind = behind
+                    if isinstance(error, sqlite3.Error | OSError):
+                        raise StoreError(f"nothing was written to {self.place}: {error}") from error
+                    raise
+                self._commit()
+                self._seen = self._version
+        with self.changed:
+            self.changed.notify_all()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """This process's turn to write."""
+        take_turn(self._lock_fd, self.place)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def epoch(self, name: str) -> int:
+        """A claim's newest epoch, inside a transaction."""
+        known = self._epochs.get(name)
+        if known is None:
+            row = self.connection.execute("SELECT epoch FROM claims WHERE name = ?", (name,)).fetchone()
+            known = self._epochs[name] = row[0] if row else 0
+        return known
+
+    def know_epoch(self, name: str, epoch: int) -> None:
+        self._epochs[name] = epoch
+
+    def now_us(self) -> int:
+        return int(self._clock() * 1_000_000)
+
+    def empty_wal(self) -> None:
+        """Deleted text must not live on in the WAL; a reader may hold it for a moment."""
+        until = time.monotonic() + BUSY_S
+        with self.mutex:
+            while self._wal_is_busy():
+                if time.monotonic() > until:
+                    raise StoreError(
+                        f"the body is deleted, but a reader keeps the WAL of {self.place} alive; "
+                        f"close it and run: hansard ledger repair"
+                    )
+                time.sleep(0.01)
+
+    def close(self) -> None:
+        """Empty the WAL, if nobody else needs it, and let go of everything."""
+        with self.mutex:
+            if self.closed:
+                return
+            with suppress(sqlite3.Error, StoreError), self.turn():
+                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self.connection.close()
+            self.abandon()
+
+    def abandon(self) -> None:
+        self.closed = True
+        with suppress(sqlite3.Error):
+            self.connection.close()
+        with suppress(OSError):
+            os.close(self._lock_fd)
+
+    def _wal_is_busy(self) -> bool:
+        with self.turn():
+            try:
+                return bool(self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+            except sqlite3.Error as error:
+                raise StoreError(
+                    f"the body is deleted, but the WAL of {self.place} was not emptied: {error}; "
+                    f"run: hansard ledger repair"
+                ) from error
+
+    def _begin(self, seen: int | None, behind: bool, trusting: bool) -> None:
+        try:
+            if self._dropped:
+                self.connection, self._dropped = connect(self._path), False
+            self.connection.execute("BEGIN IMMEDIATE")
+            # Unchanged means that no other connection wrote since: the head and the epochs that are known still hold.
+            self._version = self.connection.execute("PRAGMA data_version").fetchone()[0]
+            if seen != self._version and trusting:
+                self.sequence = sequence_of(self.connection.execute(READ_HEAD).fetchone())
+                self.sequence.behind = behind
+                self._epochs.clear()
+        except (sqlite3.Error, Malformed, TypeError) as error:
+            self._rollback()
+            raise StoreError(f"cannot write to {self.place}: {error}") from error
+
+    def _commit(self) -> None:
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._drop()
+            raise OutcomeUnknown(
+                f"{self.place}: the commit failed ({error}); its entries may or may not be there: "
+                f"read the head before going on"
+            ) from error
+
+    def _rollback(self) -> None:
+        try:
+            if not self._dropped and self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._drop()
+
+    def _drop(self) -> None:
+        """After a failure that leaves its state in doubt: the next transaction connects anew, when the disk may answer again."""
+        self._dropped = True
+        with suppress(sqlite3.Error):
+            self.connection.close()
+
+
+def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
+    """A connection to a file that exists. Text comes back as bytes: nothing that was stored is decoded on trust."""
+    uri = f"{path.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    connection.text_factory = bytes
+    try:
+        if reading:
+            connection.execute("PRAGMA query_only = ON")
+        else:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def take_turn(lock_fd: int, place: str) -> None:
+    """Wait for the lock file, but not without end: its holder may have been stopped in the middle of a commit."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        try:
+            return fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise StoreError(
+                    f"another process has held {place}.lock for {BUSY_S:.0f} s; nothing was written: "
+                    f"look for one that is stopped"
+                ) from None
+        except OSError as error:
+            raise StoreError(f"cannot lock {place}.lock: {error.strerror}") from error
+        time.sleep(TURN_S)

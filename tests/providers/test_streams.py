@@ -1,0 +1,95 @@
+"""What only a stream can do, in every format that streams."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from hansard.domain.exchange import Exchange, Limits
+from hansard.providers import events
+from providers.asking import STREAMED, Form, answers, asked, failure_of, run
+from providers.wire import Cut, Flood, Raw, Say, Trickle, Wire, serving
+
+streamed = pytest.mark.parametrize("form", STREAMED, ids=str)
+WITHIN_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[Wire]:
+    with serving() as started:
+        yield started
+
+
+def told(form: Form, exchange: Exchange, wire: Wire) -> list[str]:
+    heard: list[str] = []
+
+    def progress(asked_for: Exchange, piece: str) -> None:
+        assert asked_for is exchange
+        heard.append(piece)
+
+    assert answers(form, wire, exchange=exchange, progress=progress).text == "".join(heard)
+    return heard
+
+
+@streamed
+def test_progress_tells_each_piece_as_it_comes(form: Form, wire: Wire) -> None:
+    assert told(form, asked(), wire) == ["Pari", "s."]
+    assert wire.last.body["stream"] is True
+
+
+@streamed
+def test_what_was_said_before_the_deadline_is_kept(form: Form, wire: Wire) -> None:
+    text = "All work and no play. " * 40
+    slow = Trickle(say=Say(text=text), pause_s=0.0002)
+    completion = answers(form, wire, slow, exchange=asked(timeout_s=1.5))
+    assert failure_of(completion).kind == "timeout"
+    assert text.startswith(completion.text)
+    assert completion.text
+    assert completion.usage.estimated
+    assert completion.usage.output_tokens > 0
+    assert completion.cost.basis == "estimate"
+    assert completion.raw is not None
+    assert wire.was_given_up()
+
+
+@streamed
+def test_a_stream_that_ends_early_and_politely_is_a_network_failure(form: Form, wire: Wire) -> None:
+    completion = answers(form, wire, Cut(say=Say(text="Paris. " * 20), keep=0.6, cleanly=True))
+    failure = failure_of(completion)
+    assert (failure.kind, failure.retryable) == ("network", True)
+    assert completion.text.startswith("Paris.")
+    assert completion.usage.estimated
+
+
+@streamed
+def test_an_event_that_is_no_json_is_internal(form: Form, wire: Wire) -> None:
+    body = b"event: x\ndata: {not json}\n\n"
+    assert failure_of(answers(form, wire, Raw(body=body, content_type="text/event-stream"))).kind == "internal"
+
+
+@streamed
+def test_one_endless_event_is_stopped(form: Form, wire: Wire) -> None:
+    exchange = asked(limits=Limits(timeout_s=WITHIN_S, max_output_bytes=1_000))
+    completion = answers(form, wire, Flood(content_type="text/event-stream"), exchange=exchange)
+    assert failure_of(completion).kind == "malformed_response"
+    assert wire.was_given_up()
+
+
+@streamed
+def test_line_separators_of_unicode_do_not_break_an_event(form: Form, wire: Wire) -> None:
+    text = "a\u2028b\u2029c\u0085d\x0be"
+    assert answers(form, wire, Say(text=text)).text == text
+
+
+def test_events_are_read_however_they_are_cut() -> None:
+    body = b': comment\r\nevent: x\r\ndata: {"a":\r\ndata: 1}\r\n\r\nid: 3\n\ndata:{"b": "\xe2\x80\xa8"}\n\ndata: [DONE]\n\nmore'
+    wanted = [{"a": 1}, {"b": "\u2028"}]
+
+    async def read(size: int) -> list[Any]:
+        async def chunks() -> AsyncIterator[bytes]:
+            for start in range(0, len(body), size):
+                yield body[start : start + size]
+
+        return [event async for event in events.events(chunks())]
+
+    assert all(run(read(size)) == wanted for size in range(1, len(body) + 1))
