@@ -32,6 +32,7 @@ PLACES = {
     "anthropic": ("hansard.providers",),
     "cryptography": ("hansard.seal",),
     "fastapi": ("hansard.surfaces.http",),
+    "httpx2": ("hansard.providers",),
     "jinja2": ("hansard.surfaces.http",),
     "mcp": ("hansard.surfaces.mcp",),
     "openai": ("hansard.providers",),

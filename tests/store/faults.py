@@ -101,6 +101,10 @@ class Child:
             assert time.monotonic() < until, "it does not stop"
             time.sleep(0.0005)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)

@@ -12,7 +12,7 @@ import pytest
 from components import need
 from hansard.app.verifying import verify_apart
 from hansard.errors import StoreError
-from hansard.store import sqlite
+from hansard.store.sqlite import writer as sqlite_writer
 from store import writer
 from store.faults import FORMS, PATIENCE_S, Child, after_fault, named, new_ledger, opened
 
@@ -63,7 +63,7 @@ def test_a_process_stopped_in_mid_commit_keeps_nobody_waiting_without_end(
     ledger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need(which("strace") is not None, "strace (apt install strace)")
-    monkeypatch.setattr(sqlite, "BUSY_S", 0.5)
+    monkeypatch.setattr(sqlite_writer, "BUSY_S", 0.5)
     stop = "strace -f -qq -o /dev/null -e trace=fdatasync -e inject=fdatasync:signal=STOP:when=1"
     with Child(ledger, prefix=stop.split()) as stopped, closing(writer.reopen(ledger)) as store:
         stopped.tell("open")
@@ -110,7 +110,14 @@ def test_a_killed_holder_whom_its_parent_has_not_buried_is_dead_too(ledger: Path
         assert holder.ask("claim r1 600") == "claimed 1 new"
         holder.kill()
         assert holder.hear() == "", "its pipe is closed; as a zombie it waits for us"
+        _wait_until_zombie(holder.pid)
         assert heir.ask("claim r1 600") == "claimed 2 dead"
+
+
+def _wait_until_zombie(pid: int) -> None:
+    until = time.monotonic() + 10
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def test_a_living_holder_on_this_machine_is_not_taken_over(ledger: Path) -> None:
