@@ -201,6 +201,12 @@ class TestReadingSqlite:
         assert code in [each.code for each in report.findings]
         assert report.size == 40
 
+    def test_a_copy_in_another_journal_mode_is_warned_of_and_read(self, tmp_path: Path) -> None:
+        path = honest().write_sqlite(tmp_path / "x.db")
+        change(path, "PRAGMA journal_mode = DELETE")
+        report = verify(path, Options(deep=True), FAST)
+        assert [(each.code, each.grade) for each in report.findings] == [("header", "warning")]
+
     def test_a_table_whose_text_is_not_ours_is_not_read(self, tmp_path: Path) -> None:
         path = honest().write_sqlite(tmp_path / "x.db")
         endless = "CREATE VIEW entries(seq, line) AS WITH RECURSIVE r(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM r) SELECT n, n FROM r"

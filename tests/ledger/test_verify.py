@@ -624,6 +624,22 @@ class TestSeveralProcesses:
         path = large().write_sqlite(tmp_path / "x.db")
         assert verify(path, Options(jobs=2), replace(FAST, dumps=deadly)) == verify(path, Options(jobs=1), FAST)
 
+    def test_that_cannot_be_started_are_not_needed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = large().write_sqlite(tmp_path / "x.db")
+        alone = verify(path, Options(jobs=1), FAST)
+        fork, allowed = os.fork, [1]
+
+        def scarce() -> int:
+            if not allowed:
+                raise BlockingIOError("no more processes")
+            allowed.pop()
+            return fork()
+
+        monkeypatch.setattr(os, "fork", scarce)
+        assert verify(path, Options(jobs=2), FAST) == alone
+        with pytest.raises(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+
     def test_leave_no_child_behind_when_the_parent_is_interrupted(self, tmp_path: Path) -> None:
         def interrupted(done: int, total: int) -> None:
             raise KeyboardInterrupt

@@ -13,7 +13,6 @@ import pytest
 from hansard.domain.exchange import Completion, Cost, Limits, Usage
 from hansard.errors import UsageError
 from hansard.providers.base import keeps_the_contract
-from hansard.providers.limits import Limited
 from hansard.providers.prices import Prices
 from providers.asking import CITY, FORMS, KEY, PARIS, SHORT_S, Form, answers, asked, failure_of, opened, run
 from providers.wire import Cut, Drop, Flood, Hang, Raw, Refuse, Say, Trickle, Wire, serving
@@ -168,7 +167,8 @@ def test_a_status_has_its_kind_and_is_asked_once(form: Form, wire: Wire, status:
     assert failure.retryable == (kind in {"timeout", "network", "rate_limit"})
     assert failure.details["status"] == status
     assert len(wire.seen) == before + 1
-    assert completion.usage.total == 0
+    # Who waits too long may have been answered without hearing it.
+    assert completion.usage.estimated if kind == "timeout" else completion.usage.total == 0
 
 
 @pytest.mark.parametrize(
@@ -238,13 +238,12 @@ def test_the_deadline_closes_the_connection(form: Form, wire: Wire, turn: Any) -
 @pytest.mark.parametrize("turn", [Hang(), Hang(after_headers=True), Trickle()], ids=str)
 def test_cancellation_passes_through_and_closes_the_connection(form: Form, wire: Wire, turn: Any) -> None:
     wire.will(turn)
+    wire.forget()
 
     async def cancelled() -> None:
         async with opened(form, wire) as provider:
-            before = len(wire.seen)
             asking = asyncio.create_task(provider.complete(asked()))
-            while len(wire.seen) == before:
-                await asyncio.sleep(0.005)
+            await asyncio.to_thread(wire.is_asked)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
@@ -331,34 +330,6 @@ def test_connections_are_used_again(form: Form, wire: Wire) -> None:
         return {seen.headers["x-peer"] for seen in wire.seen[-3:]}
 
     assert len(run(several())) == 1
-
-
-def test_twenty_five_at_once_take_hardly_longer_than_one(form: Form) -> None:
-    assert_within_half_again(form, calls=75, at_once=25, latency_s=0.2)
-
-
-@pytest.mark.long
-def test_250_calls_of_a_second_take_fifteen_seconds_at_most_with_25_at_once(form: Form) -> None:
-    assert_within_half_again(form, calls=250, at_once=25, latency_s=1.0)
-
-
-def assert_within_half_again(form: Form, *, calls: int, at_once: int, latency_s: float) -> None:
-    with serving(Say(delay_s=latency_s)) as slow:
-
-        async def all_of_them() -> float:
-            async with opened(form, slow) as provider:
-                limited = Limited(provider, max_concurrent=at_once)
-                # The first call pays for what is loaded lazily.
-                await limited.complete(asked())
-                started = time.monotonic()
-                async with asyncio.TaskGroup() as group:
-                    tasks = [group.create_task(limited.complete(asked(f"Question {n}"))) for n in range(calls)]
-                assert all(task.result().ok for task in tasks)
-                return time.monotonic() - started
-
-        took = run(all_of_them())
-        assert slow.most_at_once <= at_once
-        assert took <= 1.5 * calls * latency_s / at_once
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from providers.wire_formats import FORMATS, Say
+from providers.wire_formats import FORMATS
+from providers.wire_formats import Say as Say
 
 PATIENCE_S = 30.0
 
@@ -99,6 +100,7 @@ class Wire:
         self._turns: list[Turn] = []
         self._busy = 0
         self._given_up = threading.Semaphore(0)
+        self._asked = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._port = 0
         self._ready = threading.Event()
@@ -109,12 +111,25 @@ class Wire:
         return f"http://127.0.0.1:{self._port}"
 
     @property
+    def busy(self) -> int:
+        """How many requests are being answered at this moment."""
+        return self._busy
+
+    @property
     def last(self) -> Seen:
         return self.seen[-1]
 
     def will(self, *turns: Turn) -> Self:
         self._turns.extend(turns)
         return self
+
+    def forget(self) -> None:
+        """Forget what was asked, so that `is_asked` waits for the next question."""
+        self._asked.clear()
+
+    def is_asked(self, within_s: float = PATIENCE_S) -> bool:
+        """Whether a question has come since `forget`."""
+        return self._asked.wait(within_s)
 
     def was_given_up(self, within_s: float = PATIENCE_S) -> bool:
         """Whether a client closed its connection before the answer was complete; each such event is told once."""
@@ -172,6 +187,7 @@ class Wire:
         self.seen.append(Seen(path=first.split()[1], headers=headers, body=json.loads(body) if body else None))
         turn = self._turns.pop(0) if self._turns else self.otherwise
         self._busy += 1
+        self._asked.set()
         self.most_at_once = max(self.most_at_once, self._busy)
         try:
             return await self._answer(turn, self.seen[-1], _Line(reader, writer))
@@ -249,6 +265,9 @@ def _spoken(say: Say, seen: Seen) -> bytes:
     """The whole response, head and body, in the format of the path that was asked."""
     speak = FORMATS[seen.path.split("?")[0].removeprefix("/v1/")]
     stream = bool((seen.body or {}).get("stream"))
+    if say.echoes:
+        asked = seen.body.get("messages") or seen.body["input"]
+        say = replace(say, text=asked[-1]["content"])
     body = speak(say, seen.body, stream)
     return _head(200, "text/event-stream" if stream else "application/json", len(body), say.headers) + body
 

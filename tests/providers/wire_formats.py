@@ -13,6 +13,8 @@ class Say:
     """An answer. `finish` is the vendor's own word; None picks its word for a natural end."""
 
     text: str = "Paris."
+    echoes: bool = False
+    """Say the last message of the question instead of the text."""
     finish: str | None = None
     model: str | None = None
     tokens: tuple[int, int, int] | None = (12, 5, 4)

@@ -25,8 +25,13 @@ def processors() -> int:
 
 
 def run(tasks: Sequence[Callable[[], Any]], waiting: Callable[[], None] = lambda: None) -> list[Any] | None:
-    """The results of all tasks; None when any of them failed or died. `waiting` is called now and then."""
-    running = [_start(task) for task in tasks]
+    """The results of all tasks; None when any of them could not start, failed or died. `waiting` is called now and then."""
+    running: list[tuple[int, int]] = []
+    try:
+        running += (_start(task) for task in tasks)
+    except OSError:
+        _finish(running, kill=True)
+        return None
     chunks: dict[int, list[bytes]] = {pipe: [] for _, pipe in running}
     open_pipes = set(chunks)
     try:
@@ -48,7 +53,12 @@ def run(tasks: Sequence[Callable[[], Any]], waiting: Callable[[], None] = lambda
 
 def _start(task: Callable[[], Any]) -> tuple[int, int]:
     reading, writing = os.pipe()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
     if child:
         os.close(writing)
         return child, reading

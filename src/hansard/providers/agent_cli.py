@@ -6,7 +6,9 @@ Cli. Isolation is on unless it is switched off: the answer shall not depend on t
 """
 
 import asyncio
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -56,6 +58,8 @@ class Told:
     model: str = ""
     tool_events: tuple[ToolEvent, ...] = ()
     failure: Failure | None = None
+    despite_exit: bool = False
+    """An answer that is to be judged although the program calls it a failure."""
 
 
 class Cli(Protocol):
@@ -158,7 +162,7 @@ class AgentCli:
     def _completion(self, told: Told, ran: Ran, heard: Heard, model: str, diff: bytes | None) -> Completion:
         heard.usage = told.usage
         why = told.failure
-        if why is None and ran.exit_code != 0:
+        if why is None and ran.exit_code != 0 and not told.despite_exit:
             why = ended_badly(ran)
         if why is None and ran.truncated:
             why = failure("internal", f"{self._program} printed {ran.stdout_bytes} bytes of events; the end is missing")
@@ -189,6 +193,27 @@ class AgentCli:
         if model is None or told.usage is None:
             return Cost()
         return replace(self._prices.cost(model, told.usage), basis="estimate")
+
+
+def events_of(data: bytes) -> list[dict[str, Any]]:
+    """The JSON objects of an output, one a line. What is none is passed over: CLIs print warnings in between."""
+    found = []
+    for line in data.split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            event = json.loads(line)
+            if isinstance(event, dict):
+                found.append(event)
+    return found
+
+
+def complaint(ran: Ran, said: str, name: str) -> str:
+    """What to tell about a failure: the CLI's own words, or else how it ended."""
+    return f"{name}: {said}" if said else str(ended_badly(ran).message)
+
+
+def as_user(prompt: str) -> str:
+    """A prompt that no CLI takes for one of its own commands, which begin with a slash."""
+    return f"[USER]\n{prompt}" if prompt.lstrip().startswith("/") else prompt
 
 
 def child_environment(environment: Mapping[str, str], cli: Cli, *, names: tuple[str, ...] = ()) -> dict[str, str]:

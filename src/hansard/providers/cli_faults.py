@@ -9,7 +9,9 @@ from collections.abc import Mapping
 
 from hansard.domain.exchange import ErrorKind
 
-_STATUS = re.compile(r"\b(?:status(?: code)?|http(?: error)?|api error|error code)[\s:=(]{1,3}([45]\d\d)\b|\(([45]\d\d)\)", re.I)
+_STATUS = re.compile(
+    r"\b(?:status(?: code)?|http(?: error)?|api error|error code)[\s:=(]{1,3}([45]\d\d)\b|\(([45]\d\d)\)", re.I
+)
 _PHRASES: tuple[tuple[ErrorKind, str], ...] = (
     (
         "context_length_exceeded",
@@ -20,7 +22,10 @@ _PHRASES: tuple[tuple[ErrorKind, str], ...] = (
         r"quota|insufficient_quota|usage limit|spending limit|credit balance|out of credits|billing(?: details| issue)?"
         r"|hit your (?:\w+ )?limit|monthly limit|daily limit|weekly limit",
     ),
-    ("rate_limit", r"rate[ _-]?limit(?:s|ed|ing)?|rate_limit_error|too many requests|overloaded(?:_error)?|high demand"),
+    (
+        "rate_limit",
+        r"rate[ _-]?limit(?:s|ed|ing)?|rate_limit_error|too many requests|overloaded(?:_error)?|high demand",
+    ),
     (
         "auth_failure",
         r"unauthori[sz]ed|forbidden|authentication(?:_error|_failed)?|(?:invalid|incorrect|missing|no) (?:x-)?api[ -]key"

@@ -70,7 +70,7 @@ def plain(value: Any) -> Reading:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    if depth > MAX_DEPTH:
+    if depth == MAX_DEPTH and isinstance(value, list | tuple | dict):
         raise _Refused(f"is nested deeper than {MAX_DEPTH}")
     match value:
         case None | bool():

@@ -158,6 +158,11 @@ class Process:
         self._control.setblocking(False)
         asyncio.get_running_loop().add_reader(self._control.fileno(), self._hear)
 
+    @property
+    def over(self) -> bool:
+        """Whether the program and everything that it started have ended."""
+        return self._swept.is_set()
+
     async def finished(self) -> None:
         """Return when the program and everything that it started have ended, and their output has been read."""
         await self._swept.wait()
@@ -192,9 +197,9 @@ class Process:
         path = found(program.argv[0], program.environment)
         if path is None:
             raise OSError(errno.ENOENT, "there is no such program on its PATH")
-        told = (str(control), str(program.linger_s), str(program.grace_s), path, *program.argv)
+        told = (str(control), str(program.linger_s), str(program.grace_s), program.environment.get("LC_CTYPE", ""))
         return subprocess.Popen(
-            (sys.executable, "-I", "-S", str(REAPER), *told),
+            (sys.executable, "-I", "-S", str(REAPER), *told, path, *program.argv),
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -2,10 +2,10 @@
 
 A program of its own, started as
 
-    python -I -S reaper.py CONTROL_FD LINGER_S GRACE_S PROGRAM ARGV0 [ARGV...]
+    python -I -S reaper.py CONTROL_FD LINGER_S GRACE_S LC_CTYPE PROGRAM ARGV0 [ARGV...]
 
-in front of the program, whose standard streams are the ones that the reaper was started with. CONTROL_FD is one end of a
-socket. Whoever holds the other end reads one line for each of: `started PID` or `refused ERRNO`; `exited CODE` or
+in front of the program, whose standard streams and environment are the ones that the reaper was started with; Python sets
+LC_CTYPE for itself where no locale is set, so its value for the program is told. CONTROL_FD is one end of a socket. Whoever holds the other end reads one line for each of: `started PID` or `refused ERRNO`; `exited CODE` or
 `killed SIGNAL`; `swept COUNT` when nothing is left, with the number of processes that had to be ended. A byte from him,
 or his end closing because he was killed, ends everything: SIGTERM, a grace, SIGKILL.
 
@@ -86,6 +86,8 @@ class Reaper:
         watched = [self._wake] if self.told_to_end else [self._wake, self.control]
         ready, _, _ = select.select(watched, [], [], limit_s)
         if self.control in ready:
+            # Read it: a socket that is closed with something unread resets its other end.
+            os.read(self.control, 64)
             self.told_to_end = True
         if self._wake in ready and set(os.read(self._wake, 4096)) & set(ENDING):
             self.told_to_end = True
@@ -223,8 +225,9 @@ def _drain(fd: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    control, linger_s, grace_s, program, *argv = arguments
+    control, linger_s, grace_s, lc_ctype, program, *argv = arguments
     os.set_inheritable(int(control), False)
+    os.putenv("LC_CTYPE", lc_ctype) if lc_ctype else os.unsetenv("LC_CTYPE")
     Reaper(int(control), linger_s=float(linger_s), grace_s=float(grace_s)).run(program, argv)
 
 

@@ -85,6 +85,11 @@ class Scripted:
         finally:
             self._in_flight -= 1
 
+    @property
+    def in_flight(self) -> int:
+        """How many calls are being answered now."""
+        return self._in_flight
+
     def report(self) -> Report:
         """What was used and what was missed so far."""
         unused = [

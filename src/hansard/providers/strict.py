@@ -14,7 +14,9 @@ _CANNOT_BE_SAID = frozenset(
     }
 )
 # Left out, because every answer is checked against the whole schema afterwards.
-_LEFT_OUT = frozenset({"$schema", "$id", "uniqueItems", "minProperties", "maxProperties", "minContains", "maxContains", "default"})
+_LEFT_OUT = frozenset(
+    {"$schema", "$id", "uniqueItems", "minProperties", "maxProperties", "minContains", "maxContains", "default"}
+)
 _NULL: Mapping[str, Any] = {"type": "null"}
 
 

@@ -3,8 +3,10 @@
 Imported together with an SDK, which brings httpx2 along. Knows neither vendors nor wire formats.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import httpx2
@@ -65,10 +67,21 @@ def allow(answer_bytes: int) -> None:
     _room.set(ENVELOPE + ESCAPED * max(0, answer_bytes))
 
 
+@cache
+def _trust() -> ssl.SSLContext:
+    """The certificates that are trusted, read once: to read them takes as long as a short answer."""
+    return httpx2.create_ssl_context()
+
+
 def client(make: Callable[..., Any]) -> Any:
     """A client made with an SDK's own class, so that its pools and proxies are those of the SDK."""
     # A redirect would carry the key to a host that nobody configured.
-    return make(follow_redirects=False, headers={"accept-encoding": "identity"}, event_hooks={"response": [_bound]})
+    return make(
+        follow_redirects=False,
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [_bound]},
+        verify=_trust(),
+    )
 
 
 def kind_of(error: BaseException | None) -> tuple[str, str] | None:

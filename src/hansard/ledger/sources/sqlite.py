@@ -221,6 +221,10 @@ class SqliteSource:
         ):
             if found != wanted:
                 self._findings.add("header", "structure", f"[S1] {name} is {found!r:.40} instead of {wanted!r}")
+        with open(self._view.readable, "rb") as file:
+            if file.read(20)[18:] != b"\x02\x02":
+                # A copy made with SQLite's own tools may be so; nothing that it records is touched by it.
+                self._findings.add("header", "warning", "[S1] the journal mode is not WAL")
 
     def _examine_values(self, since: int) -> None:
         query = "SELECT seq FROM entries WHERE seq >= ? AND typeof(line) <> 'text' LIMIT 100"

@@ -8,7 +8,7 @@ from typing import Any
 
 from hansard.errors import UsageError
 
-MAX_STEPS = 1_000_000
+MAX_STEPS = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

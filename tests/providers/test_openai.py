@@ -1,0 +1,300 @@
+"""The openai provider: Chat Completions and Responses, against a server that speaks both."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hansard.domain.exchange import Limits, Message, Sampling, Schema
+from hansard.errors import UsageError
+from hansard.providers.openai import open_openai
+from hansard.providers.openai.servers import SERVERS
+from providers.asking import CHAT, CITY, OPENAI, PARIS, RESPONSES, Form, answers, asked, failure_of
+from providers.hosted_bench import HostedConformance
+from providers.wire import Refuse, Say, Turn, Wire, serving
+
+ALL = pytest.mark.parametrize("form", OPENAI, ids=str)
+WISHES = Sampling(temperature=0.5, top_p=0.9, seed=7, stop=("END",), reasoning_effort="low")
+OPTIONAL: Schema = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "river": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+OPEN: Schema = {"type": "object", "properties": {"any": {"type": "object"}}, "required": ["any"]}
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[Wire]:
+    with serving() as started:
+        yield started
+
+
+class OpenaiConformance(HostedConformance):
+    def quota(self, said: str) -> Turn:
+        return Refuse(status=429, body={"error": {"message": said, "code": "insufficient_quota"}})
+
+
+class TestChat(OpenaiConformance):
+    form = CHAT[0]
+
+
+class TestChatStreamed(OpenaiConformance):
+    form = CHAT[1]
+
+
+class _ResponsesConformance(OpenaiConformance):
+    # Without a word of answer a response that calls a tool is empty, and the format has no tool of ours.
+    failures = tuple(kind for kind in OpenaiConformance.failures if kind != "tool_failure")
+
+
+class TestResponses(_ResponsesConformance):
+    form = RESPONSES[0]
+
+
+class TestResponsesStreamed(_ResponsesConformance):
+    form = RESPONSES[1]
+
+
+ERRORS: tuple[tuple[int, dict[str, Any], str], ...] = (
+    (429, {"code": "insufficient_quota", "type": "insufficient_quota"}, "quota_exhausted"),
+    (429, {"code": "billing_hard_limit_reached"}, "quota_exhausted"),
+    (429, {"code": "rate_limit_exceeded", "type": "requests"}, "rate_limit"),
+    (404, {"code": "model_not_found", "message": "gone"}, "model_unavailable"),
+    (404, {"message": "The model `x` does not exist.", "type": "NotFoundError"}, "model_unavailable"),
+    (404, {"message": "File Not Found", "type": "not_found_error", "code": 404}, "invalid_request"),
+    (403, {"code": "model_not_found"}, "model_unavailable"),
+    (400, {"code": "context_length_exceeded"}, "context_length_exceeded"),
+    (400, {"message": "This model's maximum context length is 4096 tokens."}, "context_length_exceeded"),
+    (400, {"message": "too long", "type": "exceed_context_size_error", "n_ctx": 2048}, "context_length_exceeded"),
+    (400, {"code": "content_filter"}, "content_filter"),
+    (400, {"code": "content_policy_violation"}, "content_filter"),
+    (400, {"code": "invalid_value", "param": "temperature"}, "invalid_request"),
+    (500, {"message": "maximum context length is unknown to a broken server"}, "network"),
+    (418, {"message": "teapot"}, "invalid_request"),
+)
+
+
+@ALL
+@pytest.mark.parametrize(("status", "error", "kind"), ERRORS)
+def test_an_error_has_its_kind(form: Form, wire: Wire, status: int, error: dict[str, Any], kind: str) -> None:
+    failure = failure_of(answers(form, wire, Refuse(status=status, body={"error": error})))
+    assert failure.kind == kind
+    if isinstance(error.get("code"), str):
+        assert failure.details["vendor_code"] == error["code"]
+
+
+@ALL
+def test_an_error_that_is_only_a_text_is_read(form: Form, wire: Wire) -> None:
+    failure = failure_of(answers(form, wire, Refuse(status=404, body={"error": "model 'x' not found, try pulling it"})))
+    assert failure.kind == "model_unavailable"
+    assert "try pulling it" in failure.message
+
+
+IN_STREAM: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"message": "boom", "type": "server_error", "code": None}, "network"),
+    ({"message": "boom", "type": "server_error", "code": 500}, "network"),
+    ({"message": "slow down", "code": "rate_limit_exceeded"}, "rate_limit"),
+    ({"message": "no money", "code": "insufficient_quota"}, "quota_exhausted"),
+    ({"message": "the context window is full", "code": None}, "context_length_exceeded"),
+    ({"message": "bad", "type": "invalid_request_error"}, "invalid_request"),
+    ({"message": "what?", "code": "never_heard_of"}, "internal"),
+)
+
+
+@pytest.mark.parametrize(("error", "kind"), IN_STREAM)
+def test_an_error_within_a_chat_stream_has_its_kind_and_the_text_before_it_is_kept(
+    wire: Wire, error: dict[str, Any], kind: str
+) -> None:
+    completion = answers(CHAT[1], wire, Say(text="Par", error=error))
+    assert failure_of(completion).kind == kind
+    assert completion.text == "Par"
+    assert completion.usage.estimated
+
+
+@pytest.mark.parametrize("form", RESPONSES, ids=str)
+def test_a_response_that_failed_has_the_kind_of_its_error(form: Form, wire: Wire) -> None:
+    failed = Say(text="", finish="failed", error={"code": "rate_limit_exceeded", "message": "slow"})
+    assert failure_of(answers(form, wire, failed)).kind == "rate_limit"
+    failed = Say(text="", finish="failed", error={"code": "server_error", "message": "boom"})
+    assert failure_of(answers(form, wire, failed)).kind == "network"
+
+
+def test_an_error_event_ends_a_stream_of_responses(wire: Wire) -> None:
+    completion = answers(RESPONSES[1], wire, Say(text="Par", error={"code": "server_error", "message": "boom"}))
+    assert failure_of(completion).kind == "network"
+    assert completion.text == "Par"
+
+
+@ALL
+def test_a_refusal_is_a_content_filter_failure_and_keeps_its_words(form: Form, wire: Wire) -> None:
+    completion = answers(form, wire, Say(text="", refusal="I cannot help with that."), exchange=asked(schema=CITY))
+    failure = failure_of(completion)
+    assert (failure.kind, completion.finish) == ("content_filter", "content_filter")
+    assert "I cannot help with that." in failure.message
+    assert completion.usage.output_tokens == 5
+
+
+@ALL
+def test_a_whole_object_survives_a_filter_that_struck_afterwards(form: Form, wire: Wire) -> None:
+    completion = answers(form, wire, Say(text=PARIS, finish="content_filter"), exchange=asked(schema=CITY))
+    assert completion.ok
+    assert completion.finish == "content_filter"
+
+
+@pytest.mark.parametrize("form", CHAT, ids=str)
+def test_a_tool_that_nobody_offered_is_a_tool_failure(form: Form, wire: Wire) -> None:
+    assert failure_of(answers(form, wire, Say(text="", tool="f", arguments={}))).kind == "tool_failure"
+    assert failure_of(answers(form, wire, Say(text="", tool="f", arguments={}, finish="stop"))).kind == "tool_failure"
+
+
+@ALL
+def test_an_ending_that_no_format_knows_is_internal(form: Form, wire: Wire) -> None:
+    assert failure_of(answers(form, wire, Say(finish="bored"))).kind == "internal"
+
+
+@pytest.mark.parametrize("form", CHAT, ids=str)
+def test_the_fingerprint_of_the_server_is_kept(form: Form, wire: Wire) -> None:
+    assert answers(form, wire).fingerprint == "fp_44709d"
+
+
+@pytest.mark.parametrize("form", CHAT, ids=str)
+def test_what_is_sent_as_chat(form: Form, wire: Wire) -> None:
+    answers(form, wire, exchange=asked(sampling=WISHES, limits=Limits(max_output_tokens=50)))
+    assert wire.last.path == "/v1/chat/completions"
+    sent = {key: value for key, value in wire.last.body.items() if not key.startswith("stream")}
+    assert sent == {
+        "model": "gpt-4o",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "What is the capital of France?"},
+        ],
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "seed": 7,
+        "stop": ["END"],
+        "max_completion_tokens": 50,
+    }
+    assert wire.last.body.get("stream_options") == ({"include_usage": True} if form.streamed else None)
+
+
+@pytest.mark.parametrize("form", RESPONSES, ids=str)
+def test_what_is_sent_as_responses_and_nothing_is_stored(form: Form, wire: Wire) -> None:
+    answers(form, wire, exchange=asked(sampling=WISHES, limits=Limits(max_output_tokens=50)))
+    assert wire.last.path == "/v1/responses"
+    sent = {key: value for key, value in wire.last.body.items() if key != "stream"}
+    assert sent == {
+        "model": "gpt-4o",
+        "instructions": "Be brief.",
+        "input": [{"role": "user", "content": "What is the capital of France?"}],
+        "store": False,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "max_output_tokens": 50,
+    }
+
+
+@ALL
+@pytest.mark.parametrize("model", ["o3-mini", "gpt-5", "gpt-5.2-pro"])
+def test_a_reasoning_model_is_told_its_effort_and_no_temperature(form: Form, wire: Wire, model: str) -> None:
+    answers(form, wire, exchange=asked(sampling=WISHES), model=model)
+    sent = wire.last.body
+    assert not {"temperature", "top_p", "stop"} & sent.keys()
+    assert "low" in (sent.get("reasoning_effort"), sent.get("reasoning", {}).get("effort"))
+
+
+def form_sent(wire: Wire) -> Any:
+    """The shape that was asked for, wherever the format puts it."""
+    sent = wire.last.body
+    if "text" in sent:
+        return {key: value for key, value in sent["text"]["format"].items() if key != "type"}
+    return sent["response_format"]["json_schema"]
+
+
+@ALL
+def test_a_schema_is_asked_for_strictly(form: Form, wire: Wire) -> None:
+    exchange = replace(asked(schema=CITY), schema_name="the city / verdict")
+    assert answers(form, wire, Say(text=PARIS), exchange=exchange).ok
+    assert form_sent(wire) == {"name": "the_city___verdict", "strict": True, "schema": CITY}
+    assert "JSON Schema" not in json.dumps(wire.last.body["messages" if form.api == "chat" else "input"])
+
+
+@ALL
+def test_what_is_optional_is_asked_for_as_null_and_taken_out_again(form: Form, wire: Wire) -> None:
+    completion = answers(form, wire, Say(text='{"city": "Rome", "river": null}'), exchange=asked(schema=OPTIONAL))
+    assert form_sent(wire)["strict"] is True
+    assert form_sent(wire)["schema"]["required"] == ["city", "river"]
+    assert completion.structured == {"city": "Rome"}
+
+
+@ALL
+def test_a_schema_without_a_strict_form_is_asked_for_loosely(form: Form, wire: Wire) -> None:
+    assert answers(form, wire, Say(text='{"any": {"x": 1}}'), exchange=asked(schema=OPEN)).structured == {
+        "any": {"x": 1}
+    }
+    assert form_sent(wire) == {"name": "answer", "strict": False, "schema": OPEN}
+
+
+@pytest.mark.parametrize("form", CHAT, ids=str)
+@pytest.mark.parametrize("server", SERVERS)
+def test_each_server_is_asked_for_a_shape_as_the_table_says(form: Form, wire: Wire, server: str) -> None:
+    assert answers(form, wire, Say(text=PARIS), exchange=asked(schema=CITY), server=server).ok
+    sent = wire.last.body
+    assert ("response_format" in sent) == (SERVERS[server].chat == "json_schema")
+    described = "JSON Schema" in sent["messages"][-1]["content"]
+    assert described == (server != "openai")
+
+
+@ALL
+@pytest.mark.parametrize("structured", ["none", "json_object", "json_schema"])
+def test_the_user_may_say_what_the_server_can(form: Form, wire: Wire, structured: str) -> None:
+    assert answers(form, wire, Say(text=PARIS), exchange=asked(schema=CITY), structured=structured).ok
+    sent = wire.last.body
+    shape = sent.get("response_format") or sent.get("text", {}).get("format") or {}
+    assert shape.get("type", "none") == structured
+    question = (sent.get("messages") or sent["input"])[-1]["content"]
+    assert ("JSON Schema" in question) == (structured != "json_schema")
+
+
+@pytest.mark.parametrize("form", CHAT, ids=str)
+def test_other_servers_get_the_older_name_of_the_token_limit(form: Form, wire: Wire) -> None:
+    answers(form, wire, exchange=asked(limits=Limits(max_output_tokens=9)), server="vllm")
+    assert wire.last.body["max_tokens"] == 9
+    assert "max_completion_tokens" not in wire.last.body
+
+
+@pytest.mark.parametrize("form", CHAT, ids=str)
+def test_the_name_of_a_speaker_is_sent_where_the_format_takes_it(form: Form, wire: Wire) -> None:
+    named = tuple(Message(role="user", content="hi", name=name) for name in ("ada", "two words"))
+    answers(form, wire, exchange=asked(messages=named))
+    assert [message.get("name") for message in wire.last.body["messages"]] == ["ada", None]
+
+
+def test_text_that_comes_in_parts_is_put_together(wire: Wire) -> None:
+    parts: Any = [
+        {"type": "thinking", "thinking": []},
+        {"type": "text", "text": "Par"},
+        {"type": "text", "text": "is."},
+    ]
+    assert answers(CHAT[0], wire, Say(text=parts)).text == "Paris."
+
+
+def test_the_vendors_own_address_needs_its_key() -> None:
+    with pytest.raises(UsageError, match="OPENAI_API_KEY is not set"):
+        open_openai("mine", {"model": "gpt-4o"}, {})
+    opened = open_openai("mine", {"model": "gpt-4o"}, {"OPENAI_API_KEY": "sk-0123456789"})
+    assert opened.describe()["base_url"] == "https://api.openai.com/v1"
+
+
+def test_the_vendors_key_is_not_sent_to_another_address(wire: Wire) -> None:
+    opened = open_openai("mine", {"base_url": f"{wire.url}/v1"}, {"OPENAI_API_KEY": "sk-0123456789"})
+    assert "api_key" not in str(opened.describe())
+    assert opened.describe()["kind"] == "openai"
+
+
+@pytest.mark.parametrize("api", ["completions", 3])
+def test_an_unknown_api_is_refused(api: Any) -> None:
+    with pytest.raises(UsageError, match="api must be one of chat, responses"):
+        open_openai("mine", {"base_url": "http://127.0.0.1:1", "api": api}, {})

@@ -1,0 +1,232 @@
+"""Programs of every unpleasant kind: loud, deaf, stubborn, prolific, dying. Each claim is a way in which others failed."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import UsageError
+from hansard.providers import process
+from hansard.providers.process import NotStarted, Process, Ran, encoded, run, to_the_end
+from providers.programs import alive, marked_sleep, program, ran, resident_mib, soon
+
+
+async def test_output_stderr_exit_code_and_duration_are_kept() -> None:
+    done = await ran("sh", "-c", "echo out; echo err >&2; sleep 0.2; exit 3")
+    assert (done.stdout, done.stderr, done.exit_code, done.signal) == (b"out\n", b"err\n", 3, None)
+    assert done.duration_us >= 200_000
+    assert done.ending == "ended with exit code 3"
+
+
+async def test_bytes_that_are_no_utf8_are_kept_as_they_are() -> None:
+    done = await ran("printf", r"\377\376 caf\351")
+    assert done.stdout == b"\xff\xfe caf\xe9"
+
+
+async def test_a_prompt_of_a_mebibyte_arrives_whole() -> None:
+    prompt = os.urandom(2**20)
+    done = await ran("cat", stdin=prompt)
+    assert done.stdout == prompt
+
+
+async def test_a_program_that_does_not_read_its_prompt_is_no_error() -> None:
+    done = await ran("true", stdin=b"x" * 2**20)
+    assert done.exit_code == 0
+
+
+async def test_a_program_without_a_prompt_finds_the_end_of_its_input() -> None:
+    assert (await ran("cat")).stdout == b""
+
+
+async def test_a_prompt_is_never_an_argument() -> None:
+    secret = "a-prompt-that-ps-must-not-show"
+    running = Process(program("sh", "-c", "cat; sleep 30", stdin=secret.encode()))
+    try:
+        assert await soon(lambda: running.ran().stdout)
+        assert running.ran().stdout == secret.encode()
+        assert alive(secret) == []
+    finally:
+        await running.end()
+
+
+async def test_a_death_by_signal_is_named() -> None:
+    done = await ran("sh", "-c", "kill -SEGV $$")
+    assert (done.signal, done.exit_code) == (signal.SIGSEGV, None)
+    assert done.ending == "was killed by SIGSEGV"
+
+
+async def test_memory_stays_flat_while_a_program_says_yes_for_ever() -> None:
+    before = resident_mib()
+    running = Process(program("yes", max_output_bytes=2**20))
+    try:
+        await asyncio.sleep(1.0)
+    finally:
+        await running.end()
+    done = running.ran()
+    assert done.stdout_bytes > 50 * 2**20
+    assert len(done.stdout) == 2**20
+    assert done.truncated
+    assert resident_mib() - before < 30
+
+
+async def test_two_hundred_megabytes_are_counted_and_the_beginning_is_kept() -> None:
+    before = resident_mib()
+    done = await ran("sh", "-c", "echo begin; head -c 200000000 /dev/zero; exit 7", max_output_bytes=1000)
+    assert (done.exit_code, done.stdout_bytes, len(done.stdout)) == (7, 200_000_006, 1000)
+    assert done.stdout.startswith(b"begin\n\0")
+    assert resident_mib() - before < 30
+
+
+async def test_of_stderr_the_end_is_kept() -> None:
+    done = await ran("sh", "-c", "(head -c 3000000 /dev/zero; echo the end) >&2", max_stderr_bytes=100)
+    assert (done.stderr_bytes, len(done.stderr)) == (3_000_008, 100)
+    assert done.stderr.endswith(b"\0the end\n")
+
+
+async def test_a_grandchild_on_our_pipe_neither_hangs_us_nor_survives() -> None:
+    mark, started = marked_sleep(), time.monotonic()
+    done = await ran("sh", "-c", f"sleep {mark} & echo good")
+    assert (done.stdout, done.exit_code, done.left_behind) == (b"good\n", 0, 1)
+    assert time.monotonic() - started < 5
+    assert alive(mark) == []
+
+
+async def test_a_grandchild_that_left_the_session_dies_too() -> None:
+    mark = marked_sleep()
+    # Twice forked, in a session of its own, and deaf to the polite signal.
+    done = await ran("sh", "-c", f"(setsid sh -c 'trap \"\" TERM; sleep {mark}; sleep {mark}' &) ; exit 0")
+    assert done.left_behind >= 1
+    assert alive(mark) == []
+
+
+async def test_what_a_program_left_behind_may_finish_its_sentence() -> None:
+    done = await ran("sh", "-c", "(sleep 0.2; echo late) & echo early")
+    assert done.stdout == b"early\nlate\n"
+    assert done.left_behind == 0
+
+
+async def test_a_cancellation_ends_the_whole_tree_and_tells_what_was_said() -> None:
+    mark = marked_sleep()
+    heard: list[Ran] = []
+    code = f"sleep {mark} & setsid sleep {mark} & echo begun; sleep {mark}"
+    task = asyncio.create_task(run(program("sh", "-c", code), note=heard.append))
+    assert await soon(lambda: len(alive(mark)) >= 4)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert alive(mark) == []
+    assert heard[0].stdout == b"begun\n"
+
+
+async def test_a_program_that_ignores_the_polite_signal_is_killed() -> None:
+    mark = marked_sleep()
+    running = Process(program("sh", "-c", f"trap '' TERM; echo up; while :; do sleep {mark}; done", grace_s=0.2))
+    assert await soon(lambda: running.ran().stdout)
+    await running.end()
+    assert running.ran().ending == "was killed by SIGKILL"
+    assert alive(mark) == []
+
+
+async def test_a_program_has_time_to_end_politely() -> None:
+    running = Process(program("sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+    assert await soon(lambda: running.ran().stdout)
+    await running.end()
+    assert running.ran().stdout == b"up\nbye\n"
+    assert running.ran().exit_code == 0
+
+
+async def test_a_second_cancellation_does_not_leave_the_first_half_done() -> None:
+    mark = marked_sleep()
+    task = asyncio.create_task(ran("sh", "-c", f"trap '' TERM; sleep {mark}; sleep {mark}", grace_s=0.5))
+    assert await soon(lambda: len(alive(mark)) >= 2)
+    task.cancel()
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert alive(mark) == []
+
+
+async def test_work_that_must_be_finished_is_finished_before_a_cancellation_passes() -> None:
+    done: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.1)
+        done.append("all of it")
+
+    task = asyncio.create_task(to_the_end(work()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["all of it"]
+
+
+async def test_a_program_that_does_not_exist_is_named() -> None:
+    with pytest.raises(NotStarted, match=r"no-such-program: could not be started"):
+        await ran("no-such-program")
+
+
+async def test_a_program_that_cannot_be_executed_is_told_apart_from_one_that_failed(tmp_path: Path) -> None:
+    path = tmp_path / "broken"
+    path.write_text("neither a script nor a binary", encoding="utf-8")
+    path.chmod(0o755)
+    with pytest.raises(NotStarted, match=r"could not be started: Exec format error"):
+        await ran(str(path))
+
+
+async def test_arguments_that_are_too_long_are_a_clear_error() -> None:
+    with pytest.raises(NotStarted, match="Argument list too long"):
+        await ran("echo", "x" * 4_000_000)
+
+
+async def test_a_program_sees_only_the_environment_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_SECRET", "of ours")
+    done = await ran("env", environment={"PATH": "/usr/bin:/bin", "ONLY": "this"})
+    names = {line.partition(b"=")[0] for line in done.stdout.splitlines()}
+    assert names == {b"PATH", b"ONLY"}
+
+
+async def test_a_program_ignores_no_signal_and_holds_no_stream_but_its_own() -> None:
+    done = await ran(
+        "sh", "-c", "grep SigIgn /proc/self/status; exec 3</proc/self/fd; ls -1 /proc/$$/fd | tr '\\n' ' '"
+    )
+    assert done.stdout == b"SigIgn:\t0000000000000000\n0 1 2 3 "
+
+
+async def test_when_the_reaper_is_killed_the_program_dies_and_we_do_not_hang() -> None:
+    mark = marked_sleep()
+    running = Process(program("sleep", mark))
+    assert await soon(lambda: len(alive(mark)) == 2)
+    os.kill(running._reaper.pid, signal.SIGKILL)
+    await running.finished()
+    await running.end()
+    assert await soon(lambda: alive(mark) == [])
+    assert running.ran().ending == "was not seen to end"
+
+
+async def test_many_programs_run_at_once() -> None:
+    done = await asyncio.gather(*(ran("echo", str(number)) for number in range(12)))
+    assert [each.stdout for each in done] == [f"{number}\n".encode() for number in range(12)]
+
+
+def test_a_lone_surrogate_becomes_the_byte_that_it_stood_for() -> None:
+    assert encoded(b"caf\xe9".decode("utf-8", "surrogateescape")) == b"caf\xe9"
+
+
+def test_any_other_lone_surrogate_is_written_and_not_refused() -> None:
+    assert encoded("a\ud800\0b") == b"a\xed\xa0\x80\0b"
+
+
+async def test_nul_bytes_in_a_prompt_arrive() -> None:
+    assert (await ran("cat", stdin=encoded("a\0b"))).stdout == b"a\0b"
+
+
+def test_windows_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(UsageError, match="Windows"):
+        process.need_a_system_with_processes()
