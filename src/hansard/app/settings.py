@@ -3,7 +3,7 @@
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,16 @@ LEDGER_NAME = Path(".hansard") / "ledger.db"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a command works with. `ledger` is a path or a URL."""
+    """What a command works with. `ledger` is a path or a URL; `environment` is what providers may read of it."""
 
     ledger: str
     state: Path
     origin: str | None = None
     config: Path | None = None
+    providers: Mapping[str, Any] = field(default_factory=dict)
+    tiers: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def log_folder(self, nonce: str) -> Path:
         """Where the keys and the anchor of one log live: never inside the ledger."""
@@ -42,7 +46,17 @@ def read_settings(
     origin = table.get("origin")
     if origin is not None and not isinstance(origin, str):
         raise UsageError(f"{config}: origin must be text")
-    return Settings(ledger=found, state=state, origin=origin, config=config)
+    providers = _table(table, "providers", config)
+    return Settings(
+        ledger=found,
+        state=state,
+        origin=origin,
+        config=config,
+        providers=providers,
+        tiers=_names(table, "tiers", config, providers),
+        roles=_names(table, "roles", config, providers),
+        environment=dict(env),
+    )
 
 
 def wants_color(environ: Mapping[str, str] | None = None) -> bool:
@@ -73,6 +87,23 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
+
+
+def _table(table: dict[str, Any], name: str, config: Path | None) -> dict[str, Any]:
+    found = table.get(name, {})
+    if not isinstance(found, dict):
+        raise UsageError(f"{config}: {name} must be a table; write [{name}.NAME]")
+    return found
+
+
+def _names(table: dict[str, Any], name: str, config: Path | None, providers: Mapping[str, Any]) -> dict[str, str]:
+    """A table that says which provider serves a tier or a role."""
+    found = _table(table, name, config)
+    for key, value in found.items():
+        if not isinstance(value, str) or value.partition(":")[0] not in (*providers, "panel"):
+            known = ", ".join(providers) or "none are configured"
+            raise UsageError(f"{config}: [{name}] {key} must name a provider ({known}), not {value!r:.60}")
+    return found
 
 
 def _from_table(table: dict[str, Any], config: Path | None) -> str | None:

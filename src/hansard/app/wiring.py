@@ -12,6 +12,7 @@ from hansard.store.base import Draft, Store
 
 if TYPE_CHECKING:
     from hansard.ledger.checkpoint import Checkpoint
+    from hansard.providers.base import Provider
     from hansard.record.imports import Restore
     from hansard.record.sealer import Sealer
 
@@ -167,6 +168,15 @@ def create_store(location: str, genesis: Draft) -> Store:
             from hansard.store.sqlite import SqliteStore
 
             return SqliteStore.create(_with_folder(location), genesis)
+
+
+def open_providers(settings: Settings) -> "dict[str, Provider]":
+    """The providers that hansard.toml names. Their keys come from the environment and stay out of everything recorded."""
+    from hansard.providers.open import open_providers as build
+
+    folder = settings.config.parent if settings.config else Path.cwd()
+    where = str(settings.config or "hansard.toml")
+    return build(settings.providers, environment=settings.environment, where=where, folder=folder)
 
 
 def restorer(location: str) -> "Restore":

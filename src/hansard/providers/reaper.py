@@ -4,8 +4,9 @@ A program of its own, started as
 
     python -I -S reaper.py CONTROL_FD LINGER_S GRACE_S LC_CTYPE PROGRAM ARGV0 [ARGV...]
 
-in front of the program, whose standard streams and environment are the ones that the reaper was started with; Python sets
-LC_CTYPE for itself where no locale is set, so its value for the program is told. CONTROL_FD is one end of a socket. Whoever holds the other end reads one line for each of: `started PID` or `refused ERRNO`; `exited CODE` or
+in front of the program, which gets the standard streams and the environment that the reaper was started with. Where no
+locale is set, Python sets LC_CTYPE for itself; its value for the program is therefore told. CONTROL_FD is one end of a
+socket. Whoever holds the other end reads one line for each of: `started PID` or `refused ERRNO`; `exited CODE` or
 `killed SIGNAL`; `swept COUNT` when nothing is left, with the number of processes that had to be ended. A byte from him,
 or his end closing because he was killed, ends everything: SIGTERM, a grace, SIGKILL.
 

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from hansard.app.doctor import examine
+from hansard.app.settings import read_settings, wants_color
+from hansard.errors import UsageError
+
+
+def config(folder: Path, text: str) -> None:
+    (folder / "hansard.toml").write_text(text, "utf-8")
+
+
+def test_the_ledger_is_found_by_argument_then_environment_then_file_then_default(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    environ = {"HOME": "/home/x", "HANSARD_LEDGER": "env.db"}
+    assert read_settings("arg.db", environ=environ, folder=inner).ledger == "arg.db"
+    assert read_settings(environ=environ, folder=inner).ledger == "env.db"
+    default = read_settings(environ={"HOME": "/home/x"}, folder=inner)
+    assert default.ledger == "/home/x/.local/state/hansard/ledger.db"
+    config(tmp_path, "")
+    assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == str(tmp_path / ".hansard" / "ledger.db")
+    config(tmp_path, 'ledger = "logs/x.db"\norigin = "example.org/log"')
+    found = read_settings(environ={"HOME": "/h"}, folder=inner)
+    assert (found.ledger, found.origin) == (str(tmp_path / "logs" / "x.db"), "example.org/log")
+    config(tmp_path, 'ledger = "postgresql://db/x"')
+    assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == "postgresql://db/x"
+
+
+def test_the_state_folder_follows_the_environment(tmp_path: Path) -> None:
+    assert read_settings(environ={"XDG_STATE_HOME": "/s", "HOME": "/h"}, folder=tmp_path).state == Path("/s/hansard")
+    assert read_settings(environ={"XDG_STATE_HOME": "rel", "HOME": "/h"}, folder=tmp_path).state == Path(
+        "/h/.local/state/hansard"
+    )
+    chosen = read_settings(environ={"HANSARD_STATE": "/chosen", "HOME": "/h"}, folder=tmp_path)
+    assert chosen.log_folder("ab") == Path("/chosen/logs/ab")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("ledger = ", "hansard.toml"),
+        ("ledger = 3", "ledger"),
+        ('ledger = ""', "ledger"),
+        ("origin = 3", "origin"),
+        ("providers = 3", "providers"),
+        ('[tiers]\ncheap = "nobody"', "nobody"),
+        ("[providers.a]\nkind = 'command'\n[roles]\nvalidator = 3", "validator"),
+    ],
+)
+def test_a_wrong_setting_names_the_file_and_the_key(tmp_path: Path, text: str, word: str) -> None:
+    config(tmp_path, text)
+    with pytest.raises(UsageError, match=word) as refused:
+        read_settings(environ={"HOME": "/h"}, folder=tmp_path)
+    assert "hansard.toml" in str(refused.value)
+
+
+def test_a_file_that_is_not_text_gets_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "hansard.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="cannot read"):
+        read_settings(environ={"HOME": "/h"}, folder=tmp_path)
+
+
+def test_secrets_of_the_environment_are_not_shown(tmp_path: Path) -> None:
+    settings = read_settings(environ={"HOME": "/h", "OPENAI_API_KEY": "sk-very-secret"}, folder=tmp_path)
+    assert "sk-very-secret" not in repr(settings)
+
+
+def test_colour_is_refused_by_convention() -> None:
+    assert wants_color({"TERM": "xterm"})
+    assert not wants_color({"NO_COLOR": "1"})
+    assert not wants_color({"TERM": "dumb"})
+
+
+def test_doctor_tells_of_each_provider_by_itself(tmp_path: Path) -> None:
+    config(
+        tmp_path,
+        'ledger = "x.db"\n[providers.cat]\nkind = "command"\nargv = ["cat"]\n'
+        '[providers.odd]\nkind = "banana"\n[providers.cloud]\nkind = "openai"\nmodel = "gpt-4.1-mini"\n',
+    )
+    environ = {"HOME": str(tmp_path), "PATH": str(tmp_path), "OPENAI_API_KEY": "sk-1234567890"}
+    found = {each["name"]: each for each in examine(read_settings(environ=environ, folder=tmp_path))}
+    assert found["provider cat"]["ok"]
+    assert not found["provider odd"]["ok"]
+    assert "banana" in found["provider odd"]["detail"]
+    assert found["provider cloud"]["ok"], found["provider cloud"]
+    assert not found["claude"]["ok"]
+    assert found["OPENAI_API_KEY"]["ok"]
+    assert "sk-1234567890" not in str(found)
+    (tmp_path / "codex").write_text("#!/bin/sh\n")
+    (tmp_path / "codex").chmod(0o755)
+    again = {each["name"]: each for each in examine(read_settings(environ=environ, folder=tmp_path))}
+    assert again["codex"]["ok"]

@@ -1,0 +1,242 @@
+"""Folders that programs work in: apart from everything, removed afterwards, and with real git where there is git."""
+
+import asyncio
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import ProviderError, UsageError
+from hansard.providers.options import Options
+from hansard.providers.workspace import Workspace, prepared, workspace_of
+from providers.programs import SEES
+
+IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where workspaces are made. After every test there is nothing left in it."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ("git", *IDENTITY, *arguments),
+        cwd=folder,
+        env={**SEES, "GIT_CONFIG_NOSYSTEM": "1", "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "a repository: with odd characters"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "kept.txt").write_text("one\ntwo\n")
+    (folder / "gone.txt").write_text("going\n")
+    (folder / ".gitignore").write_text("*.log\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+async def test_none_is_an_empty_folder_that_is_removed() -> None:
+    async with prepared(Workspace(), SEES) as place:
+        assert list(place.folder.iterdir()) == []
+        assert place.beside not in place.folder.parents
+        (place.folder / "made").write_text("something")
+        assert await place.changes() is None
+    assert not place.folder.exists()
+
+
+async def test_a_folder_is_removed_also_when_the_work_in_it_fails_or_is_cancelled() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with prepared(Workspace(), SEES):
+            raise ZeroDivisionError
+    started = asyncio.Event()
+
+    async def work() -> None:
+        async with prepared(Workspace(), SEES):
+            started.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_what_a_program_protected_is_removed_all_the_same() -> None:
+    async with prepared(Workspace(), SEES) as place:
+        inner = place.folder / "locked"
+        inner.mkdir()
+        (inner / "file").write_text("x")
+        inner.chmod(0o500)
+
+
+async def test_a_copy_is_worked_on_and_the_original_stays(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "file").write_text("original")
+    (source / "link").symlink_to("deep/file")
+    os.mkfifo(source / "pipe")
+    async with prepared(Workspace(kind="copy", source=source), SEES) as place:
+        copied = place.folder / "deep" / "file"
+        assert copied.read_text() == "original"
+        assert (place.folder / "link").readlink() == Path("deep/file")
+        assert not (place.folder / "pipe").exists()
+        copied.write_text("changed")
+    assert (source / "deep" / "file").read_text() == "original"
+
+
+async def test_a_copy_that_would_be_too_large_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "big").write_bytes(b"x" * 2000)
+    with pytest.raises(ProviderError, match="larger than 1000 bytes"):
+        async with prepared(Workspace(kind="copy", source=source, max_bytes=1000), SEES):
+            pass
+
+
+@pytest.mark.parametrize("kind", ["copy", "worktree"])
+async def test_a_source_that_is_no_folder_is_named(kind: str, tmp_path: Path) -> None:
+    workspace = workspace_of(Options("mine", {"workspace": kind, "source": str(tmp_path / "nowhere")}))
+    with pytest.raises(ProviderError, match="nowhere is no folder"):
+        async with prepared(workspace, SEES):
+            pass
+
+
+async def test_a_worktree_gives_the_diff_of_everything_that_changed(repository: Path) -> None:
+    binary = bytes(range(256))
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / "kept.txt").write_text("one\n2\n")
+        (place.folder / "gone.txt").unlink()
+        (place.folder / "new file.bin").write_bytes(binary)
+        (place.folder / "noise.log").write_text("ignored")
+        diff = await place.changes()
+    assert diff is not None
+    # The diff is all that is needed to do it again.
+    subprocess.run(("git", "apply", "-"), cwd=repository, input=diff, env=SEES, check=True)
+    assert (repository / "kept.txt").read_text() == "one\n2\n"
+    assert not (repository / "gone.txt").exists()
+    assert (repository / "new file.bin").read_bytes() == binary
+    assert not (repository / "noise.log").exists()
+
+
+async def test_what_was_committed_in_a_worktree_is_in_its_diff(repository: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / "kept.txt").write_text("committed\n")
+        git(place.folder, "commit", "-q", "-a", "-m", "by the program")
+        diff = await place.changes()
+    assert b"+committed" in (diff or b"")
+
+
+async def test_an_unchanged_worktree_has_an_empty_diff(repository: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        assert await place.changes() == b""
+
+
+async def test_an_index_that_hides_a_change_hides_nothing(repository: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / "kept.txt").write_text("hidden\n")
+        git(place.folder, "update-index", "--assume-unchanged", "kept.txt")
+        assert b"+hidden" in (await place.changes() or b"")
+
+
+async def test_a_worktree_leaves_nothing_in_the_repository(repository: Path) -> None:
+    before = git(repository, "count-objects", "-v"), git(repository, "status", "--porcelain")
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / "new.txt").write_text("new")
+        await place.changes()
+        assert len(git(repository, "worktree", "list").splitlines()) == 2
+    assert (git(repository, "count-objects", "-v"), git(repository, "status", "--porcelain")) == before
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+async def test_a_worktree_that_a_program_destroyed_is_forgotten(repository: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / ".git").unlink()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+async def test_a_worktree_is_made_of_the_commit_that_is_named(repository: Path) -> None:
+    git(repository, "tag", "old")
+    (repository / "kept.txt").write_text("newer\n")
+    git(repository, "commit", "-q", "-a", "-m", "second")
+    async with prepared(Workspace(kind="worktree", source=repository, commit="old"), SEES) as place:
+        assert (place.folder / "kept.txt").read_text() == "one\ntwo\n"
+
+
+async def test_worktrees_of_one_repository_are_made_at_the_same_time(repository: Path) -> None:
+    async def one(number: int) -> bytes | None:
+        async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+            (place.folder / "mine").write_text(f"number {number}")
+            return await place.changes()
+
+    diffs = await asyncio.gather(*map(one, range(3)))
+    assert [f"number {number}".encode() in (diff or b"") for number, diff in enumerate(diffs)] == [True] * 3
+
+
+async def test_an_unfinished_worktree_is_forgotten_when_it_is_cancelled(repository: Path) -> None:
+    async def work() -> None:
+        async with prepared(Workspace(kind="worktree", source=repository), SEES):
+            await asyncio.sleep(60)
+
+    for pause_s in (0.0, 0.15, 0.3):
+        task = asyncio.create_task(work())
+        await asyncio.sleep(pause_s)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+async def test_nobodys_hooks_run(repository: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "a-hook-ran"
+    for name in ("post-checkout", "pre-commit", "reference-transaction", "post-index-change"):
+        hook = repository / ".git" / "hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch '{trace}'\n")
+        hook.chmod(0o755)
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        await place.changes()
+    assert not trace.exists()
+
+
+async def test_a_commit_that_does_not_exist_is_quoted_from_git(repository: Path) -> None:
+    with pytest.raises(ProviderError, match="git rev-parse"):
+        async with prepared(Workspace(kind="worktree", source=repository, commit="no-such-branch"), SEES):
+            pass
+
+
+async def test_a_diff_that_is_too_large_is_refused_and_not_cut(repository: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository, max_diff_bytes=500), SEES) as place:
+        (place.folder / "big").write_bytes(os.urandom(5000))
+        with pytest.raises(ProviderError, match="at most 500 are kept"):
+            await place.changes()
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        ({"workspace": "cloud"}, "one of none, copy, worktree"),
+        ({"workspace": "copy"}, "needs the folder"),
+        ({"workspace": "worktree", "source": ".", "commit": "--upload-pack=x"}, "looks like an option"),
+        ({"max_workspace_bytes": 0}, "max_workspace_bytes"),
+    ],
+)
+def test_a_workspace_that_cannot_be_is_refused_when_it_is_configured(table: dict[str, object], complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        workspace_of(Options("mine", table))
