@@ -79,13 +79,13 @@ def test_doctor_tells_of_each_provider_by_itself(tmp_path: Path) -> None:
         'ledger = "x.db"\n[providers.cat]\nkind = "command"\nargv = ["cat"]\n'
         '[providers.odd]\nkind = "banana"\n[providers.cloud]\nkind = "openai"\nmodel = "gpt-4.1-mini"\n',
     )
-    environ = {"HOME": str(tmp_path), "PATH": str(tmp_path), "OPENAI_API_KEY": "sk-1234567890"}
+    environ = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin", "OPENAI_API_KEY": "sk-1234567890"}
     found = {each["name"]: each for each in examine(read_settings(environ=environ, folder=tmp_path))}
     assert found["provider cat"]["ok"]
     assert not found["provider odd"]["ok"]
     assert "banana" in found["provider odd"]["detail"]
     assert found["provider cloud"]["ok"], found["provider cloud"]
-    assert not found["claude"]["ok"]
+    assert not found["codex"]["ok"]
     assert found["OPENAI_API_KEY"]["ok"]
     assert "sk-1234567890" not in str(found)
     (tmp_path / "codex").write_text("#!/bin/sh\n")
