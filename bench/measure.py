@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 BODY_BYTES = 1024
@@ -44,14 +45,15 @@ def timed(answer: Answer) -> Iterator[None]:
     answer["cpu_s"] = _cpu_s() - cpu
 
 
-def median_us(work: Callable[[], object], times: int) -> float:
-    """How long one call takes, as the median of many, in microseconds."""
-    spans = []
+def timed_often(work: Callable[[], object], times: int) -> Answer:
+    """What one call takes, as the median of many, for work that is too short to be timed once."""
+    walls, cpus = [], []
     for _ in range(times):
-        start = time.perf_counter()
+        cpu, wall = time.thread_time(), time.perf_counter()
         work()
-        spans.append(time.perf_counter() - start)
-    return sorted(spans)[times // 2] * 1e6
+        walls.append(time.perf_counter() - wall)
+        cpus.append(time.thread_time() - cpu)
+    return {"count": 1, "wall_s": median(walls), "cpu_s": median(cpus)}
 
 
 def syncs() -> tuple[int, int]:

@@ -79,7 +79,8 @@ class Doing:
 
 def says(text: str = "", **fields: Any) -> Completion:
     """A completion with sensible values for what a test does not care about."""
-    return Completion(provider="doing", requested_model="m-1", returned_model="m-1", text=text, **fields)
+    known: dict[str, Any] = {"provider": "doing", "requested_model": "m-1", "returned_model": "m-1", "text": text}
+    return Completion(**{**known, **fields})
 
 
 def saying(*texts: str) -> Doing:

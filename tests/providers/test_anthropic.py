@@ -152,9 +152,7 @@ def test_what_is_sent(form: Form, wire: Wire) -> None:
         "max_tokens": 50,
         "stop_sequences": ["END"],
         "temperature": 0.5,
-        "top_p": 0.9,
     }
-    assert wire.last.headers["anthropic-version"] == "2023-06-01"
     assert not any("trace" in name for name in wire.last.headers)
 
 
@@ -162,6 +160,21 @@ def test_what_is_sent(form: Form, wire: Wire) -> None:
 def test_without_a_limit_of_tokens_there_is_one_of_4096(form: Form, wire: Wire) -> None:
     answers(form, wire)
     assert wire.last.body["max_tokens"] == 4096
+
+
+@ALL
+def test_an_older_model_is_told_one_wish_and_asked_in_the_version_that_takes_it(form: Form, wire: Wire) -> None:
+    answers(form, wire, exchange=asked(sampling=Sampling(top_p=0.9)))
+    assert wire.last.body["top_p"] == 0.9
+    assert wire.last.headers["anthropic-version"] == "2023-06-01"
+    answers(form, wire)
+    assert wire.last.headers["anthropic-version"] > "2023-06-01"
+
+
+@ALL
+def test_another_vendors_model_is_told_all(form: Form, wire: Wire) -> None:
+    answers(form, wire, exchange=asked(sampling=WISHES), model="smollm2")
+    assert (wire.last.body["temperature"], wire.last.body["top_p"]) == (0.5, 0.9)
 
 
 @ALL

@@ -6,15 +6,13 @@ import time
 import pytest
 
 from hansard.providers.limits import Limited
-from providers.asking import FORMS, Form, asked, opened, run
+from providers.asking import CHAT, FORMS, MESSAGES, Form, asked, opened, run
 from providers.wire import Say, serving
 
-WHOLE = tuple(form for form in FORMS if not form.streamed)
 
-
-@pytest.mark.parametrize("form", WHOLE, ids=str)
-def test_50_calls_of_half_a_second_with_25_at_once_take_hardly_longer_than_two_of_them(form: Form) -> None:
-    assert_within_half_again(form, calls=50, at_once=25, latency_s=0.5)
+@pytest.mark.parametrize("form", [CHAT[0], MESSAGES[0]], ids=str)
+def test_50_calls_of_a_second_with_25_at_once_take_three_seconds_at_most(form: Form) -> None:
+    assert_within_half_again(form, calls=50, at_once=25, latency_s=1.0)
 
 
 @pytest.mark.long

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hansard.errors import UsageError
+from hansard.providers.open import open_providers
+from hansard.providers.secrets import Secrets
+
 SOURCE = Path(__file__).parents[2] / "src"
 HEAVY = {"openai", "anthropic", "httpx2", "pydantic", "opentelemetry"}
 
@@ -44,11 +48,16 @@ except MissingExtra as error:
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_provider_is_opened_from_its_table(kind: str) -> None:
-    code = f"""
-from hansard.providers.open import open_providers
-table = {{"kind": {kind!r}, "model": "m", "api_key_env": "MY_KEY", "max_concurrent": 3}}
-opened = open_providers({{"mine": table}}, environment={{"MY_KEY": "sk-0123456789"}})
-print(opened["mine"].describe())
-"""
-    assert f"'kind': '{kind}'" in said_by(code)
+def test_a_provider_is_opened_from_its_table_with_everything_around_it(kind: str) -> None:
+    secrets = Secrets()
+    table = {"kind": kind, "model": "m", "api_key_env": "MY_KEY", "max_concurrent": 3, "unmetered": True}
+    opened = open_providers({"mine": table}, environment={"MY_KEY": "sk-0123456789"}, secrets=secrets)
+    said = opened["mine"].describe()
+    assert (said["kind"], said["model"], opened["mine"].unmetered) == (kind, "m", True)
+    assert secrets.scrub("my key is sk-0123456789") == "my key is [secret MY_KEY]"
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_bad_table_is_refused_with_its_file_and_name(kind: str) -> None:
+    with pytest.raises(UsageError, match=r"^hansard.toml \[providers.mine\]: .*_API_KEY is not set"):
+        open_providers({"mine": {"kind": kind}}, environment={})

@@ -39,6 +39,10 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def apply(folder: Path, diff: bytes) -> None:
+    subprocess.run(("git", "apply", "-"), cwd=folder, input=diff, env=SEES, check=True)
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "a repository: with odd characters"
@@ -129,7 +133,7 @@ async def test_a_worktree_gives_the_diff_of_everything_that_changed(repository: 
         diff = await place.changes()
     assert diff is not None
     # The diff is all that is needed to do it again.
-    subprocess.run(("git", "apply", "-"), cwd=repository, input=diff, env=SEES, check=True)
+    apply(repository, diff)
     assert (repository / "kept.txt").read_text() == "one\n2\n"
     assert not (repository / "gone.txt").exists()
     assert (repository / "new file.bin").read_bytes() == binary

@@ -30,7 +30,8 @@ class Say:
 
 
 def _pieces(text: str) -> list[str]:
-    return [text[start : start + 4] for start in range(0, len(text), 4)]
+    size = max(4, len(text) // 200)
+    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def _plain_events(events: Events) -> bytes:

@@ -206,6 +206,22 @@ def events_of(data: bytes) -> list[dict[str, Any]]:
     return found
 
 
+def counted(counts: Any, *, fresh: tuple[str, ...], output: tuple[str, ...], cached: str) -> Usage | None:
+    """The usage in a table of counts; nothing where all is zero, for something was said. `fresh` has the whole input."""
+    said = Usage(
+        input_tokens=sum(count(counts, name) for name in fresh),
+        output_tokens=sum(count(counts, name) for name in output),
+        cached_tokens=count(counts, cached),
+    )
+    return said if said.total else None
+
+
+def count(counts: Any, name: str) -> int:
+    """A number of tokens, and 0 where there is none that makes sense."""
+    value = counts.get(name) if isinstance(counts, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
 def complaint(ran: Ran, said: str, name: str) -> str:
     """What to tell about a failure: the CLI's own words, or else how it ended."""
     return f"{name}: {said}" if said else str(ended_badly(ran).message)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hansard.domain.exchange import Cost, ErrorKind, Exchange, Finish, ToolEvent, Usage
-from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, events_of, opened
+from hansard.domain.exchange import Cost, ErrorKind, Exchange, Finish, ToolEvent
+from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, count, counted, events_of, opened
 from hansard.providers.base import failure
-from hansard.providers.cli_faults import kind_of
+from hansard.providers.cli_faults import complained, kind_of
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices
 from hansard.providers.process import Ran, encoded
@@ -50,6 +50,7 @@ _SUBTYPES: Mapping[str, ErrorKind] = {
     "error_max_turns": "tool_failure",
     "error_max_budget_usd": "quota_exhausted",
 }
+_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens", "input_tokens")
 _MODES = ("", "default", "manual", "plan", "acceptEdits", "dontAsk", "auto", "bypassPermissions")
 
 
@@ -112,11 +113,11 @@ class Claude:
         result = next((each for each in reversed(events) if each.get("type") == "result"), None)
         if result is None:
             said = ran.stderr.decode("utf-8", "replace").strip() or ran.stdout.decode("utf-8", "replace").strip()
-            return Told(failure=failure(kind_of(said[-4000:]), complaint(ran, said[-2000:], "claude")))
+            return Told(failure=complained(said[-4000:], complaint(ran, said[-2000:], "claude")))
         blocks = [block for message in _messages(events, "assistant") for block in _blocks(message)]
         attempt = next((b.get("input") for b in reversed(blocks) if b.get("name") == STRUCTURED), None)
         model, tools = _model(events, result), _tool_events(events)
-        usage = _usage(result.get("usage"))
+        usage = counted(result.get("usage"), fresh=_INPUT, output=("output_tokens",), cached=_INPUT[0])
         if result.get("subtype") == "error_max_structured_output_retries" and attempt is not None:
             # Ours to judge, and to say in the words in which a correction is asked for.
             text = json.dumps(attempt, ensure_ascii=False)
@@ -174,7 +175,8 @@ def _judged(told: Told, result: Mapping[str, Any], events: list[dict[str, Any]],
     if result.get("terminal_reason") == "prompt_too_long":
         kind = "context_length_exceeded"
     hint = "; log in with `claude`, or set ANTHROPIC_API_KEY" if kind == "auth_failure" else ""
-    why = failure(kind, complaint(ran, said[:2000], "claude") + hint, status=status, vendor_type=word or subtype)
+    message = complaint(ran, said[:2000], "claude") + hint
+    why = complained(said, message, kind=kind, status=status, vendor_type=word or subtype)
     return _failed(told, why)
 
 
@@ -206,7 +208,7 @@ def _model(events: list[dict[str, Any]], result: Mapping[str, Any]) -> str:
     counted = (
         {name: each for name, each in used.items() if isinstance(each, Mapping)} if isinstance(used, Mapping) else {}
     )
-    return max(counted, key=lambda name: _count(counted[name], "outputTokens"), default="")
+    return max(counted, key=lambda name: count(counted[name], "outputTokens"), default="")
 
 
 def _tool_events(events: list[dict[str, Any]]) -> tuple[ToolEvent, ...]:
@@ -231,23 +233,8 @@ def _tool_event(use: Mapping[str, Any], result: Mapping[str, Any]) -> ToolEvent:
     )
 
 
-def _usage(counts: Any) -> Usage | None:
-    """What was counted; nothing where all is zero, which Claude Code also says when it stops in the middle."""
-    cached = _count(counts, "cache_read_input_tokens")
-    fresh = _count(counts, "input_tokens") + _count(counts, "cache_creation_input_tokens")
-    output = _count(counts, "output_tokens")
-    if not cached + fresh + output:
-        return None
-    return Usage(input_tokens=fresh + cached, output_tokens=output, cached_tokens=cached)
-
-
 def _cost(result: Mapping[str, Any]) -> Cost | None:
     value = result.get("total_cost_usd")
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e6:
         return None
     return Cost(usd_nano=round(value * 1_000_000_000), basis="estimate")
-
-
-def _count(counts: Any, name: str) -> int:
-    value = counts.get(name) if isinstance(counts, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

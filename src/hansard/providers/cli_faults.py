@@ -6,8 +6,10 @@ CLIs tell their errors in sentences for people. Only whole words count, and a nu
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
-from hansard.domain.exchange import ErrorKind
+from hansard.domain.exchange import ErrorKind, Failure
+from hansard.providers.base import failure
 
 _STATUS = re.compile(
     r"\b(?:status(?: code)?|http(?: error)?|api error|error code)[\s:=(]{1,3}([45]\d\d)\b|\(([45]\d\d)\)", re.I
@@ -49,6 +51,10 @@ _PHRASES: tuple[tuple[ErrorKind, str], ...] = (
 _KINDS: tuple[tuple[ErrorKind, re.Pattern[str]], ...] = tuple(
     (kind, re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE)) for kind, words in _PHRASES
 )
+_PAUSE = re.compile(
+    r"\b(?:try again|retry|wait)(?: in| after)? (\d{1,6}(?:\.\d+)?) ?(ms|s|secs?|seconds?|m|mins?|minutes?)\b", re.I
+)
+_UNITS: Mapping[str, float] = {"ms": 0.001, "mi": 60.0, "m": 60.0, "s": 1.0, "se": 1.0}
 _BY_STATUS: Mapping[int, ErrorKind] = {
     401: "auth_failure",
     403: "auth_failure",
@@ -58,6 +64,17 @@ _BY_STATUS: Mapping[int, ErrorKind] = {
     429: "rate_limit",
     529: "rate_limit",
 }
+
+
+def complained(said: str, message: str, *, kind: ErrorKind | None = None, **details: Any) -> Failure:
+    """The failure that these words of a CLI mean; `message` is what is told, `kind` what is known of it already."""
+    return failure(kind or kind_of(said), message, retry_after_s=pause_of(said), **details)
+
+
+def pause_of(said: str) -> float | None:
+    """How long to wait, in seconds, where the words say so."""
+    found = _PAUSE.search(said)
+    return float(found[1]) * _UNITS[found[2].lower()[:2]] if found else None
 
 
 def kind_of(said: str, *, status: int | None = None) -> ErrorKind:

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hansard.domain.exchange import Exchange, Failure, ToolEvent, Usage
+from hansard.domain.exchange import Exchange, Failure, ToolEvent
 from hansard.providers import parse
-from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, events_of, opened
-from hansard.providers.base import failure
-from hansard.providers.cli_faults import kind_of
+from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
+from hansard.providers.cli_faults import complained, kind_of
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices
 from hansard.providers.process import Ran, encoded
@@ -75,7 +74,10 @@ class Codex:
             text="" if why or not texts else texts[-1],
             structured=None if why or not texts else _structured(texts[-1], exchange),
             finish="error" if why else "stop",
-            usage=_usage(ended.get("usage")),
+            # Cached tokens are part of its input, and those of reasoning of its output.
+            usage=counted(
+                ended.get("usage"), fresh=("input_tokens",), output=("output_tokens",), cached="cached_input_tokens"
+            ),
             tool_events=tuple(_tool_event(item) for item in items if item.get("type") in _TOOLS),
             failure=why,
         )
@@ -117,7 +119,7 @@ def _failure(events: list[dict[str, Any]], ran: Ran) -> Failure | None:
     said = _sentence(told[-1]) if told else ran.stderr.decode("utf-8", "replace").strip()[-2000:]
     kind = kind_of(said)
     hint = "; log in with `codex login`, or set CODEX_API_KEY" if kind == "auth_failure" else ""
-    return failure(kind, complaint(ran, said, "codex") + hint)
+    return complained(said, complaint(ran, said, "codex") + hint, kind=kind)
 
 
 def _sentence(event: Mapping[str, Any]) -> str:
@@ -143,12 +145,3 @@ def _tool_event(item: Mapping[str, Any]) -> ToolEvent:
         result=None if failed else said,
         error=str(item.get("error") or said or "failed") if failed else None,
     )
-
-
-def _usage(counts: Any) -> Usage | None:
-    """Cached tokens are part of the input, and those of reasoning part of the output."""
-    if not isinstance(counts, Mapping):
-        return None
-    numbers = [counts.get(name) for name in ("input_tokens", "output_tokens", "cached_input_tokens")]
-    fresh, output, cached = (each if isinstance(each, int) and each > 0 else 0 for each in numbers)
-    return Usage(input_tokens=fresh, output_tokens=output, cached_tokens=cached)

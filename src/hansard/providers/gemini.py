@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hansard.domain.exchange import ErrorKind, Exchange, Usage
-from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, opened
-from hansard.providers.base import failure
-from hansard.providers.cli_faults import kind_of
+from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, count, counted, opened
+from hansard.providers.cli_faults import complained, kind_of
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices
 from hansard.providers.process import Ran, encoded
@@ -62,7 +61,7 @@ class Gemini:
         status = error.get("code") if isinstance(error, Mapping) else None
         known = isinstance(status, int) and 400 <= status < 600
         kind = _BY_EXIT_CODE.get(ran.exit_code or 0) or kind_of(said[-4000:], status=status if known else None)
-        why = failure(kind, complaint(ran, said[-2000:], "gemini"))
+        why = complained(said[-4000:], complaint(ran, said[-2000:], "gemini"), kind=kind)
         return Told(finish="error", usage=usage, model=model, failure=why)
 
 
@@ -94,21 +93,14 @@ def _last_object(data: bytes) -> dict[str, Any]:
 
 
 def _counted(stats: Any) -> tuple[str, Usage | None]:
-    """The model that was asked most, and the tokens of all. Thoughts are output."""
+    """The model that said most, and the tokens of all of them. Thoughts are output."""
     models = stats.get("models") if isinstance(stats, Mapping) else None
     used = {
-        name: each["tokens"]
+        name: each.get("tokens")
         for name, each in (models.items() if isinstance(models, Mapping) else ())
-        if isinstance(each, Mapping) and isinstance(each.get("tokens"), Mapping)
+        if isinstance(each, Mapping)
     }
-    if not used:
-        return "", None
-
-    def total(*names: str) -> int:
-        counts = (tokens.get(name) for tokens in used.values() for name in names)
-        return sum(count for count in counts if isinstance(count, int) and count > 0)
-
-    usage = Usage(
-        input_tokens=total("prompt"), output_tokens=total("candidates", "thoughts"), cached_tokens=total("cached")
-    )
-    return max(used, key=lambda name: int(used[name].get("candidates") or 0)), usage
+    names = ("prompt", "candidates", "thoughts", "cached")
+    total = {name: sum(count(tokens, name) for tokens in used.values()) for name in names}
+    usage = counted(total, fresh=("prompt",), output=("candidates", "thoughts"), cached="cached")
+    return max(used, key=lambda name: count(used[name], "candidates"), default=""), usage

@@ -5,7 +5,8 @@ and the removal of secrets. Keys are named by environment variable; the environm
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "claude-cli": ("claude", "open_claude", None),
     "codex-cli": ("codex", "open_codex", None),
     "gemini-cli": ("gemini", "open_gemini", None),
+    "cli-auto": ("cli_auto", "open_cli_auto", None),
     "scripted": ("scripted", "open_scripted", None),
     "replayed": ("replayed", "open_replayed", None),
     "local": ("local", "open_local", "local"),
@@ -38,6 +40,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "claude-cli": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
     "codex-cli": ("OPENAI_API_KEY", "CODEX_API_KEY"),
     "gemini-cli": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "cli-auto": (
+        *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        *("OPENAI_API_KEY", "CODEX_API_KEY"),
+    ),
 }
 """The variables in which a kind finds its key when its table names none."""
 
@@ -65,7 +71,13 @@ def open_providers(
     `folder` is where relative files start. UsageError names the file, the table and what to write instead.
     """
     known = Secrets() if secrets is None else secrets
-    given = {"prices": prices or Prices(), "progress": progress}
+    priced = prices or Prices()
+    given: dict[str, Callable[[], Any]] = {
+        "prices": lambda: priced,
+        "progress": lambda: progress,
+        "endpoint": lambda: _ours("openai"),
+        "clis": lambda: {kind: partial(_ours(kind), prices=priced) for kind in ("claude-cli", "codex-cli")},
+    }
     opened: dict[str, Provider] = {}
     for name, table in tables.items():
         place = f"{where} [providers.{name}]"
@@ -97,7 +109,7 @@ def _open(
     table: Mapping[str, Any],
     environment: Mapping[str, str],
     folder: Path,
-    given: Mapping[str, Any],
+    given: Mapping[str, Callable[[], Any]],
     registry: Registry,
 ) -> Provider:
     kind = fields.text("kind")
@@ -111,7 +123,7 @@ def _open(
             options[key] = str(folder / options[key])
     factory = _ours(kind) if kind in OURS else registry.find(kind)
     wanted = inspect.signature(factory).parameters
-    provider = factory(name, options, environment, **{key: given[key] for key in given if key in wanted})
+    provider = factory(name, options, environment, **{key: given[key]() for key in given if key in wanted})
     if not keeps_the_contract(provider):
         provider = Answering(provider)
     return _limited(_guarded(provider, kind, fields), fields)

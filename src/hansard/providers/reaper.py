@@ -17,13 +17,21 @@ boundary: a program of the same user can kill the reaper first, and then only th
 It imports no more than it needs, because it starts before every program; it knows nothing of Hansard.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import select
-import signal
 import sys
 import time
-from collections.abc import Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable
+else:
+    # The module behind the public one: making enums of its constants would take as long as starting Python does.
+    import _signal as signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -132,7 +140,7 @@ class Reaper:
             _drain(self._wake)
             self._reap()
 
-    def _signal_all(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: int) -> None:
         targets = descendants(os.getpid()) if self.adopts else []
         if not self.adopts:
             _signal(-self.child, number)
@@ -210,7 +218,7 @@ def _let_go_of_streams() -> None:
     os.close(nothing)
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):

@@ -15,7 +15,7 @@ GROUP = "hansard.providers"
 
 OURS = frozenset(
     {
-        *("openai", "anthropic", "command", "claude-cli", "codex-cli", "gemini-cli"),
+        *("openai", "anthropic", "command", "claude-cli", "codex-cli", "gemini-cli", "cli-auto"),
         *("scripted", "replayed", "local"),
     }
 )

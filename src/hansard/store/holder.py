@@ -1,4 +1,4 @@
-"""Who holds a claim: a process, named so that another one can tell whether it is dead. Knows no store."""
+"""Who holds a claim: a process, named so that another one can tell whether it is dead, and the claim free. Knows no store."""
 
 import json
 import os
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Self
+
+from hansard.errors import Fenced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,21 @@ class Holder:
         if self.host != socket.gethostname() or not self.boot:
             return False
         return self.boot != _boot() or _started(self.pid) != self.started
+
+
+def why_free(name: str, epoch: int, holder: str, left_us: int, place: str) -> str:
+    """Why a claim may be taken, or Fenced when it may not."""
+    if not epoch:
+        return "new"
+    if not holder:
+        return "resumed"
+    if left_us <= 0:
+        return "expired"
+    who = Holder.parse(holder)
+    if who and who.is_dead():
+        return "dead"
+    by = f"process {who.pid} on {who.host}" if who else "somebody"
+    raise Fenced(f"{name} in {place} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
 
 
 @cache

@@ -38,19 +38,11 @@ def body(exchange: Exchange, model: str, best: models.Structured) -> dict[str, A
         said["system"] = rules[0]
     if exchange.sampling.stop:
         said["stop_sequences"] = list(exchange.sampling.stop)
-    return said | _sampling(exchange, model) | _shape(exchange, way, model)
+    return said | models.sampling(model, exchange.sampling) | _shape(exchange, way, model)
 
 
 def _message(message: Message) -> dict[str, str]:
     return {"role": "assistant" if message.role == "assistant" else "user", "content": message.content}
-
-
-def _sampling(exchange: Exchange, model: str) -> dict[str, Any]:
-    wish = exchange.sampling
-    said = {"temperature": wish.temperature, "top_p": wish.top_p} if models.takes_sampling(model) else {}
-    kept = {name: value for name, value in said.items() if value is not None}
-    # The SDK no longer knows these; the servers and models that take them do.
-    return {"extra_body": kept} if kept else {}
 
 
 def _shape(exchange: Exchange, way: models.Structured, model: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
 from hansard.ledger.merkle import block_root, leaf_hash
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
-from hansard.store.holder import Holder
+from hansard.store.holder import Holder, why_free
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import READ_HEAD, VERSION
 from hansard.store.postgres.mending import finish_redactions, rebuild, tail_fault
@@ -223,7 +223,7 @@ class PostgresStore:
         with self._turn() as turn:
             query = "SELECT epoch, holder, until_us FROM claims WHERE name = %s"
             epoch, holder, until_us = turn.writer.execute(query, (name,)).fetchone() or (0, "", 0)
-            because = _free(name, epoch, holder, until_us - turn.now_us, self.place)
+            because = why_free(name, epoch, holder, until_us - turn.now_us, self.place)
             turn.writer.execute(
                 "INSERT INTO claims VALUES (%s, %s, %s, %s) ON CONFLICT(name) DO UPDATE SET"
                 " epoch = excluded.epoch, holder = excluded.holder, until_us = excluded.until_us",
@@ -330,18 +330,3 @@ class PostgresStore:
     def _all(self, sql: str, *values: object) -> list[Any]:
         with self._readers.lent() as reader:
             return reader.execute(sql, values, binary=True).fetchall()
-
-
-def _free(name: str, epoch: int, holder: str, left_us: int, place: str) -> str:
-    """Why a claim may be taken, or Fenced when it may not."""
-    if not epoch:
-        return "new"
-    if not holder:
-        return "resumed"
-    if left_us <= 0:
-        return "expired"
-    who = Holder.parse(holder)
-    if who and who.is_dead():
-        return "dead"
-    by = f"process {who.pid} on {who.host}" if who else "somebody"
-    raise Fenced(f"{name} in {place} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")

@@ -16,7 +16,7 @@ from hansard.ledger.entry import Entry, parse
 from hansard.ledger.layout import APPLICATION_ID, USER_VERSION, body_id
 from hansard.ledger.merkle import block_root, leaf_hash
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
-from hansard.store.holder import Holder
+from hansard.store.holder import Holder, why_free
 from hansard.store.sequence import place_all
 from hansard.store.sqlite.mending import fault, finish_redactions, rebuild
 from hansard.store.sqlite.rows import (
@@ -235,7 +235,7 @@ class SqliteStore:
         with self._writer.transaction() as connection:
             row = connection.execute("SELECT epoch, holder, until_us FROM claims WHERE name = ?", (name,)).fetchone()
             epoch, holder, until_us = (row[0], as_text(row[1]), row[2]) if row else (0, "", 0)
-            because = _free(name, epoch, holder, until_us - self._writer.now_us(), self.place)
+            because = why_free(name, epoch, holder, until_us - self._writer.now_us(), self.place)
             connection.execute(
                 "INSERT INTO claims VALUES (?, ?, ?, ?) ON CONFLICT(name) DO UPDATE SET"
                 " epoch = excluded.epoch, holder = excluded.holder, until_us = excluded.until_us",
@@ -339,21 +339,6 @@ class SqliteStore:
 
 def _bounded(seq: int) -> int:
     return min(max(seq, 0), MAX_NUMBER)
-
-
-def _free(name: str, epoch: int, holder: str, left_us: int, place: str) -> str:
-    """Why a claim may be taken, or Fenced when it may not."""
-    if not epoch:
-        return "new"
-    if not holder:
-        return "resumed"
-    if left_us <= 0:
-        return "expired"
-    who = Holder.parse(holder)
-    if who and who.is_dead():
-        return "dead"
-    by = f"process {who.pid} on {who.host}" if who else "somebody"
-    raise Fenced(f"{name} in {place} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,0 +1,275 @@
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Limits, Message, Usage
+from hansard.errors import ProviderError
+from hansard.providers.base import Answering, Heard, Provider, answered, failure, keeps_the_contract
+from providers.pretend import Doing, asking, says
+
+SHAPE = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+async def answer(do: Callable[[Exchange], Any], exchange: Exchange | None = None) -> Completion:
+    async def doing(asked: Exchange) -> Any:
+        return do(asked)
+
+    return await Answering(Doing(doing)).complete(exchange or asking())
+
+
+def why(completion: Completion) -> Failure:
+    assert completion.failure is not None
+    return completion.failure
+
+
+async def test_a_good_answer_passes_as_it_is() -> None:
+    said = says(
+        "Yes.", usage=Usage(input_tokens=3, output_tokens=1), latency_us=5, cost=Cost(usd_nano=7, basis="reported")
+    )
+    assert await answer(lambda _: said) == said
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("boom"), ProviderError("boom"), KeyError("boom"), RecursionError("boom")]
+)
+async def test_an_exception_becomes_a_failure(error: Exception) -> None:
+    def do(_: Exchange) -> Completion:
+        raise error
+
+    completion = await answer(do)
+    assert (why(completion).kind, why(completion).retryable, completion.finish) == ("internal", False, "error")
+    assert "boom" in why(completion).message
+    assert completion.usage == Usage()
+
+
+async def test_somebody_elses_timeout_is_a_timeout() -> None:
+    def do(_: Exchange) -> Completion:
+        raise TimeoutError("read timed out")
+
+    assert why(await answer(do)).kind == "timeout"
+
+
+async def test_a_cancellation_from_inside_does_not_end_the_caller() -> None:
+    def do(_: Exchange) -> Completion:
+        raise asyncio.CancelledError
+
+    assert why(await answer(do)).kind == "internal"
+
+
+async def test_interrupts_pass() -> None:
+    class Stop(BaseException):
+        pass
+
+    def do(_: Exchange) -> Completion:
+        raise Stop
+
+    with pytest.raises(Stop):
+        await answer(do)
+
+
+@pytest.mark.parametrize("nonsense", [None, "Paris.", {"text": "Paris."}, says(None), says("x", usage=None)], ids=str)  # type: ignore[arg-type]
+async def test_what_is_no_completion_is_a_failure(nonsense: Any) -> None:
+    completion = await answer(lambda _: nonsense)
+    assert why(completion).kind == "internal"
+    assert completion.provider == "doing"
+
+
+class Streaming:
+    """Says two pieces, and then nothing more."""
+
+    id, unmetered = "streaming", False
+
+    def describe(self) -> dict[str, str]:
+        return {"name": self.id, "kind": "streaming", "model": "m-1"}
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    @answered
+    async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
+        heard.returned_model = "m-1-2026"
+        heard.add("Once upon ")
+        heard.add("a time")
+        heard.stderr = b"still here"
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+
+async def test_what_was_heard_before_the_deadline_is_kept_and_counted() -> None:
+    completion = await Streaming().complete(asking(limits=Limits(timeout_s=0.05)))
+    assert (why(completion).kind, completion.text) == ("timeout", "Once upon a time")
+    assert (completion.returned_model, completion.stderr) == ("m-1-2026", b"still here")
+    assert completion.usage.output_tokens == 4
+    assert completion.usage.estimated
+    assert completion.latency_us >= 50_000
+
+
+async def test_an_answer_after_the_deadline_does_not_count() -> None:
+    async def stubborn(_: Exchange) -> Completion:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            return says("Too late.")
+        raise AssertionError
+
+    completion = await Answering(Doing(stubborn)).complete(asking(limits=Limits(timeout_s=0.02)))
+    assert why(completion).kind == "timeout"
+    assert completion.text == "Too late."
+
+
+async def test_a_timeout_is_counted_even_when_nothing_came() -> None:
+    async def silent(_: Exchange) -> Completion:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    completion = await Answering(Doing(silent)).complete(asking("x" * 400, limits=Limits(timeout_s=0.02)))
+    assert completion.usage == Usage(input_tokens=100, estimated=True)
+
+
+def test_a_provider_tells_whether_it_keeps_the_contract() -> None:
+    async def do(_: Exchange) -> Completion:
+        return says("x")
+
+    provider: Provider = Streaming()
+    assert keeps_the_contract(provider)
+    assert keeps_the_contract(Answering(Doing(do)))
+    assert not keeps_the_contract(Doing(do))
+
+
+async def test_a_success_that_ended_in_a_tool_call_or_an_error_is_none() -> None:
+    for finish in ("tool_call", "error"):
+        completion = await answer(lambda _, finish=finish: says("x", finish=finish))  # type: ignore[misc]
+        assert (why(completion).kind, completion.finish) == ("internal", "error")
+
+
+async def test_a_failure_that_ended_well_says_error() -> None:
+    completion = await answer(
+        lambda _: says("", failure=failure("network", "gone"), finish="stop", structured={"a": 1})
+    )
+    assert (completion.finish, completion.structured) == ("error", None)
+    kept = await answer(lambda _: says("", failure=failure("content_filter", "no"), finish="content_filter"))
+    assert kept.finish == "content_filter"
+
+
+async def test_a_kind_that_is_none_of_the_twelve_is_internal() -> None:
+    completion = await answer(lambda _: says(failure=Failure(kind="bad_luck", message="", retryable=True)))  # type: ignore[arg-type]
+    assert (why(completion).kind, why(completion).retryable) == ("internal", False)
+    assert "bad_luck" in why(completion).message
+
+
+@pytest.mark.parametrize("wish", [float("nan"), float("inf"), -1.0])
+async def test_a_pause_that_makes_no_sense_is_dropped(wish: float) -> None:
+    completion = await answer(lambda _: says(failure=failure("rate_limit", "slow", retry_after_s=wish)))
+    assert why(completion).retry_after_s is None
+
+
+async def test_structure_is_read_from_the_text_and_checked() -> None:
+    asked = asking(schema=SHAPE, schema_name="count")
+    assert (await answer(lambda _: says('Here: {"n": 3}'), asked)).structured == {"n": 3}
+    completion = await answer(lambda _: says('{"n": "three"}'), asked)
+    assert why(completion).details == {
+        "validator": "type",
+        "expected_output_schema": "count",
+        "failing_path": "/n",
+        "validator_message": 'must be integer, but is string "three"',
+        "raw_attempt": '{"n": "three"}',
+    }
+    assert completion.text == '{"n": "three"}'
+
+
+async def test_structure_that_a_provider_vouches_for_is_checked_all_the_same() -> None:
+    asked = asking(schema=SHAPE)
+    good = await answer(lambda _: says(structured={"n": 3.0}), asked)
+    assert (good.structured, good.text) == ({"n": 3}, '{"n": 3}')
+    assert type(good.structured["n"]) is int
+    wrong: list[Any] = [{"n": "3"}, {"n": True}, {"n": float("nan")}, {"n": 2**60}, {"n": {1}}, [], 3]
+    for bad in wrong:
+        completion = await answer(lambda _, bad=bad: says(structured=bad), asked)  # type: ignore[misc]
+        assert why(completion).kind == "malformed_response", bad
+        assert completion.structured is None
+
+
+async def test_null_is_no_answer() -> None:
+    completion = await answer(lambda _: says("null"), asking(schema={}))
+    assert why(completion).kind == "malformed_response"
+
+
+async def test_a_valid_object_that_filled_its_length_is_a_success() -> None:
+    completion = await answer(lambda _: says('{"n": 3}', finish="length"), asking(schema=SHAPE))
+    assert completion.ok
+    assert completion.finish == "length"
+
+
+async def test_an_answer_that_is_too_long_is_cut_and_fails() -> None:
+    asked = asking(limits=Limits(max_output_bytes=10))
+    completion = await answer(lambda _: says("漢字" * 10), asked)
+    assert (why(completion).kind, why(completion).retryable) == ("malformed_response", False)
+    assert completion.text == "漢字漢"
+
+
+async def test_text_that_is_no_text_is_mended_and_kept() -> None:
+    completion = await answer(lambda _: says("half \ud800 a character"))
+    assert completion.ok
+    assert completion.text.encode()
+    assert completion.raw == b"half \xed\xa0\x80 a character"
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True, None])
+async def test_usage_that_cannot_be_is_estimated_instead(count: Any) -> None:
+    usage = Usage(input_tokens=5, output_tokens=count)
+    completion = await answer(lambda _: says("12345678", usage=usage))
+    assert completion.usage == Usage(input_tokens=2, output_tokens=2, estimated=True)
+
+
+async def test_a_negative_price_is_no_price() -> None:
+    completion = await answer(lambda _: says("x", cost=Cost(usd_nano=-5, basis="reported")))
+    assert completion.cost == Cost()
+
+
+async def test_where_nobody_sends_a_bill_a_price_is_an_estimate() -> None:
+    class Free(Doing):
+        unmetered = True
+
+    async def do(exchange: Exchange) -> Completion:
+        known = exchange.model == "priced"
+        return says("x", cost=Cost(usd_nano=9, basis="reported") if known else Cost())
+
+    assert (await Answering(Free(do)).complete(asking())).cost == Cost(basis="unmetered")
+    assert (await Answering(Free(do)).complete(asking(model="priced"))).cost == Cost(usd_nano=9, basis="estimate")
+
+
+@pytest.mark.parametrize(
+    ("messages", "word"),
+    [
+        ((), "no message"),
+        ((Message(role="user", content="a"), Message(role="system", content="b")), "system message"),
+        ((Message(role="user", content="a"), Message(role="assistant", content="b")), "assistant's own"),
+        ((Message(role="user", content="\udfff"),), "surrogate"),
+    ],
+)
+async def test_a_conversation_that_cannot_be_sent_is_not_sent(messages: tuple[Message, ...], word: str) -> None:
+    async def do(_: Exchange) -> Completion:
+        raise AssertionError("asked")
+
+    completion = await Answering(Doing(do)).complete(Exchange(messages=messages))
+    assert why(completion).kind == "invalid_request"
+    assert word in why(completion).message
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0, float("nan")])
+async def test_no_time_is_no_question(timeout_s: float) -> None:
+    completion = await answer(lambda _: says("x"), asking(limits=Limits(timeout_s=timeout_s)))
+    assert why(completion).kind == "invalid_request"
+
+
+async def test_a_missing_name_is_filled_in() -> None:
+    said = Completion(provider="", requested_model="", returned_model="", text="x")
+    completion = await answer(lambda _: said, asking(model="big-model"))
+    assert (completion.provider, completion.requested_model, completion.returned_model) == (
+        "doing",
+        "big-model",
+        "big-model",
+    )
+    assert completion.latency_us > 0

@@ -1,0 +1,175 @@
+import base64
+import json
+import os
+import random
+import re
+import string
+import time
+from dataclasses import fields
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hansard.domain.exchange import Completion, Exchange, ToolEvent
+from hansard.errors import UsageError
+from hansard.providers.base import failure
+from hansard.providers.scrubbed import Scrubbed, scrubbed
+from hansard.providers.secrets import Secrets
+from providers.pretend import Doing, asking, says
+
+KEY = 'sk-live/7+ä"b\\c d&e=f%g?h'
+SECRETS = Secrets({"API_KEY": KEY})
+
+
+def lower_escapes(text: str) -> str:
+    return re.sub("%..", lambda found: found[0].lower(), text)
+
+
+WRITINGS = [
+    KEY,
+    quote(KEY),
+    quote_plus(KEY),
+    quote(KEY, safe=""),
+    lower_escapes(quote(KEY, safe="")),
+    json.dumps(KEY)[1:-1],
+    json.dumps(KEY, ensure_ascii=False)[1:-1],
+    json.dumps(KEY)[1:-1].replace("/", "\\/"),
+    json.dumps(json.dumps(KEY)[1:-1])[1:-1],
+    repr(KEY)[1:-1],
+    base64.b64encode(KEY.encode()).decode(),
+    base64.urlsafe_b64encode(KEY.encode()).decode(),
+]
+
+
+@pytest.mark.parametrize("written", WRITINGS)
+def test_a_secret_is_found_in_every_usual_writing(written: str) -> None:
+    text = f'before "{written}" after'
+    assert SECRETS.scrub(text) == 'before "[secret API_KEY]" after'
+    assert SECRETS.scrub(text.encode()) == b'before "[secret API_KEY]" after'
+    assert set(SECRETS.found_in(text)) == set(SECRETS.found_in(text.encode())) == {"API_KEY"}
+
+
+@pytest.mark.parametrize("around", [("user:", ""), ("u:", ""), (":", " and more"), ("xx", "x"), ("", "x")])
+def test_a_secret_is_found_within_what_base64_holds(around: tuple[str, str]) -> None:
+    data = KEY.join(around).encode()
+    for written in (base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()):
+        assert "[secret API_KEY]" in SECRETS.scrub(f"Basic {written}")
+
+
+@given(st.text(min_size=8).filter(lambda text: text.isprintable()), st.binary(max_size=9), st.binary(max_size=9))
+def test_base64_hides_no_secret_at_any_offset(key: str, before: bytes, after: bytes) -> None:
+    clean = Secrets({"K": key}).scrub(base64.b64encode(before + key.encode() + after).decode())
+    assert "[secret K]" in clean
+    # At either end a character is shared with the neighbour; no whole byte of the secret is left in it.
+    left = "".join(clean.split("[secret K]"))
+    assert len(left.rstrip("=")) <= len(base64.b64encode(before)) + len(base64.b64encode(after)) + 2
+
+
+@given(st.text(min_size=8), st.text(), st.text())
+def test_a_scrubbed_text_holds_no_secret(key: str, before: str, after: str) -> None:
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return
+    secrets = Secrets({"K": key})
+    clean = secrets.scrub(before + key + after)
+    assert key not in clean or key in "[secret K]"
+
+
+@given(st.text(alphabet=string.ascii_lowercase + " \n{}\"'", max_size=300))
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert SECRETS.scrub(text) == text
+    assert SECRETS.scrub(text.encode()) == text.encode()
+
+
+def test_bytes_that_are_no_text_are_scrubbed_too() -> None:
+    assert SECRETS.scrub(b"\xff\xfe" + KEY.encode() + b"\x80") == b"\xff\xfe[secret API_KEY]\x80"
+
+
+def test_the_longer_of_two_secrets_is_named_where_one_begins_with_the_other() -> None:
+    secrets = Secrets({"SHORT": "abcdefgh", "LONG": "abcdefgh-ijkl"})
+    assert secrets.scrub("abcdefgh-ijkl and abcdefgh") == "[secret LONG] and [secret SHORT]"
+
+
+@pytest.mark.parametrize("value", ["", "a", "1234567"])
+def test_a_secret_too_short_to_be_told_from_text_is_refused_and_not_shown(value: str) -> None:
+    with pytest.raises(UsageError, match="TINY") as refused:
+        Secrets({"TINY": value})
+    assert "8 or more" in str(refused.value)
+    assert not value or f" {value} " not in str(refused.value)
+
+
+def test_secrets_do_not_show_themselves() -> None:
+    assert repr(SECRETS) == "Secrets(API_KEY)"
+    assert str(SECRETS) == "Secrets(API_KEY)"
+
+
+def test_every_text_of_a_json_value_is_scrubbed() -> None:
+    value = {"a": [KEY, 1, None], KEY: {"b": f"x{KEY}"}}
+    assert SECRETS.scrub_json(value) == {
+        "a": ["[secret API_KEY]", 1, None],
+        "[secret API_KEY]": {"b": "x[secret API_KEY]"},
+    }
+
+
+def test_no_secrets_cost_nothing_and_change_nothing() -> None:
+    nothing = Secrets()
+    assert not nothing
+    assert nothing.scrub(KEY) is KEY
+
+
+def test_twenty_secrets_are_looked_for_in_ten_megabytes_in_seconds() -> None:
+    chance = random.Random(1)
+    letters = string.ascii_letters + string.digits + "-_"
+    secrets = Secrets({f"K{n}": "".join(chance.choices(letters, k=48)) for n in range(20)})
+    text = base64.b64encode(os.urandom(7_500_000)).decode()
+    started = time.monotonic()
+    assert secrets.scrub(text) == text
+    assert time.monotonic() - started < 10
+
+
+FULL = Completion(
+    provider="p",
+    requested_model=KEY,
+    returned_model=KEY,
+    text=KEY,
+    structured={KEY: [KEY]},
+    raw=KEY.encode(),
+    output=KEY.encode(),
+    stderr=KEY.encode(),
+    diff=KEY.encode(),
+    argv=("run", KEY),
+    fingerprint=KEY,
+    tool_events=(ToolEvent(name="t", arguments={"k": KEY}, result=KEY, error=KEY),),
+    failure=failure("network", KEY, header={"Authorization": f"Bearer {KEY}"}),
+)
+
+
+def test_every_field_of_a_completion_is_scrubbed() -> None:
+    empty = Completion(provider="p", requested_model="m", returned_model="m")
+    untouched = {"provider", "finish", "usage", "cost", "latency_us", "exit_code"}
+    filled = {field.name for field in fields(Completion) if getattr(FULL, field.name) != getattr(empty, field.name)}
+    # A field that is added to Completion must be filled above, or stand among those that can hold no text.
+    assert filled | untouched == {field.name for field in fields(Completion)}
+    clean = scrubbed(FULL, SECRETS)
+    assert "sk-live" not in repr(clean)
+    assert repr(clean).count("[secret API_KEY]") == repr(FULL).count("sk-live")
+
+
+def test_a_completion_without_a_secret_stays_as_it_is() -> None:
+    said = says("hello", structured={"a": 1}, raw=b"hello")
+    assert scrubbed(said, SECRETS) == said
+
+
+async def test_a_shape_that_asked_for_the_secret_itself_is_missed() -> None:
+    async def do(_: Exchange) -> Completion:
+        return says(json.dumps({"key": KEY}), structured={"key": KEY})
+
+    schema: dict[str, Any] = {"properties": {"key": {"const": KEY}}}
+    completion = await Scrubbed(Doing(do), SECRETS).complete(asking(schema=schema))
+    assert completion.failure is not None
+    assert completion.failure.kind == "malformed_response"
+    assert "sk-live" not in completion.text
