@@ -9,7 +9,6 @@ import os
 import pwd
 import shutil
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,7 +94,7 @@ def weights() -> Path:
 @contextmanager
 def model_server(schema: Schema | None = None) -> Iterator[Served]:
     """A server; with a schema, one that answers everything in that shape."""
-    program = [environment() / "bin" / "python", "-I", "-c", SERVE]
+    program = [str(environment() / "bin" / "python"), "-I", "-c", SERVE]
     given = {"weights": str(weights()), "key": KEY, "context": CONTEXT, "schema": json.dumps(schema) if schema else ""}
     with subprocess.Popen(
         program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -109,7 +108,3 @@ def model_server(schema: Schema | None = None) -> Iterator[Served]:
             yield Served(url=url)
         finally:
             child.kill()
-
-
-if __name__ == "__main__":
-    print(weights(), file=sys.stdout)

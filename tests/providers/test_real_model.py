@@ -51,8 +51,8 @@ def reviewer() -> Iterator[Served]:
         yield served
 
 
-def opened(api: str, served: Served, *, key: str = KEY, progress: Progress | None = None) -> Hosted:
-    table = {"model": "smollm2", "server": "llama.cpp", "api_key_env": "KEY", "unmetered": True}
+def opened(api: str, served: Served, *, key: str = KEY, progress: Progress | None = None, **options: Any) -> Hosted:
+    table = {"model": "smollm2", "server": "llama.cpp", "api_key_env": "KEY", "unmetered": True, **options}
     if api == "messages":
         return open_anthropic("small", {**table, "base_url": served.url}, {"KEY": key}, progress=progress)
     more = {"base_url": f"{served.url}/v1", "api": api}
@@ -60,7 +60,7 @@ def opened(api: str, served: Served, *, key: str = KEY, progress: Progress | Non
 
 
 def ask(api: str, served: Served, question: str = QUESTION, *, tokens: int = 24, **more: Any) -> Completion:
-    opening = {name: more.pop(name) for name in ("key", "progress") if name in more}
+    opening = {name: more.pop(name) for name in ("key", "progress", "stream") if name in more}
     exchange = Exchange(
         messages=(Message(role="user", content=question),),
         sampling=more.pop("sampling", Sampling(temperature=0.0)),
@@ -78,9 +78,10 @@ def ask(api: str, served: Served, question: str = QUESTION, *, tokens: int = 24,
     return asyncio.run(once())
 
 
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("api", APIS)
-def test_a_plain_question_is_answered(api: str, model: Served) -> None:
-    completion = ask(api, model)
+def test_a_plain_question_is_answered(api: str, stream: bool, model: Served) -> None:
+    completion = ask(api, model, stream=stream)
     assert completion.failure is None
     assert "Paris" in completion.text
     assert completion.finish == "stop"
@@ -94,7 +95,7 @@ def test_a_plain_question_is_answered(api: str, model: Served) -> None:
 @pytest.mark.parametrize("api", APIS)
 def test_the_same_question_at_temperature_0_has_the_same_answer_whole_and_streamed(api: str, model: Served) -> None:
     pieces: list[str] = []
-    first, second = ask(api, model), ask(api, model)
+    first, second = ask(api, model, stream=False), ask(api, model, stream=False)
     streamed = ask(api, model, progress=lambda _, piece: pieces.append(piece))
     assert first.text == second.text == streamed.text == "".join(pieces)
     assert len(pieces) > 2

@@ -40,11 +40,13 @@ class Hosted:
         dialect: Dialect,
         prices: Prices | None = None,
         progress: Progress | None = None,
+        streams: bool = False,
         unmetered: bool = False,
     ) -> None:
         self.id, self.unmetered = id, unmetered
         self._kind, self._model, self._place, self._dialect = kind, model, place, dialect
         self._prices, self._progress = prices or Prices(), progress
+        self._streams = streams or progress is not None
         self._raised: tuple[type[Exception], ...] = (
             *dialect.errors,
             httpx2.HTTPError,
@@ -90,8 +92,8 @@ class Hosted:
         return _completion(self.id, model, exchange, said, heard)
 
     async def _reply(self, exchange: Exchange, body: Mapping[str, Any], heard: Heard) -> Mapping[str, Any]:
-        if self._progress:
-            return await self._streamed(exchange, body, heard, self._progress)
+        if self._streams:
+            return await self._streamed(exchange, body, heard)
         heard.raw = await self._dialect.whole(body, exchange.limits.timeout_s)
         try:
             reply = json.loads(heard.raw)
@@ -102,9 +104,7 @@ class Hosted:
             raise Lost("internal", f"what came with status 200 is no {self._dialect.name} reply; it begins {begins!r}")
         return reply
 
-    async def _streamed(
-        self, exchange: Exchange, body: Mapping[str, Any], heard: Heard, progress: Progress
-    ) -> Mapping[str, Any]:
+    async def _streamed(self, exchange: Exchange, body: Mapping[str, Any], heard: Heard) -> Mapping[str, Any]:
         fold, room, begun = self._dialect.fold(), exchange.limits.max_output_bytes, False
         try:
             async with (
@@ -117,7 +117,8 @@ class Hosted:
                     begun = True
                     if piece := fold.take(event):
                         heard.add(piece)
-                        progress(exchange, piece)
+                        if self._progress:
+                            self._progress(exchange, piece)
                         room -= len(piece.encode(errors="replace"))
                     if room < 0:
                         raise transport.Overrun(f"more text came than {exchange.limits.max_output_bytes} bytes")

@@ -10,7 +10,7 @@ from hansard.domain.exchange import ErrorKind, Exchange
 from hansard.providers import transport
 from hansard.providers.anthropic import messages
 from hansard.providers.anthropic.errors import kind_of
-from hansard.providers.anthropic.models import SERVERS, Structured
+from hansard.providers.anthropic.models import SERVERS, STREAMS, Structured
 from hansard.providers.anthropic.stream import MessagesFold
 from hansard.providers.dialect import Body, Fold, Said
 from hansard.providers.faults import Fault
@@ -81,7 +81,8 @@ def open_anthropic(
     options = Options(id, table)
     place = place_of(id, options, environment, base_url=BASE_URL, key_env=KEY_ENV)
     known = "anthropic" if is_at(place.base_url, BASE_URL) else "other"
-    best = SERVERS[options.choice("server", (known, *(name for name in SERVERS if name != known)))]
+    server = options.choice("server", (known, *(name for name in SERVERS if name != known)))
+    best = SERVERS[server]
     structured: Any = options.choice("structured", (best, *(way for way in get_args(Structured) if way != best)))
     opened = Hosted(
         id=id,
@@ -91,6 +92,7 @@ def open_anthropic(
         dialect=_Anthropic(place, structured),
         prices=prices,
         progress=progress,
+        streams=options.flag("stream", server in STREAMS),
         unmetered=options.flag("unmetered", False),
     )
     options.done()

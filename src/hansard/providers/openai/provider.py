@@ -99,6 +99,7 @@ def open_openai(
         dialect=_Openai(place, api, server, structured),
         prices=prices,
         progress=progress,
+        streams=options.flag("stream", server.streams),
         unmetered=options.flag("unmetered", False),
     )
     options.done()

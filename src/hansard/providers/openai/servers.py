@@ -26,6 +26,8 @@ class Server:
     shows_schema: bool = False
     """Whether the model gets to see the schema that its server was given."""
     token_limit: str = "max_tokens"
+    streams: bool = False
+    """Whether it has to be asked for a stream to notice that nobody listens any more, and to stop working."""
     vendor: bool = False
     """Whether it is OpenAI itself, whose models have rules of their own about sampling."""
 
@@ -38,7 +40,7 @@ SERVERS: Mapping[str, Server] = {
         token_limit="max_completion_tokens",
         vendor=True,
     ),
-    "llama.cpp": Server(chat="json_schema", responses="none"),
+    "llama.cpp": Server(chat="json_schema", responses="none", streams=True),
     "vllm": Server(chat="json_schema", responses="none"),
     "ollama": Server(chat="json_schema", responses="none"),
     "ollama-cloud": Server(chat="none", responses="none"),
