@@ -40,8 +40,14 @@ def messages(wire: Wire, request: dict[str, Any]) -> list[Event]:
         block = {"type": "tool_use", "id": "toolu_1", "name": TOOL, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(wire.structured)}
     message = {
-        **{"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "content": []},
-        **{"stop_reason": None, "stop_sequence": None, "usage": usage},
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": MODEL,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
     }
     stop = {"stop_reason": "tool_use" if wants else "end_turn", "stop_sequence": None}
     return [
@@ -60,8 +66,11 @@ def responses(wire: Wire, request: dict[str, Any]) -> list[Event]:
     part = {"type": "output_text", "text": text, "annotations": []}
     item = {"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": [part]}
     usage = {
-        **{"input_tokens": 30, "input_tokens_details": {"cached_tokens": 4}, "total_tokens": 39},
-        **{"output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 2}},
+        "input_tokens": 30,
+        "input_tokens_details": {"cached_tokens": 4},
+        "total_tokens": 39,
+        "output_tokens": 9,
+        "output_tokens_details": {"reasoning_tokens": 2},
     }
     done = {"id": "resp_1", "model": MODEL, "output": [item], "usage": usage}
     return [

@@ -157,7 +157,10 @@ async def test_it_sees_its_own_vendors_variables_and_nothing_else(cli: PretendCl
         "CLAUDE_CODE_SAFE_MODE": "1",
         **{
             f"CLAUDE_CODE_DISABLE_{what}": "1"
-            for what in ("ATTACHMENTS", "CLAUDE_MDS", "AUTO_MEMORY", "NONESSENTIAL_TRAFFIC", "BACKGROUND_TASKS")
+            for what in (
+                *("ATTACHMENTS", "CLAUDE_MDS", "AUTO_MEMORY", "NONESSENTIAL_TRAFFIC", "BACKGROUND_TASKS"),
+                *("NONSTREAMING_FALLBACK", "REFUSAL_FALLBACK"),
+            )
         },
     }
     shell = {"PATH", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}

@@ -31,6 +31,8 @@ _ALWAYS = {
     # Every attempt comes back to whoever records and charges it.
     "CLAUDE_CODE_MAX_RETRIES": "0",
     "MAX_STRUCTURED_OUTPUT_RETRIES": "1",
+    "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
+    "CLAUDE_CODE_DISABLE_REFUSAL_FALLBACK": "1",
     # Else `@/some/file` anywhere in a prompt is replaced by that file, also without tools.
     "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
