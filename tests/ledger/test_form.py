@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansard.ledger import form
+from hansard.ledger import canonical, form
 from hansard.ledger.canonical import MAX_INT, Malformed, dump
 from hansard.ledger.entry import checked_sketch, parse
 from hansard.ledger.form import FAILURES, QuickForm, Tools
@@ -114,12 +114,12 @@ def test_names_are_forgotten_before_they_fill_the_memory() -> None:
 def test_the_plain_encoder_stands_in_where_there_is_no_c_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     value = {"b": [1, None, True, "\u2028\n\"\\\x01"], "a": {"k": -5}}
     monkeypatch.setattr(json.encoder, "c_make_encoder", None)
-    assert form._encoder()(value).encode() == dump(value)
+    assert canonical.make_writer()(value).encode() == dump(value)
 
 
 @given(value=st.dictionaries(names, values, max_size=4))
 def test_the_kept_encoder_writes_canonical_text(value: dict[str, Any]) -> None:
-    assert form._encoder()(value).encode() == dump(value)
+    assert canonical.make_writer()(value).encode() == dump(value)
 
 
 def members() -> dict[str, Any]:

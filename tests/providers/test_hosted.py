@@ -311,6 +311,13 @@ def test_a_key_in_a_structured_answer_is_scrubbed_too(form: Form, wire: Wire) ->
     assert completion.structured == {"city": "[secret TEST_KEY]", "size": 1}
 
 
+def test_a_server_that_only_notices_on_a_stream_that_nobody_listens_is_asked_for_one(form: Form, wire: Wire) -> None:
+    answers(form, wire, server="llama.cpp")
+    assert wire.last.body["stream"] is True
+    answers(form, wire, server="llama.cpp", stream=False)
+    assert bool(wire.last.body.get("stream")) == form.streamed
+
+
 def test_a_provider_keeps_the_contract_and_closes_twice(form: Form, wire: Wire) -> None:
     async def twice() -> None:
         provider = form.open(wire.url)

@@ -5,6 +5,7 @@ integers within +-(2^53-1), ASCII keys, no lone surrogates, no duplicate keys (r
 """
 
 import json
+import json.encoder
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -29,7 +30,7 @@ def encode(value: Json) -> bytes:
 def dump(value: Json) -> bytes:
     """The canonical bytes of a value that is already known to lie inside the model, lone surrogates excepted."""
     try:
-        return _ENCODER.encode(value).encode()
+        return write(value).encode()
     except UnicodeEncodeError as error:
         raise Malformed("[E3] a string holds a lone surrogate, which UTF-8 cannot carry") from error
     except RecursionError as error:
@@ -107,5 +108,19 @@ def _make_decoder(pairs: Callable[[list[tuple[str, Json]]], Json] | None) -> jso
     return json.JSONDecoder(parse_float=_no_float, parse_constant=_no_float, object_pairs_hook=pairs, strict=True)
 
 
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+def _refuse_value(value: object) -> NoReturn:
+    raise Malformed(f"[E3] {type(value).__name__} is outside the model")
+
+
+def make_writer() -> Callable[[Json], str]:
+    """One C encoder that is kept: JSONEncoder.encode makes a new one for each call. The plain way where there is none."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+    pieces = make(None, _refuse_value, json.encoder.encode_basestring, None, ":", ",", True, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+write = make_writer()
+"""The text of dump(), without its care for errors."""
 _DECODER = _make_decoder(_pairs)

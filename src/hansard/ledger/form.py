@@ -6,13 +6,12 @@ that does not pass goes to `entry.parse`, which does.
 """
 
 import json
-import json.encoder
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from . import ed25519
-from .canonical import MAX_INT, Json, Malformed, check
+from .canonical import MAX_INT, Json, Malformed, check, write
 from .entry import ACTOR, HASH, KIND, MAX_CAUSES, MAX_LINE, MAX_PARTS, PART, RUN
 from .note import Check
 
@@ -44,7 +43,7 @@ class QuickForm:
     def __init__(self, tools: Tools) -> None:
         self._loads = tools.loads or _scan()
         lent = tools.dumps
-        self._dumps = _encoder() if lent is None else lambda value: lent(value).decode()
+        self._dumps = write if lent is None else lambda value: lent(value).decode()
         self._actors: set[str] = set()
         self._kinds: set[str] = set()
         self._runs: set[str] = set()
@@ -131,16 +130,3 @@ def _scan() -> Callable[[str], Any]:
     # An attribute that the documentation does not mention; decode() is the plain way to the same values.
     scan = getattr(decoder, "scan_once", None)
     return decoder.decode if scan is None else lambda text: scan(text, 0)[0]
-
-
-def _encoder() -> Callable[[Any], str]:
-    """One C encoder that is kept: JSONEncoder.encode makes a new one for each call. The plain way where there is none."""
-    make = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-    write = make(None, _refuse_value, json.encoder.encode_basestring, None, ":", ",", True, False, False)
-    return lambda value: "".join(write(value, 0))
-
-
-def _refuse_value(value: object) -> None:
-    raise Malformed(f"{type(value).__name__} is outside the model")

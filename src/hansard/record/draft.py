@@ -7,7 +7,7 @@ from hansard.domain.fact import Fact
 from hansard.errors import UsageError
 from hansard.ledger.body import SALT_BYTES, commitment
 from hansard.ledger.canonical import Json, Malformed, dump
-from hansard.ledger.entry import sketch
+from hansard.ledger.entry import new, sketch
 from hansard.record import codec
 from hansard.record.codec import Shape
 from hansard.record.quick import Quick, compile_check
@@ -40,12 +40,12 @@ class Drafter:
                     self._pool, at = self._random(_POOL_BYTES), 0
                 self._at = at + SALT_BYTES
                 salt = self._pool[at : at + SALT_BYTES]
-                parts.append(Part(name, media, salt, body))
+                parts.append(new(Part, (name, media, salt, body)))
                 committed.append(f'"{name}":"{commitment(salt, media, body).hex()}"')
             made = sketch(shape.kind, actor, run, self._encode(data), ",".join(committed))
         except (Malformed, TypeError) as error:
             raise UsageError(f"{shape.kind} cannot be recorded: {error}") from error
-        return Draft(run, made, causes, tuple(parts), fence)
+        return new(Draft, (run, made, causes, tuple(parts), fence))
 
     def _learn(self, kind: type[Fact]) -> tuple[Shape, Quick]:
         shape = codec.shape_of(kind)

@@ -1,7 +1,6 @@
 """The fastest canonical encoder at hand. orjson, when installed, is used only where it gives the bytes of the definition."""
 
 from collections.abc import Callable
-from functools import partial
 
 from hansard.errors import Broken
 from hansard.ledger.canonical import Json, dump
@@ -24,7 +23,12 @@ def fastest() -> Callable[[Json], bytes]:
         import orjson
     except ImportError:
         return dump
-    encode = partial(orjson.dumps, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+    dumps, options = orjson.dumps, orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+
+    def encode(value: Json) -> bytes:
+        # By position: a partial with a keyword takes half as long again.
+        return dumps(value, None, options)
+
     for sample in SAMPLES:
         if encode(sample) != dump(sample):
             raise Broken(f"orjson {orjson.__version__} does not encode canonically; uninstall it and report this")

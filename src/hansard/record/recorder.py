@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.fact import Fact
 from hansard.errors import Broken, HansardError, StoreError, UsageError
+from hansard.ledger.entry import new
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
 from hansard.store.base import Claim, Draft, Outcome, Placed, Seal, Store
@@ -84,6 +85,8 @@ class Recorder:
         self._kick: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._upkeep_due = False
         self._failed: HansardError | None = None
         self._closing = False
         self._usual_s = 1.0
@@ -92,7 +95,7 @@ class Recorder:
         self, fact: F, *, actor: str, run: str = "", causes: Iterable[Cause] = (), claim: Claim | None = None
     ) -> Recorded[F]:
         """Record one fact; returns when it is durable."""
-        because = tuple([each if type(each) is int else _cause(each) for each in causes])
+        because = tuple([each[0] if type(each) is Recorded else _cause(each) for each in causes])
         draft = self._drafter.draft(fact, actor, run, because, (claim.name, claim.epoch) if claim else None)
         if self._inline:
             [outcome] = self.store.append(((draft,),))
@@ -101,7 +104,7 @@ class Recorder:
             [place] = outcome
         else:
             [place] = await self._enqueue((draft,), urgent=True)
-        return Recorded(place.seq, place.ts, place.leaf, fact)
+        return new(Recorded, (place[0], place[1], place[2], fact))
 
     async def record_all(
         self, steps: Sequence[Step], *, run: str = "", claim: Claim | None = None, urgent: bool = True
@@ -128,6 +131,8 @@ class Recorder:
         if self._thread:
             self._thread.shutdown(wait=True)
             self._thread = None
+        if self._timer:
+            self._timer.cancel()
 
     def _enqueue(self, drafts: Sequence[Draft], *, urgent: bool) -> "asyncio.Future[list[Placed]]":
         if self._failed or self._closing:
@@ -138,6 +143,8 @@ class Recorder:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="hansard-writer")
             self._task = loop.create_task(self._write(), name="hansard-writer")
             self._task.add_done_callback(self._supervise)
+            if self._sealing:
+                self._timer = loop.call_later(UPKEEP_S, self._tick)
         answer: asyncio.Future[list[Placed]] = loop.create_future()
         self._queue.append(_Waiting(drafts, answer))
         if urgent:
@@ -153,12 +160,16 @@ class Recorder:
     async def _write(self) -> None:
         assert self._kick is not None
         while self._queue or not self._closing:
-            await self._wait(self._kick)
+            if self._kick.is_set():
+                # Somebody came while the last batch was written. What that batch has woken records again in this turn of
+                # the loop: waiting for it keeps batches full.
+                await asyncio.sleep(0)
+            else:
+                await self._kick.wait()
             self._kick.clear()
-            # What was woken by the last commit records again in this turn of the loop: waiting for it keeps batches full.
-            await asyncio.sleep(0)
             batch, self._queue = self._queue, []
             if not batch:
+                await self._keep_up()
                 continue
             try:
                 outcomes = await self._commit([waiting.drafts for waiting in batch])
@@ -177,16 +188,17 @@ class Recorder:
             if self._closing:
                 self._kick.set()
 
-    async def _wait(self, kick: asyncio.Event) -> None:
-        """Wait for something to write; meanwhile the sealer keeps its lease and signs what is unsigned."""
-        while self._sealing:
-            try:
-                async with asyncio.timeout(UPKEEP_S):
-                    await kick.wait()
-                return
-            except TimeoutError:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep)
-        await kick.wait()
+    async def _keep_up(self) -> None:
+        """Nothing to write: the sealer keeps its lease and signs what is unsigned."""
+        if self._sealing and self._upkeep_due:
+            self._upkeep_due = False
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep)
+
+    def _tick(self) -> None:
+        """Wakes the writer now and then: one timer that starts itself again costs nothing per entry, a timeout each time does."""
+        self._upkeep_due = True
+        self._wake()
+        self._timer = asyncio.get_running_loop().call_later(UPKEEP_S, self._tick)
 
     async def _commit(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
         """Inline where commits are known to be quick, else in the writer thread."""
@@ -251,7 +263,7 @@ class _Nudge:
 
 
 def _causes(causes: Iterable[Cause]) -> tuple[int, ...]:
-    return tuple([each if type(each) is int else _cause(each) for each in causes])
+    return tuple([each[0] if type(each) is Recorded else _cause(each) for each in causes])
 
 
 def _cause(cause: Cause) -> int:

@@ -111,7 +111,7 @@ class Sealer:
         self._pending = None
         if not self.holds or not self._knows_log:
             return None
-        return Seal(self._claim.epoch, self._sign_if_due)
+        return Seal(self._claim.epoch, self._sign_if_due, self._due)
 
     def committed(self) -> None:
         """The append that was given seal() is durable."""
@@ -235,9 +235,12 @@ class Sealer:
         sketch = checked_sketch(kind=ROTATED, actor="sealer", run="", data=data, body={})
         return Draft("", sketch, (), (), (CLAIM, self._claim.epoch))
 
-    def _sign_if_due(self, size: int, root: bytes) -> str | None:
+    def _due(self, size: int) -> bool:
         self._size = size
-        if not due(size, self._clock(), self._last.size if self._last else 0, self._last_s):
+        return due(size, self._clock(), self._last.size if self._last else 0, self._last_s)
+
+    def _sign_if_due(self, size: int, root: bytes) -> str | None:
+        if not self._due(size):
             return None
         self._pending = StoredCheckpoint(size=size, note=self._sign(size, root))
         return self._pending.note

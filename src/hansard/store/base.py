@@ -54,15 +54,20 @@ Outcome = list[Placed] | HansardError
 """What became of one group: its places, or why it was refused while its batch went on."""
 
 
+def _always(_: int) -> bool:
+    return True
+
+
 class Seal(NamedTuple):
     """The right to sign what a commit ends with: the `seal` claim's epoch, and what makes a note of a size and a root.
 
-    `sign` gives None when no checkpoint is due. It runs inside the transaction, so the note is durable together with the
-    entries that it covers, and never before them.
+    `sign` gives None when no checkpoint is due, and `due` tells so before anybody works out the root. `sign` runs inside
+    the transaction, so the note is durable together with the entries that it covers, and never before them.
     """
 
     epoch: int
     sign: Callable[[int, bytes], str | None]
+    due: Callable[[int], bool] = _always
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

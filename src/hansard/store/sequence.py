@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from hansard.errors import Fenced, UsageError
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import FIRST_PREV, MAX_CAUSES, checked_sketch
+from hansard.ledger.entry import FIRST_PREV, MAX_CAUSES, checked_sketch, new
 from hansard.ledger.merkle import Frontier
 from hansard.store.base import Draft, Group, Head, Outcome, Placed
 
@@ -131,7 +131,7 @@ def _row(
         line = sketch.line(causes, leaf.hex().encode(), seq, ts)
     except Malformed as error:
         raise UsageError(f"{error}") from error
-    return Placed(seq, ts, sha256(b"\x00" + line).digest(), line, causes, draft)
+    return new(Placed, (seq, ts, sha256(b"\x00" + line).digest(), line, causes, draft))
 
 
 def _fenced(fence: tuple[str, int], epoch_of: EpochOf) -> Fenced:

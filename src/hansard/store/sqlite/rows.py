@@ -1,6 +1,9 @@
 """What lies in the tables: laying them out, writing placed entries, erasing bodies. Every call is inside somebody's transaction."""
 
 import sqlite3
+from collections.abc import Sequence as Items
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from hansard.errors import Broken
@@ -12,6 +15,8 @@ from hansard.store.sequence import Sequence
 
 MAX_NUMBER = 1 << 62
 """Beyond any seq; what is asked for above it is cut down to it, since SQLite takes 64 bits."""
+
+_TOGETHER = (64, 16)
 
 READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
 
@@ -48,19 +53,19 @@ def insert(
     writer: sqlite3.Connection, rows: list[Placed], nodes: list[tuple[int, int, bytes]], sequence: Sequence
 ) -> None:
     """Write placed entries with all that hangs on them, and move the head."""
-    writer.executemany("INSERT INTO entries(seq, line) VALUES (?, ?)", [(row.seq, row.line.decode()) for row in rows])
+    _put(writer, "entries(seq, line)", [(row.seq, row.line.decode()) for row in rows])
     causes = [(row.seq, cause) for row in rows for cause in row.causes]
     if causes:
-        writer.executemany("INSERT INTO causes VALUES (?, ?)", causes)
+        _put(writer, "causes", causes)
     bodies = [
         (body_id(row.seq, at), part.salt, part.media, *_bed(writer, part.media, part.body))
         for row in rows
         for at, part in enumerate(row.draft.parts)
     ]
     if bodies:
-        writer.executemany("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", bodies)
+        _put(writer, "bodies", bodies)
     if nodes:
-        writer.executemany("INSERT INTO nodes VALUES (?, ?, ?)", nodes)
+        _put(writer, "nodes", nodes)
     write_head(writer, sequence)
 
 
@@ -103,3 +108,20 @@ def _bed(writer: sqlite3.Connection, media: str, body: bytes) -> tuple[bytes | N
     if row:
         return None, row[0]
     return None, writer.execute("INSERT INTO shared(digest, body) VALUES (?, ?)", (name, body)).lastrowid
+
+
+def _put(writer: sqlite3.Connection, table: str, rows: Items[tuple[object, ...]]) -> None:
+    """Insert rows, many with one statement where there are many: a statement for each costs half as much again."""
+    at, width = 0, len(rows[0])
+    for count in _TOGETHER:
+        while len(rows) - at >= count:
+            writer.execute(_insertion(table, width, count), tuple(chain.from_iterable(rows[at : at + count])))
+            at += count
+    if at < len(rows):
+        writer.executemany(_insertion(table, width, 1), rows[at:])
+
+
+@cache
+def _insertion(table: str, width: int, count: int) -> str:
+    row = f"({', '.join('?' * width)})"
+    return f"INSERT INTO {table} VALUES {', '.join([row] * count)}"

@@ -114,7 +114,7 @@ class SqliteStore:
             told, rows, nodes = place_all(writer.sequence, groups, writer.now_us(), writer.epoch)
             if rows:
                 insert(connection, rows, nodes, writer.sequence)
-                if seal and seal.epoch == writer.epoch("seal"):
+                if seal and seal.due(writer.sequence.size) and seal.epoch == writer.epoch("seal"):
                     note = seal.sign(writer.sequence.size, writer.sequence.frontier.root())
                     if note:
                         keep_note(connection, writer.sequence.size, note)
