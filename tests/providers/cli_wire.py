@@ -39,7 +39,7 @@ def messages(wire: Wire, request: dict[str, Any]) -> list[Event]:
     if wants:
         block = {"type": "tool_use", "id": "toolu_1", "name": TOOL, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(wire.structured)}
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",

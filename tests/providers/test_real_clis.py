@@ -164,7 +164,8 @@ def test_claude_fails_once_and_as_what_it_is(tmp_path: Path, status: int, type_:
     error = {"type": "error", "error": {"type": type_, "message": message}}
     said = ask("claude", tmp_path, wire={"status": status, "error": error})
     assert (said["kind"], said["text"]) == (kind, ""), said
-    assert len(said["requests"]) == 1
+    # To a 404 it asks once more, without a stream: it may be a gateway that knows none.
+    assert len(said["requests"]) == (2 if status == 404 else 1)
 
 
 def test_codex_answers_a_question(tmp_path: Path) -> None:

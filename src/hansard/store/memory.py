@@ -64,7 +64,8 @@ class MemoryStore:
             told, rows, nodes = place_all(self._sequence, groups, now_us, self.epoch)
             if sealing and rows:
                 self._seal(sealing, before)
-            self._keep(rows)
+            for row in rows:
+                self._keep(row)
             if nodes:
                 self._nodes.update(((level, index), node) for level, index, node in nodes)
             if self._waiting:
@@ -76,13 +77,12 @@ class MemoryStore:
             row, nodes = self._sequence.place_one(draft, now_us, self.epoch)
         except (UsageError, Fenced) as refusal:
             return refusal
-        rows = [row]
-        self._keep(rows)
+        self._keep(row)
         if nodes:
             self._nodes.update(((level, index), node) for level, index, node in nodes)
         if self._waiting:
             self._changed.notify_all()
-        return rows
+        return [row]
 
     def head(self) -> Head:
         with self._changed:
@@ -208,15 +208,15 @@ class MemoryStore:
         except Malformed as error:
             raise UsageError(str(error)) from error
 
-    def _keep(self, rows: list[Placed]) -> None:
-        for seq, _, leaf, line, causes, draft in rows:
-            self._lines.append(line)
-            self._leaves.append(leaf)
-            self._runs[draft.run].append(seq)
-            for cause in causes:
-                self._effects[cause].append(seq)
-            for name, media, salt, body in draft.parts:
-                self._bodies[seq, name] = (media, salt, body)
+    def _keep(self, row: Placed) -> None:
+        seq, _, leaf, line, causes, draft = row
+        self._lines.append(line)
+        self._leaves.append(leaf)
+        self._runs[draft.run].append(seq)
+        for cause in causes:
+            self._effects[cause].append(seq)
+        for name, media, salt, body in draft.parts:
+            self._bodies[seq, name] = (media, salt, body)
 
 
 def _matches(entry: Entry, query: Query) -> bool:

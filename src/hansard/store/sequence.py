@@ -3,6 +3,7 @@
 Every store reads its head into a Sequence, places what it was given, and writes what comes out, in its own way.
 """
 
+from binascii import hexlify
 from collections.abc import Callable
 from collections.abc import Sequence as Items
 from hashlib import sha256
@@ -128,7 +129,7 @@ def _row(
     if causes and (len(causes) > 1 or not 0 <= causes[0] < size):
         causes = _resolve(causes, first, position, size)
     try:
-        line = sketch.line(causes, leaf.hex().encode(), seq, ts)
+        line = sketch.line(causes, hexlify(leaf), seq, ts)
     except Malformed as error:
         raise UsageError(f"{error}") from error
     return new(Placed, (seq, ts, sha256(b"\x00" + line).digest(), line, causes, draft))
