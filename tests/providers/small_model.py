@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from venv import EnvBuilder
 
+import pytest
+
 from components import need
 from hansard.domain.exchange import Schema
 
@@ -105,6 +107,9 @@ def model_server(schema: Schema | None = None) -> Iterator[Served]:
             print(json.dumps(given), file=child.stdin, flush=True)
             url = next((line for line in child.stdout if line.startswith("http")), "").strip()
             assert url, f"the model's server did not start; it ended with {child.poll()}"
-            yield Served(url=url)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("NO_PROXY", "127.0.0.1")
+                patch.setenv("no_proxy", "127.0.0.1")
+                yield Served(url=url)
         finally:
             child.kill()

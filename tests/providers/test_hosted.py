@@ -202,6 +202,11 @@ def test_a_broken_connection_is_a_network_failure(form: Form, wire: Wire, turn: 
     assert (failure.kind, failure.retryable) == ("network", True)
 
 
+def test_an_error_that_breaks_off_is_a_network_failure(form: Form, wire: Wire) -> None:
+    failure = failure_of(answers(form, wire, Refuse(status=400, body={"error": {"message": "no"}}, missing=5)))
+    assert failure.kind == "network"
+
+
 def test_a_server_that_is_not_there_is_a_network_failure(form: Form) -> None:
     with serving() as gone:
         url = gone.url
@@ -384,6 +389,8 @@ def test_the_address_may_come_from_the_environment_that_was_given(
 def test_the_environment_of_the_process_is_not_asked(form: Form, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.setenv(name, "from-the-process")
+    for name in ("OPENAI_CUSTOM_HEADERS", "ANTHROPIC_CUSTOM_HEADERS"):
+        monkeypatch.setenv(name, "authorization: Bearer from-the-process\nx-more: from-the-process")
     assert answers(form, wire, api_key_env="").ok
     assert "from-the-process" not in str(wire.last.headers)
     assert KEY not in str(wire.last.headers)

@@ -199,6 +199,8 @@ def test_what_is_sent_as_responses_and_nothing_is_stored(form: Form, wire: Wire)
 @ALL
 @pytest.mark.parametrize("model", ["o3-mini", "gpt-5", "gpt-5.2-pro"])
 def test_a_reasoning_model_is_told_its_effort_and_no_temperature(form: Form, wire: Wire, model: str) -> None:
+    answers(form, wire, exchange=asked(sampling=replace(WISHES, reasoning_effort=None)), model=model)
+    assert not {"temperature", "top_p", "stop", "reasoning_effort", "reasoning"} & wire.last.body.keys()
     answers(form, wire, exchange=asked(sampling=WISHES), model=model)
     sent = wire.last.body
     assert not {"temperature", "top_p", "stop"} & sent.keys()

@@ -170,8 +170,11 @@ async def test_a_worktree_leaves_nothing_in_the_repository(repository: Path) -> 
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
-async def test_a_worktree_that_a_program_destroyed_is_forgotten(repository: Path) -> None:
+@pytest.mark.parametrize("locked", [False, True])
+async def test_a_worktree_that_a_program_destroyed_is_forgotten(repository: Path, locked: bool) -> None:
     async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        if locked:
+            git(repository, "worktree", "lock", str(place.folder))
         (place.folder / ".git").unlink()
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import pytest
+
 from providers.wire_formats import FORMATS
 from providers.wire_formats import Say as Say
 
@@ -26,6 +28,8 @@ class Refuse:
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
+    missing: int = 0
+    """How many bytes more are promised than sent, before the connection is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,8 +210,8 @@ class Wire:
             case Refuse():
                 await line.pause(turn.delay_s)
                 body = turn.body if isinstance(turn.body, bytes) else json.dumps(turn.body).encode()
-                await line.send(_head(turn.status, "application/json", len(body), turn.headers) + body)
-                return True
+                await line.send(_head(turn.status, "application/json", len(body) + turn.missing, turn.headers) + body)
+                return not turn.missing
             case Raw():
                 await line.send(_head(200, turn.content_type, len(turn.body), turn.headers) + turn.body)
                 return True
@@ -280,5 +284,8 @@ def _head(status: int, content_type: str, length: int | None, headers: dict[str,
 
 @contextmanager
 def serving(otherwise: Turn | None = None) -> Iterator[Wire]:
-    with Wire(otherwise) as wire:
+    with pytest.MonkeyPatch.context() as patch, Wire(otherwise) as wire:
+        # Loopback is not reached through whatever proxy the machine may have.
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("no_proxy", "127.0.0.1")
         yield wire

@@ -214,7 +214,9 @@ def _block_deltas(block: dict[str, Any]) -> list[dict[str, Any]]:
         case "thinking":
             return [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
         case _:
-            pieces = _pieces(json.dumps(block["input"]))
+            # A text is sent as it is: the beginning of an object that is cut off.
+            whole = block["input"]
+            pieces = _pieces(whole if isinstance(whole, str) else json.dumps(whole))
             return [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
 

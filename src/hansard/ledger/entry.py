@@ -139,13 +139,13 @@ class Sketch(NamedTuple):
         return line
 
 
-def sketch(kind: str, actor: str, run: str, data: bytes, body: str) -> Sketch:
+def sketch(kind: str, actor: str, run: str, data: bytes, body: bytes) -> Sketch:
     """Put together all that does not depend on the head.
 
     `data` is encoded already, and `body` the members of that object in their order; others use checked_sketch.
     """
     who, what, where = _names(actor, kind, run)
-    return new(Sketch, (who, body.encode(), data, what, where))
+    return new(Sketch, (who, body, data, what, where))
 
 
 @lru_cache(4096)
@@ -164,4 +164,4 @@ def checked_sketch(*, kind: str, actor: str, run: str, data: Mapping[str, Json],
     """sketch() of plain values that nothing has checked yet."""
     _check_body(body)
     committed = ",".join(f'"{part}":"{hexed}"' for part, hexed in sorted(body.items()))
-    return sketch(kind, actor, run, encode(data), committed)
+    return sketch(kind, actor, run, encode(data), committed.encode())

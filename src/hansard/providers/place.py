@@ -24,9 +24,7 @@ class Place:
         return urlsplit(self.base_url).netloc
 
 
-def place_of(
-    id: str, options: Options, environment: Mapping[str, str], *, base_url: str, key_env: str
-) -> Place:
+def place_of(id: str, options: Options, environment: Mapping[str, str], *, base_url: str, key_env: str) -> Place:
     """From `base_url` or `base_url_env`, and `api_key_env`.
 
     `key_env` is read where nothing is named, and only for the vendor's own address: a key goes where it belongs.

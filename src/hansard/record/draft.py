@@ -1,6 +1,7 @@
 """A fact made ready for a store: salted, committed to, encoded. Needs no store, no loop and no clock."""
 
 import os
+from binascii import hexlify
 from collections.abc import Callable
 
 from hansard.domain.fact import Fact
@@ -41,8 +42,8 @@ class Drafter:
                 self._at = at + SALT_BYTES
                 salt = self._pool[at : at + SALT_BYTES]
                 parts.append(new(Part, (name, media, salt, body)))
-                committed.append(f'"{name}":"{commitment(salt, media, body).hex()}"')
-            made = sketch(shape.kind, actor, run, self._encode(data), ",".join(committed))
+                committed.append(b'"%b":"%b"' % (name.encode(), hexlify(commitment(salt, media, body))))
+            made = sketch(shape.kind, actor, run, self._encode(data), b",".join(committed))
         except (Malformed, TypeError) as error:
             raise UsageError(f"{shape.kind} cannot be recorded: {error}") from error
         return new(Draft, (run, made, causes, tuple(parts), fence))

@@ -10,7 +10,7 @@ from itertools import islice
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
-from hansard.ledger.merkle import node_hash
+from hansard.ledger.merkle import Completed, node_hash
 from hansard.store.base import (
     Claim,
     Draft,
@@ -36,7 +36,7 @@ class MemoryStore:
 
     def __init__(self, genesis: Draft, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._sequence = Sequence()
+        self._sequence = _Unhurried()
         self._lines: list[bytes] = []
         self._leaves: list[bytes] = []
         self._runs: dict[str, list[int]] = defaultdict(list)
@@ -61,37 +61,36 @@ class MemoryStore:
             sealing = seal if seal and seal.epoch == self.epoch("seal") else None
             # Only a signer can fail after the places are given; without one there is nothing to go back to.
             before = self._sequence.copy() if sealing else self._sequence
-            told, rows, nodes = place_all(self._sequence, groups, now_us, self.epoch)
+            told, rows, _ = place_all(self._sequence, groups, now_us, self.epoch)
             if sealing and rows:
                 self._seal(sealing, before)
             for row in rows:
                 self._keep(row)
-            if nodes:
-                self._nodes.update(((level, index), node) for level, index, node in nodes)
             if self._waiting:
                 self._changed.notify_all()
             return told
 
     def _append_one(self, draft: Draft, now_us: int) -> Outcome:
         try:
-            row, nodes = self._sequence.place_one(draft, now_us, self.epoch)
+            row, _ = self._sequence.place_one(draft, now_us, self.epoch)
         except (UsageError, Fenced) as refusal:
             return refusal
         self._keep(row)
-        if nodes:
-            self._nodes.update(((level, index), node) for level, index, node in nodes)
         if self._waiting:
             self._changed.notify_all()
         return [row]
 
     def head(self) -> Head:
-        with self._changed:
+        with self._lock:
+            self._settle()
             return self._sequence.head()
 
     def node(self, level: int, index: int) -> bytes:
         if index < 0 or (index + 1) << level > len(self._lines):
             raise StoreError(f"no complete node of level {level} at {index} in a log of {len(self._lines)}")
-        return self._node(level, index)
+        with self._lock:
+            self._settle()
+            return self._node(level, index)
 
     def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
         yield from self._lines[start:stop]
@@ -169,7 +168,7 @@ class MemoryStore:
                 self._claims[claim.name] = (epoch, "", 0.0)
 
     def epoch(self, name: str) -> int:
-        return self._claims.get(name, (0, "", 0.0))[0]
+        return self._claims[name][0] if name in self._claims else 0
 
     def repair(self) -> list[tuple[str, int]]:
         """Finish redactions ([B3]); nothing else can be torn here."""
@@ -187,8 +186,12 @@ class MemoryStore:
     def close(self) -> None:
         return
 
-    def _seal(self, seal: Seal, before: Sequence) -> None:
+    def _settle(self) -> None:
+        self._nodes.update(((level, index), node) for level, index, node in self._sequence.settle())
+
+    def _seal(self, seal: Seal, before: "_Unhurried") -> None:
         try:
+            self._settle()
             note = seal.sign(self._sequence.size, self._sequence.frontier.root())
         except BaseException:
             self._sequence = before
@@ -217,6 +220,45 @@ class MemoryStore:
             self._effects[cause].append(seq)
         for name, media, salt, body in draft.parts:
             self._bodies[seq, name] = (media, salt, body)
+
+
+class _Unhurried(Sequence):
+    """A sequence whose tree is worked out when somebody asks: whole blocks are cheaper, and perhaps nobody does."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: list[bytes] = []
+
+    @property
+    def size(self) -> int:
+        return self.frontier.size + len(self._waiting)
+
+    def copy(self) -> "_Unhurried":
+        twin = _Unhurried()
+        twin.leaf, twin.ts, twin.behind = self.leaf, self.ts, self.behind
+        twin.frontier, twin._waiting = self.frontier.copy(), self._waiting[:]
+        return twin
+
+    def push(self, leaf: bytes) -> Completed:
+        self._waiting.append(leaf)
+        return []
+
+    def settle(self) -> Completed:
+        """Bring the tree up to the last entry; comes back the nodes that a store keeps ([H6])."""
+        frontier, leaves = self.frontier, self._waiting
+        nodes: Completed = []
+        at = 0
+        while at < len(leaves):
+            if frontier.size & 255 == 0 and len(leaves) - at >= 256:
+                nodes += frontier.push_block(leaves[at : at + 256])
+                at += 256
+            else:
+                nodes += frontier.push(leaves[at])
+                at += 1
+        leaves.clear()
+        return nodes
 
 
 def _matches(entry: Entry, query: Query) -> bool:

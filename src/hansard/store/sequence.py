@@ -11,7 +11,7 @@ from hashlib import sha256
 from hansard.errors import Fenced, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import FIRST_PREV, MAX_CAUSES, checked_sketch, new
-from hansard.ledger.merkle import Frontier
+from hansard.ledger.merkle import Completed, Frontier
 from hansard.store.base import Draft, Group, Head, Outcome, Placed
 
 CLOCK_SLACK_US = 1_000_000
@@ -67,18 +67,20 @@ class Sequence:
 
     def place_one(self, draft: Draft, now_us: int, epoch_of: EpochOf) -> tuple[Placed, list[tuple[int, int, bytes]]]:
         """Place and push a draft that stands alone, at a time that is not before the head's: by far the most common way."""
-        frontier = self.frontier
-        size = frontier.size
+        size = self.size
         row = _row(draft, size, 0, size, self.leaf, size, now_us, epoch_of)
         self.behind, self.leaf, self.ts = False, row.leaf, now_us
-        return row, frontier.push(row.leaf)
+        return row, self.push(row.leaf)
+
+    def push(self, leaf: bytes) -> Completed:
+        """Push one leaf to the tree; comes back the nodes that a store keeps ([H6])."""
+        return self.frontier.push(leaf)
 
     def grow(self, rows: Items[Placed]) -> list[tuple[int, int, bytes]]:
         """Push placed rows to the tree; comes back the nodes that a store keeps ([H6])."""
-        push = self.frontier.push
         nodes: list[tuple[int, int, bytes]] = []
         for row in rows:
-            done = push(row.leaf)
+            done = self.push(row.leaf)
             if done:
                 nodes += done
         return nodes

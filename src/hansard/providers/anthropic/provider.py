@@ -38,6 +38,8 @@ class _Anthropic:
             open_telemetry=False,
             http_client=transport.client(anthropic.DefaultAsyncHttpxClient),
         )
+        # The SDK fills these from the process's environment, which we were not given.
+        self._client._custom_headers = {}
 
     def body(self, exchange: Exchange, model: str) -> dict[str, Any]:
         return messages.body(exchange, model, self._best)

@@ -8,7 +8,7 @@ from hansard.domain.exchange import Exchange, Finish, Message, Usage
 from hansard.providers import shapes
 from hansard.providers.base import failure
 from hansard.providers.dialect import Lost, Said, count
-from hansard.providers.openai.servers import Server, Structured, sampling, shape, tells
+from hansard.providers.openai.servers import Server, Structured, reasons, sampling, shape, tells
 
 _NAME = re.compile(r"[^\s<|\\/>]{1,64}")
 _FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "content_filter"}
@@ -23,7 +23,7 @@ def body(exchange: Exchange, model: str, server: Server, structured: Structured)
     said |= sampling(exchange, model, server)
     if wish.seed is not None:
         said["seed"] = wish.seed
-    if wish.stop and "reasoning_effort" not in said:
+    if wish.stop and not reasons(model, server):
         said["stop"] = list(wish.stop)
     if exchange.limits.max_output_tokens is not None:
         said[server.token_limit] = exchange.limits.max_output_tokens

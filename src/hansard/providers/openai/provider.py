@@ -38,6 +38,7 @@ class _Openai:
         )
         # The SDK fills these from the process's environment, which we were not given.
         self._client.organization = self._client.project = self._client.admin_api_key = None
+        self._client._custom_headers = {}
 
     @property
     def name(self) -> str:

@@ -73,13 +73,16 @@ def tells(server: Server, structured: Structured) -> bool:
     return structured != "json_schema" or not server.shows_schema
 
 
+def reasons(model: str, server: Server) -> bool:
+    """Whether it is one of OpenAI's reasoning models, which take an effort and refuse a temperature and stop words."""
+    return server.vendor and _REASONS.match(model) is not None
+
+
 def sampling(exchange: Exchange, model: str, server: Server) -> dict[str, Any]:
-    """What both formats take. OpenAI's reasoning models refuse the first two, and others do not know the third."""
+    """What both formats take of the wishes about sampling."""
     wish = exchange.sampling
-    reasons = server.vendor and _REASONS.match(model) is not None
-    said = (
-        {"reasoning_effort": wish.reasoning_effort}
-        if reasons
-        else {"temperature": wish.temperature, "top_p": wish.top_p}
-    )
+    if reasons(model, server):
+        said: dict[str, Any] = {"reasoning_effort": wish.reasoning_effort}
+    else:
+        said = {"temperature": wish.temperature, "top_p": wish.top_p}
     return {name: value for name, value in said.items() if value is not None}
