@@ -124,3 +124,16 @@ def test_an_entry_that_would_be_too_long_is_refused_before_it_is_written() -> No
 def test_reading_is_total(data: bytes) -> None:
     with suppress(Malformed):
         assert parse(data).line == data
+
+
+def test_what_may_be_written_may_be_read_however_deep_it_is() -> None:
+    for depth in range(28, 34):
+        data: object = 1
+        for _ in range(depth):
+            data = {"a": data}
+        assert isinstance(data, dict)
+        try:
+            made = checked_sketch(kind="a.b", actor="x", run="", data=data, body={})
+        except Malformed:
+            continue
+        assert parse(made.line(causes=[], prev=FIRST_PREV.encode(), seq=0, ts=0)).data == data

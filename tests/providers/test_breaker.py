@@ -80,6 +80,16 @@ async def test_an_answer_in_between_starts_the_count_anew() -> None:
     assert not breaker.is_open
 
 
+async def test_a_complaint_about_something_else_means_that_the_key_was_good() -> None:
+    breaker, moody, _ = breaker_on("auth_failure")
+    await kinds(breaker, 2)
+    moody.mood = "invalid_request"
+    await kinds(breaker, 1)
+    moody.mood = "auth_failure"
+    await kinds(breaker, 2)
+    assert not breaker.is_open
+
+
 async def test_a_timeout_in_between_says_nothing_about_the_key() -> None:
     breaker, moody, _ = breaker_on("auth_failure")
     await kinds(breaker, 2)

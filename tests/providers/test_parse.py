@@ -101,6 +101,10 @@ def test_a_repeated_key_is_refused_whichever_value_would_win() -> None:
     assert 'says "id" twice' in why_not('{"tasks": [{"id": "a", "id": "b"}]}', PLAN)
 
 
+def test_an_object_with_a_repeated_key_does_not_spoil_the_one_that_fits() -> None:
+    assert read('draft {"a": 1, "a": 2}, answer {"ok": true}', VERDICT).value == {"ok": True}
+
+
 # A model that quotes somebody badly must not answer with what it quoted.
 
 
@@ -114,6 +118,7 @@ def test_an_object_behind_one_that_breaks_off_is_not_taken() -> None:
 def test_an_object_inside_of_braces_that_are_no_json_is_not_taken() -> None:
     assert "holds no JSON object" in why_not('{verdict: {"ok": true}}')
     assert "holds no JSON object" in why_not('{{"ok": true}}')
+    assert "holds no JSON object" in why_not('{a {b} {"ok": true}}')
     assert "holds no JSON object" in why_not('an opening { and then {"ok": true}')
 
 

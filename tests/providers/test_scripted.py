@@ -7,6 +7,8 @@ import pytest
 
 from hansard.domain.exchange import Completion, Cost, Exchange, Limits, ToolEvent, Usage
 from hansard.errors import UsageError
+from hansard.providers.base import failure
+from hansard.providers.reply import Reply
 from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted
 from providers.pretend import asking
@@ -50,9 +52,10 @@ async def test_the_shape_that_is_asked_for_can_be_matched() -> None:
     assert await said(provider, by(), by(schema={}, schema_name="plan")) == ["prose", "{}"]
 
 
-async def test_one_is_not_the_text_1() -> None:
+async def test_one_is_neither_the_text_1_nor_true() -> None:
     provider = scripted({"match": {"round": 1}, "text": "x"})
-    assert "no entry matches" in (await said(provider, by(round="1")))[0]
+    for wrong in ("1", True):
+        assert "no entry matches" in (await said(provider, by(round=wrong)))[0]
     assert await said(provider, by(round=1)) == ["x"]
 
 
@@ -153,6 +156,18 @@ async def test_nobody_can_change_the_script_through_an_answer() -> None:
     first = await provider.complete(by())
     first.structured["list"].append(2)
     assert (await provider.complete(by())).structured == {"list": [1]}
+
+
+def test_a_reply_shares_nothing_with_the_completions_that_it_makes() -> None:
+    reply = Reply(structured={"list": [1]}, failure=failure("network", "x", tries=[1]))
+    first = reply.completion("p", "m")
+    first.structured["list"].append(2)
+    assert first.failure is not None
+    first.failure.details["tries"].append(2)
+    second = reply.completion("p", "m")
+    assert second.structured == {"list": [1]}
+    assert second.failure is not None
+    assert second.failure.details == {"tries": [1]}
 
 
 async def test_an_answer_takes_its_time_and_a_deadline_ends_it() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from .canonical import Json, Malformed, decode, encode
+from .canonical import Json, Malformed, check, decode, dump
 
 # A named tuple made by tuple itself: its own constructor is a Python function and takes twice as long.
 new = tuple.__new__
@@ -164,4 +164,6 @@ def checked_sketch(*, kind: str, actor: str, run: str, data: Mapping[str, Json],
     """sketch() of plain values that nothing has checked yet."""
     _check_body(body)
     committed = ",".join(f'"{part}":"{hexed}"' for part, hexed in sorted(body.items()))
-    return sketch(kind, actor, run, encode(data), committed.encode())
+    # One level down, as the reader of the whole entry counts.
+    check(data, 1)
+    return sketch(kind, actor, run, dump(data), committed.encode())

@@ -33,7 +33,8 @@ class Turnstile:
             self._leave()
 
     async def _enter(self) -> None:
-        if self._free and not self._waiting:
+        # A place is free only when nobody waits: who leaves hands it on.
+        if self._free:
             self._free -= 1
             return
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
