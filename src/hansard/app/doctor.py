@@ -24,7 +24,6 @@ _KEYS = (("OPENAI_API_KEY", "openai"), ("ANTHROPIC_API_KEY", "anthropic"))
 _EXTRAS = (
     ("cryptography", "signing", "pip install hansard", "new ledgers are unsigned without it"),
     ("orjson", "fast encoding", "pip install 'hansard[fast]'", "recording and verifying are slower without it"),
-    ("rich", "live progress", "pip install 'hansard[tty]'", "plain text without it"),
     ("psycopg", "PostgreSQL ledgers", "pip install 'hansard[postgres]'", "postgresql:// needs it"),
 )
 
