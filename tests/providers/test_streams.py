@@ -75,6 +75,20 @@ def test_one_endless_event_is_stopped(form: Form, wire: Wire) -> None:
     assert wire.was_given_up()
 
 
+UNSEEN: dict[str, Say] = {
+    "chat-streamed": Say(refusal="no " * 100_000),
+    "messages-streamed": Say(thinking="hmm " * 100_000),
+}
+
+
+@pytest.mark.parametrize("form", [form for form in STREAMED if str(form) in UNSEEN], ids=str)
+def test_what_is_no_part_of_the_text_is_bounded_too(form: Form, wire: Wire) -> None:
+    said = UNSEEN[str(form)]
+    completion = answers(form, wire, said, exchange=asked(limits=Limits(max_output_bytes=1_000)))
+    assert failure_of(completion).kind == "malformed_response"
+    assert len(completion.raw or b"") < 100_000
+
+
 @streamed
 def test_line_separators_of_unicode_do_not_break_an_event(form: Form, wire: Wire) -> None:
     text = "a\u2028b\u2029c\u0085d\x0be"

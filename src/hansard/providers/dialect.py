@@ -43,6 +43,11 @@ class Fold(Protocol):
 
     @property
     def done(self) -> bool: ...
+    @property
+    def held(self) -> int:
+        """About how many characters it holds, also of what is no part of the answer's text."""
+        ...
+
     def take(self, event: Mapping[str, Any]) -> str:
         """Take one event; the text that it adds to the answer."""
         ...

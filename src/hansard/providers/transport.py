@@ -62,9 +62,11 @@ async def _bound(response: httpx2.Response) -> None:
     response.stream = _Bounded(response.stream, room, events=events and not error, error=error)
 
 
-def allow(answer_bytes: int) -> None:
-    """Set the room for the calls of this task: an answer of so many bytes, escaped, in its envelope."""
-    _room.set(ENVELOPE + ESCAPED * max(0, answer_bytes))
+def allow(answer_bytes: int) -> int:
+    """Set the room for the calls of this task, and say it: an answer of so many bytes, escaped, in its envelope."""
+    room = ENVELOPE + ESCAPED * max(0, answer_bytes)
+    _room.set(room)
+    return room
 
 
 @cache

@@ -15,6 +15,7 @@ class MessagesFold:
         self._blocks: dict[int, dict[str, Any]] = {}
         self._inputs: dict[int, list[str]] = {}
         self.done = False
+        self.held = 0
 
     def take(self, event: Mapping[str, Any]) -> str:
         match event:
@@ -22,6 +23,7 @@ class MessagesFold:
                 self._head = message
             case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
                 self._blocks[index] = block
+                self.held += len(str(block))
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
                 return self._grow(index, delta)
             case {"type": "message_delta", "delta": dict(delta)}:
@@ -34,12 +36,15 @@ class MessagesFold:
     def _grow(self, index: int, delta: dict[str, Any]) -> str:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         if delta.get("type") == "input_json_delta":
-            self._inputs.setdefault(index, []).append(str(delta.get("partial_json") or ""))
+            part = str(delta.get("partial_json") or "")
+            self._inputs.setdefault(index, []).append(part)
+            self.held += len(part)
             return ""
         name = _GROWS.get(str(delta.get("type")))
         if name is None:
             return ""
         piece = str(delta.get(name) or "")
+        self.held += len(piece)
         block.setdefault("pieces", []).append((name, piece))
         return piece if name == "text" else ""
 

@@ -110,6 +110,7 @@ class ChatFold:
         self._refusal: list[str] = []
         self._calls: list[Any] = []
         self._finish: str | None = None
+        self.held = 0
 
     @property
     def done(self) -> bool:
@@ -122,10 +123,15 @@ class ChatFold:
         delta = choice.get("delta")
         if not isinstance(delta, Mapping):
             return ""
-        self._calls.extend(delta.get("tool_calls") or [])
-        self._refusal.append(delta.get("refusal") or "")
-        piece = text_of(delta.get("content"))
+        calls, refusal, piece = delta.get("tool_calls"), delta.get("refusal"), text_of(delta.get("content"))
+        if isinstance(calls, list):
+            self._calls.extend(calls)
+            self.held += len(str(calls))
+        if isinstance(refusal, str):
+            self._refusal.append(refusal)
+            self.held += len(refusal)
         self._text.append(piece)
+        self.held += len(piece)
         return piece
 
     def reply(self) -> dict[str, Any]:

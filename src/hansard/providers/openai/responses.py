@@ -100,6 +100,7 @@ class ResponsesFold:
         self._begun: dict[str, Any] = {}
         self._text: list[str] = []
         self._ended: dict[str, Any] | None = None
+        self.held = 0
 
     @property
     def done(self) -> bool:
@@ -111,6 +112,7 @@ class ResponsesFold:
                 self._begun = event["response"]
             case "response.output_text.delta":
                 self._text.append(str(event.get("delta") or ""))
+                self.held += len(self._text[-1])
                 return self._text[-1]
             case "error":
                 error = {name: event.get(name) for name in ("code", "message")}
