@@ -8,6 +8,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from hansard.surfaces.cli.main import main  # noqa: E402
+from hansard.surfaces.cli.main import main
 
 raise SystemExit(main(["demo", *sys.argv[1:]]))
