@@ -14,11 +14,11 @@ def config(folder: Path, text: str) -> None:
 def test_the_ledger_is_found_by_argument_then_environment_then_file_then_default(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
-    environ = {"HOME": "/home/x", "HANSARD_LEDGER": "env.db"}
+    environ = {"HOME": "/h", "HANSARD_LEDGER": "env.db"}
     assert read_settings("arg.db", environ=environ, folder=inner).ledger == "arg.db"
     assert read_settings(environ=environ, folder=inner).ledger == "env.db"
-    default = read_settings(environ={"HOME": "/home/x"}, folder=inner)
-    assert default.ledger == "/home/x/.local/state/hansard/ledger.db"
+    default = read_settings(environ={"HOME": "/h"}, folder=inner)
+    assert default.ledger == "/h/.local/state/hansard/ledger.db"
     config(tmp_path, "")
     assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == str(tmp_path / ".hansard" / "ledger.db")
     config(tmp_path, 'ledger = "logs/x.db"\norigin = "example.org/log"')

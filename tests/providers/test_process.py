@@ -195,7 +195,10 @@ async def test_a_program_ignores_no_signal_and_holds_no_stream_but_its_own() -> 
     done = await ran(
         "sh", "-c", "grep SigIgn /proc/self/status; exec 3</proc/self/fd; ls -1 /proc/$$/fd | tr '\\n' ' '"
     )
-    assert done.stdout == b"SigIgn:\t0000000000000000\n0 1 2 3 "
+    ignored, streams = done.stdout.removeprefix(b"SigIgn:").split(b"\n", 1)
+    # From signal 32 on they belong to the C library, and whoever started the tests may have ignored one.
+    assert int(ignored, 16) & 0x7FFFFFFF == 0
+    assert streams == b"0 1 2 3 "
 
 
 async def test_when_the_reaper_is_killed_the_program_dies_and_we_do_not_hang() -> None:
