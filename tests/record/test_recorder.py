@@ -8,7 +8,7 @@ import pytest
 from hansard.domain.fact import Body
 from hansard.domain.work import PlanMade, RunClaimed
 from hansard.errors import Broken, Fenced, OutcomeUnknown, StoreError, UsageError
-from hansard.record.recorder import Recorder, Step, Within, record_now
+from hansard.record.recorder import STREAK, Recorder, Step, Within, record_now
 from hansard.store.base import Group, Outcome, Seal, Store
 from hansard.store.memory import MemoryStore
 from hansard.store.sqlite import SqliteStore
@@ -200,3 +200,35 @@ def test_a_single_word_can_be_recorded_without_a_loop() -> None:
     assert store.entry(written.seq).causes == (0,)
     with pytest.raises(UsageError, match="claim"):
         record_now(store, [Step(PlanMade(by="user", tasks=0, edges=0, waves=0, plan=Body.text("")), "x")])
+
+
+async def test_a_task_that_records_without_end_lets_the_others_in() -> None:
+    store = SlowStore(0.0)
+    recorder = Recorder(store)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    for _ in range(200):
+        await recorder.record(request(), actor="x")
+    beside.cancel()
+    await recorder.close()
+    assert turns >= 200 / STREAK
+    assert store.head().size == 201
+
+
+async def test_two_tasks_that_take_turns_lose_nothing() -> None:
+    store = SlowStore(0.0)
+    recorder = Recorder(store)
+
+    async def write(run: str) -> list[int]:
+        return [(await recorder.record(request(), actor="x", run=run)).seq for _ in range(50)]
+
+    first, second = await asyncio.gather(write("r1"), write("r2"))
+    await recorder.close()
+    assert sorted(first + second) == list(range(1, 101))

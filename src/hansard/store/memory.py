@@ -17,6 +17,7 @@ from hansard.store.base import (
     Group,
     Head,
     Outcome,
+    Part,
     Placed,
     Query,
     Seal,
@@ -41,8 +42,7 @@ class MemoryStore:
         self._leaves: list[bytes] = []
         self._runs: dict[str, list[int]] = defaultdict(list)
         self._effects: dict[int, list[int]] = defaultdict(list)
-        # Plain tuples: the garbage collector stops looking at those, and there may be many.
-        self._bodies: dict[tuple[int, str], tuple[str, bytes, bytes]] = {}
+        self._parts: list[tuple[Part, ...]] = []
         self._nodes: dict[tuple[int, int], bytes] = {}
         self._checkpoints: list[StoredCheckpoint] = []
         self._claims: dict[str, tuple[int, str, float]] = {}
@@ -123,16 +123,15 @@ class MemoryStore:
             return self._sequence.size
 
     def body(self, seq: int, part: str) -> StoredBody | None:
-        kept = self._bodies.get((seq, part))
-        if kept is None:
-            self._check_part(seq, part)
-            return None
-        media, salt, body = kept
-        return StoredBody(seq=seq, part=part, media=media, salt=salt, body=body)
+        self._check_part(seq, part)
+        for name, media, salt, body in self._parts[seq]:
+            if name == part:
+                return StoredBody(seq=seq, part=part, media=media, salt=salt, body=body)
+        return None
 
     def erase(self, seq: int, part: str) -> None:
         self._check_part(seq, part)
-        self._bodies.pop((seq, part), None)
+        self._parts[seq] = tuple(each for each in self._parts[seq] if each.name != part)
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
         return iter(self._checkpoints[::-1] if newest_first else self._checkpoints[:])
@@ -175,8 +174,8 @@ class MemoryStore:
         erased = 0
         for tombstone in self.select(Query(kind="body.redacted")):
             seq, part = tombstone.data["seq"], tombstone.data["part"]
-            if (seq, part) in self._bodies and self.entry(seq).body[part] == tombstone.data["commitment"]:
-                del self._bodies[seq, part]
+            if self.entry(seq).body.get(part) == tombstone.data["commitment"] and self.body(seq, part):
+                self.erase(seq, part)
                 erased += 1
         return [("redaction", erased)] if erased else []
 
@@ -216,10 +215,9 @@ class MemoryStore:
         self._lines.append(line)
         self._leaves.append(leaf)
         self._runs[draft.run].append(seq)
+        self._parts.append(draft.parts)
         for cause in causes:
             self._effects[cause].append(seq)
-        for name, media, salt, body in draft.parts:
-            self._bodies[seq, name] = (media, salt, body)
 
 
 class _Unhurried(Sequence):
