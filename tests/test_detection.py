@@ -188,11 +188,11 @@ def hide_an_entry_from_an_index(world: World, path: Path) -> None:
     """The index is filled under another definition, which is then put back: text and definition look right."""
     with database(path) as into:
         into.execute("PRAGMA writable_schema = ON")
-        [honest] = into.execute("SELECT sql FROM sqlite_schema WHERE name = 'entries_by_actor'").fetchone()
-        update = "UPDATE sqlite_schema SET sql = ? WHERE name = 'entries_by_actor'"
+        [honest] = into.execute("SELECT sql FROM sqlite_schema WHERE name = 'entries_by_kind'").fetchone()
+        update = "UPDATE sqlite_schema SET sql = ? WHERE name = 'entries_by_kind'"
         into.execute(update, (f"{honest} WHERE seq <> 50",))
     with database(path) as into:
-        into.execute("REINDEX entries_by_actor")
+        into.execute("REINDEX entries_by_kind")
         into.execute("PRAGMA writable_schema = ON")
         into.execute(update, (honest,))
 

@@ -17,7 +17,6 @@ TABLES = (
 )""",
     "CREATE INDEX entries_by_run ON entries(run)",
     "CREATE INDEX entries_by_kind ON entries(kind)",
-    "CREATE INDEX entries_by_actor ON entries(actor)",
     "CREATE TABLE causes(seq INTEGER NOT NULL, cause INTEGER NOT NULL, PRIMARY KEY(seq, cause)) WITHOUT ROWID",
     "CREATE INDEX causes_by_cause ON causes(cause)",
     """CREATE TABLE bodies(

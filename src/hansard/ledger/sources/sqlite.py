@@ -6,11 +6,13 @@ of SQLite into a finding. What the derived tables should hold is the business of
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from .. import layout
 from ..body import digest
 from ..canonical import Malformed
+from ..entry import new
 from ..events import ROTATED, Noted, read_note
 from ..merkle import HASH, Frontier, leaf_hash
 from ..report import Findings, Form
@@ -66,7 +68,9 @@ class SqliteSource:
         for problem in self._schema_problems:
             self._findings.add("schema", "structure", f"[S2] {problem}")
         if not self._view.steady:
-            self._findings.add("moving", "warning", "the file kept changing while it was copied; verify a copy of your own")
+            self._findings.add(
+                "moving", "warning", "the file kept changing while it was copied; verify a copy of your own"
+            )
         if self._schema_problems:
             message = "the indexes were not checked, because the schema is not that of a ledger"
             self._findings.add("unchecked", "structure", message)
@@ -143,19 +147,32 @@ class SqliteSource:
     def bodies(self, start: int, stop: int | None) -> Iterator[Stored]:
         if not {"bodies", "shared"} <= self._sound:
             return
-        query = (
-            "SELECT b.id, b.salt, b.media, b.body, b.shared, s.digest, s.body"
-            " FROM bodies b LEFT JOIN shared s ON s.id = b.shared WHERE b.id BETWEEN ? AND ? ORDER BY b.id"
-        )
+        query = "SELECT id, salt, media, body, shared FROM bodies WHERE id BETWEEN ? AND ? ORDER BY id"
         first = layout.body_id(start, 0) if start else _FIRST
         last = _LAST if stop is None else layout.body_id(stop, 0) - 1
         at = first
-        for row in self._rows(query, (first, last)):
-            if row[0] < at:
-                self._findings.add("unreadable", "structure", "SQLite cannot read all bodies: the rows do not rise")
-                return
-            at = row[0] + 1
-            yield _stored(row)
+        try:
+            for place, salt, media, body, shared in self._execute(query, (first, last)):
+                if place < at:
+                    self._findings.add("unreadable", "structure", "SQLite cannot read all bodies: the rows do not rise")
+                    return
+                at = place + 1
+                if shared is None and type(body) is type(salt) is type(media) is bytes and media.isascii():
+                    yield new(Stored, (place >> 8, place & 255, salt, media.decode(), body))
+                else:
+                    yield self._shared_body(place, salt, media, body, shared)
+        except REFUSALS as error:
+            self._refused(error)
+
+    def _shared_body(self, place: int, salt: Any, media: Any, body: Any, shared: Any) -> Stored:
+        """A body that lies in `shared`; a row of any other shape comes out as a body that opens nothing."""
+        row = None
+        if body is None and type(shared) is int and type(salt) is type(media) is bytes and media.isascii():
+            row = next(iter(self._fetch("SELECT digest, body FROM shared WHERE id = ?", (shared,))), None)
+        with suppress(Malformed):
+            if row and type(row[1]) is bytes and digest(media.decode(), row[1]) == row[0]:
+                return Stored(place >> 8, place & 255, salt, media.decode(), row[1])
+        return Stored(place >> 8, place & 255, b"", "", b"")
 
     def mirror(self) -> Derived:
         return Derived(self._fetch, self._findings, self._sound)
@@ -206,8 +223,12 @@ class SqliteSource:
         if self._application_id != layout.APPLICATION_ID and b"entries" not in names:
             raise NotALedger("it is a SQLite database, but not a ledger")
         ours, found = _our_schema(), set(self._schema())
-        self._schema_problems = [f"{_label(each)} is not as the layout has it" for each in sorted(ours - found, key=repr)]
-        self._schema_problems += [f"{_label(each)} does not belong to a ledger" for each in sorted(found - ours, key=repr)][:100]
+        self._schema_problems = [
+            f"{_label(each)} is not as the layout has it" for each in sorted(ours - found, key=repr)
+        ]
+        self._schema_problems += [
+            f"{_label(each)} does not belong to a ledger" for each in sorted(found - ours, key=repr)
+        ][:100]
         self._sound = {name.decode() for kind, name, _, _ in ours & found if kind == b"table"}
 
     def _schema(self) -> Iterator[tuple[bytes, bytes, bytes, bytes | None]]:
@@ -305,15 +326,3 @@ def _our_schema() -> set[tuple[bytes, bytes, bytes, bytes | None]]:
 def _label(row: tuple[bytes, bytes, bytes, bytes | None]) -> str:
     kind, name = (each.decode(errors="replace")[:60] if isinstance(each, bytes) else "?" for each in row[:2])
     return f"{kind} {name}"
-
-
-def _stored(row: tuple[Any, ...]) -> Stored:
-    """A body row as it should be; one of another shape comes out as a body that opens nothing."""
-    place, salt, media, body, shared, known, content = row
-    if type(salt) is bytes and type(media) is bytes and media.isascii():
-        name = media.decode()
-        if shared is None and type(body) is bytes:
-            return Stored(place >> 8, place & 255, salt, name, body)
-        if body is None and type(content) is bytes and digest(name, content) == known:
-            return Stored(place >> 8, place & 255, salt, name, content)
-    return Stored(place >> 8, place & 255, b"", "", b"")
