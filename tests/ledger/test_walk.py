@@ -181,7 +181,7 @@ def test_an_edited_derived_table_is_caught(tmp_path: Path, statement: str, code:
     assert report.exit_code == 20
 
 
-@pytest.mark.parametrize("column", ["run", "kind", "actor"])
+@pytest.mark.parametrize("column", ["run", "kind"])
 def test_an_edited_query_column_is_caught(tmp_path: Path, column: str) -> None:
     """An index that answers a query with another value than the line has would hide an entry."""
     path = honest().write_sqlite(tmp_path / "x.db")

@@ -32,10 +32,11 @@ class BodyWalk:
     def entry(self, seq: int, body: Mapping[str, str]) -> None:
         """Open what is stored for this entry, and tell what is not there."""
         found = self._next
-        if len(body) == 1 and found is not None and found.seq == seq:
+        if found is not None and found[0] == seq and len(body) == 1:
             # Nearly every entry: one part, and its body is there. Whatever else lies under this seq is passed over later.
+            _, part, salt, media, content = found
             ((name, committed),) = body.items()
-            if (found.part == 0 or found.part == name) and self._opens(committed, found):
+            if (part == 0 or part == name) and self._opens(committed, salt, media, content):
                 self.opened += 1
                 self._next = next(self._stored, None)
                 return
@@ -49,7 +50,7 @@ class BodyWalk:
             name = _name(found.part, names)
             if name is None:
                 self._unreferenced(found)
-            elif self._opens(body[name], found):
+            elif self._opens(body[name], found.salt, found.media, found.body):
                 seen.add(name)
                 self.opened += 1
             else:
@@ -76,16 +77,15 @@ class BodyWalk:
             message = f"[J4] {left} body lines past the last entry: leftovers of a torn write; the next writer drops them"
             self._findings.add("leftover_bodies", "warning", message)
 
-    def _opens(self, committed: str, stored: Stored) -> bool:
+    def _opens(self, committed: str, salt: bytes, media: str, content: bytes) -> bool:
         """As body.opens, for a commitment whose form is known, and remembering media types."""
-        media = stored.media
-        if media not in self._medias:
-            if not opens(committed, stored.salt, media, stored.body):
-                return False
-            if len(self._medias) < _REMEMBERED:
-                self._medias.add(media)
-            return True
-        return len(stored.salt) == SALT_BYTES and commitment(stored.salt, media, stored.body).hex() == committed
+        if media in self._medias:
+            return len(salt) == SALT_BYTES and commitment(salt, media, content).hex() == committed
+        if not opens(committed, salt, media, content):
+            return False
+        if len(self._medias) < _REMEMBERED:
+            self._medias.add(media)
+        return True
 
     def _pass_over(self, seq: int | None) -> None:
         while self._next is not None and (seq is None or self._next.seq < seq):
