@@ -27,12 +27,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 class SlowStore(MemoryStore):
     """A real store that takes its time and counts commits, as a slow disk would."""
 
-    inline = False
-
     def __init__(self, seconds: float) -> None:
         self.commits = 0
         self.seconds = 0.0
         super().__init__(genesis_draft())
+        self.inline = None
         self.seconds, self.commits = seconds, 0
 
     def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
@@ -44,11 +43,10 @@ class SlowStore(MemoryStore):
 class FailingStore(MemoryStore):
     """A store whose disk gives up after some commits."""
 
-    inline = False
-
     def __init__(self, error: Exception, after: int) -> None:
         self.left: float = float("inf")
         super().__init__(genesis_draft())
+        self.inline = None
         self.error, self.left = error, after
 
     def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:

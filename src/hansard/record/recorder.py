@@ -81,7 +81,7 @@ class Recorder:
         self.store = store
         self._sealing = sealing
         self._drafter = drafter or Drafter(fastest())
-        self._inline = store.inline and sealing is None
+        self._put = store.inline if sealing is None else None
         self._queue: list[_Waiting] = []
         self._kick: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
@@ -102,11 +102,8 @@ class Recorder:
         """Record one fact; returns when it is durable."""
         because = tuple([each[0] if type(each) is Recorded else _cause(each) for each in causes])
         draft = self._drafter.draft(fact, actor, run, because, (claim.name, claim.epoch) if claim else None)
-        if self._inline:
-            [outcome] = self.store.append(((draft,),))
-            if isinstance(outcome, HansardError):
-                raise outcome
-            [place] = outcome
+        if self._put:
+            place = self._put(draft)
         else:
             [place] = await self._alone((draft,)) or await self._enqueue((draft,), urgent=True)
         return new(Recorded, (place[0], place[1], place[2], fact))
@@ -117,7 +114,7 @@ class Recorder:
         """Record several facts that stand or fall together, in one commit. Riding ones (not urgent) go with the next commit."""
         fence = _fence(claim)
         drafts = [self._drafter.draft(step.fact, step.actor, run, _causes(step.causes), fence) for step in steps]
-        if self._inline:
+        if self._put:
             [outcome] = self.store.append([drafts])
             if isinstance(outcome, HansardError):
                 raise outcome

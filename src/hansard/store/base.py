@@ -132,8 +132,11 @@ class Store(Protocol):
         ...
 
     @property
-    def inline(self) -> bool:
-        """Whether appending is so cheap that it needs neither a queue nor a thread."""
+    def inline(self) -> Callable[[Draft], Placed] | None:
+        """Appends one draft at once, where that is so cheap that it needs neither a queue nor a thread; None elsewhere.
+
+        It raises what append would answer.
+        """
         ...
 
     @property

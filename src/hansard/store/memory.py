@@ -32,7 +32,6 @@ class MemoryStore:
     """All entries in lists; one lock makes it safe between threads."""
 
     place = "memory:"
-    inline = True
     broken: str | None = None
 
     def __init__(self, genesis: Draft, *, clock: Callable[[], float] = time.time) -> None:
@@ -49,15 +48,12 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting = 0
-        [outcome] = self.append([[genesis]])
-        if isinstance(outcome, HansardError):
-            raise outcome
+        self.inline: Callable[[Draft], Placed] | None = self._put
+        self._put(genesis)
 
     def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
         with self._lock:
             now_us = int(self._clock() * 1_000_000)
-            if seal is None and len(groups) == 1 == len(groups[0]) and now_us >= self._sequence.ts:
-                return [self._append_one(groups[0][0], now_us)]
             sealing = seal if seal and seal.epoch == self.epoch("seal") else None
             # Only a signer can fail after the places are given; without one there is nothing to go back to.
             before = self._sequence.copy() if sealing else self._sequence
@@ -70,15 +66,19 @@ class MemoryStore:
                 self._changed.notify_all()
             return told
 
-    def _append_one(self, draft: Draft, now_us: int) -> Outcome:
-        try:
+    def _put(self, draft: Draft) -> Placed:
+        with self._lock:
+            now_us = int(self._clock() * 1_000_000)
+            if now_us < self._sequence.ts:
+                [outcome] = self.append(((draft,),))
+                if isinstance(outcome, HansardError):
+                    raise outcome
+                return outcome[0]
             row, _ = self._sequence.place_one(draft, now_us, self.epoch)
-        except (UsageError, Fenced) as refusal:
-            return refusal
-        self._keep(row)
-        if self._waiting:
-            self._changed.notify_all()
-        return [row]
+            self._keep(row)
+            if self._waiting:
+                self._changed.notify_all()
+            return row
 
     def head(self) -> Head:
         with self._lock:

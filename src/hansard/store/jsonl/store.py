@@ -38,7 +38,7 @@ class JsonlStore:
     beginning of a group: lines that are whole are never dropped ([J4]).
     """
 
-    inline = False
+    inline = None
 
     def __init__(
         self, path: Path, *, reading: bool, durability: Durability = "each", clock: Callable[[], float] = time.time

@@ -32,7 +32,7 @@ FAR = 1 << 62
 class PostgresStore:
     """One ledger in one schema of a database. Safe between threads, processes and machines."""
 
-    inline = False
+    inline = None
 
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
         self._address = address

@@ -39,7 +39,7 @@ POLL_S = 0.2
 class SqliteStore:
     """One ledger file. Safe between threads and between processes."""
 
-    inline = False
+    inline = None
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = path
