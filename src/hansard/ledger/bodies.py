@@ -6,9 +6,10 @@ reconciled in a temporary database that nobody else sees.
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from typing import Self
 
-from .body import SALT_BYTES, commitment, opens
+from .body import PREFIX, SALT_BYTES, opens
 from .canonical import Malformed
 from .entry import parse
 from .events import Absent, Tombstone
@@ -27,7 +28,7 @@ class BodyWalk:
         self._tell = tell
         self._next = next(stored, None)
         self.opened = 0
-        self._medias: set[str] = set()
+        self._medias: dict[str, bytes] = {}
 
     def entry(self, seq: int, body: Mapping[str, str]) -> None:
         """Open what is stored for this entry, and tell what is not there."""
@@ -79,12 +80,14 @@ class BodyWalk:
 
     def _opens(self, committed: str, salt: bytes, media: str, content: bytes) -> bool:
         """As body.opens, for a commitment whose form is known, and remembering media types."""
-        if media in self._medias:
-            return len(salt) == SALT_BYTES and commitment(salt, media, content).hex() == committed
+        known = self._medias.get(media)
+        if known is not None:
+            inner = sha256(known + content).digest()
+            return len(salt) == SALT_BYTES and sha256(PREFIX + salt + inner).hexdigest() == committed
         if not opens(committed, salt, media, content):
             return False
         if len(self._medias) < _REMEMBERED:
-            self._medias.add(media)
+            self._medias[media] = media.encode() + b"\n"
         return True
 
     def _pass_over(self, seq: int | None) -> None:

@@ -12,13 +12,13 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 BYTES = "application/octet-stream"
 
-_PREFIX = b"hansard-body/v1\n"
+PREFIX = b"hansard-body/v1\n"
 _MEDIA = re.compile(r"[\x20-\x7e]{1,127}")
 
 
 def commitment(salt: bytes, media: str, body: bytes) -> bytes:
     """The 32 bytes that an entry commits to for one part; Malformed when the media type is not of its form."""
-    return sha256(_PREFIX + salt + sha256(_first_line(media) + body).digest()).digest()
+    return sha256(PREFIX + salt + sha256(_first_line(media) + body).digest()).digest()
 
 
 def digest(media: str, body: bytes) -> bytes:
