@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,8 @@ ODD = {
 
 
 @pytest.fixture(params=["db", "jsonl"])
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / f"x.{request.param}"
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / f"x.{request.param}"
 
 
 def create(path: Path) -> Store:
