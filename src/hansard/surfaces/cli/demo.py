@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -60,10 +62,18 @@ def _tell(ledger: Path, size: int, report: Any, tampered: list[flow.Tampering]) 
         if first:
             say(f"     {f'entry {first.seq}: ' if first.seq is not None else ''}{first.message}")
     say()
+    program = _program()
     say("try it yourself:")
-    say(f"  hansard verify {ledger} --deep")
-    say(f"  hansard ledger show --ledger {ledger}")
-    say(f"  hansard verify {ledger.parent / 'tampered-4.db'} --deep")
+    say(f"  {program} verify {ledger} --deep")
+    say(f"  {program} ledger show --ledger {ledger}")
+    say(f"  {program} verify {ledger.parent / 'tampered-4.db'} --deep")
+
+
+def _program() -> str:
+    """How this program is called here: after `make demo` it is not on the PATH, and what we tell people to type must work."""
+    if shutil.which("hansard"):
+        return "hansard"
+    return sys.argv[0] if Path(sys.argv[0]).name == "hansard" else f"{sys.executable} -m hansard"
 
 
 def _view(tampering: flow.Tampering) -> dict[str, Any]:
