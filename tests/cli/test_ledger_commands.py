@@ -186,8 +186,12 @@ def test_a_tampered_ledger_still_shows_and_marks_what_is_broken(run: Any, ledger
     marked = [line for line in out.splitlines() if "BROKEN" in line]
     assert len(marked) == 1
     assert marked[0].split()[0] == "5"
-    assert run("ledger", "get", "6", "--ledger", str(ledger))[0] == 0
-    assert run("ledger", "replay", "--at", "12", "--ledger", str(ledger))[0] == 0
+    for seq, mark in ((3, False), (4, True), (5, True), (6, False)):
+        code, out, _ = run("ledger", "get", str(seq), "--ledger", str(ledger))
+        assert (code, "BROKEN" in out) == (0, mark), seq
+    code, out, _ = run("ledger", "replay", "--at", "12", "--ledger", str(ledger))
+    assert (code, out.startswith("BROKEN: entry 5 ")) == (0, True)
+    assert "BROKEN" not in run("ledger", "replay", "--at", "4", "--ledger", str(ledger))[1]
     assert run("verify", str(ledger))[0] == 20
 
 

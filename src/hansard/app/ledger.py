@@ -80,9 +80,20 @@ class LedgerService:
         """One entry with its parts, what caused it and what it caused."""
         entry = self.store.entry(seq)
         view = entry_view(entry)
+        view["broken"] = self._broken_link(entry)
         view["effects"] = self.store.effects(seq)
         view["parts"] = [part_view(entry, part, *self._state(entry, part)) for part in sorted(entry.body)]
         return view
+
+    def _broken_link(self, entry: Entry) -> str | None:
+        """Why an entry does not hold together with its neighbours, as far as those can tell; verification looks at everything."""
+        before = b"".join(self.store.lines(entry.seq - 1, entry.seq)) if entry.seq else None
+        if entry.prev != (FIRST_PREV if before is None else leaf_hash(before).hex()):
+            return "[H4] it does not follow the entry before it"
+        after = b"".join(self.store.lines(entry.seq + 1, entry.seq + 2))
+        if after and b'"prev":"%b"' % leaf_hash(entry.line).hex().encode() not in after:
+            return "[H4] the entry behind it does not follow from it: one of the two was changed"
+        return None
 
     def part(self, seq: int, part: str) -> bytes:
         """A body, checked against its commitment; UsageError when it is redacted or missing, StoreError when it is not the one."""
@@ -170,13 +181,18 @@ class LedgerService:
 
     def _fold(self, upto: int | None) -> LedgerState:
         """Fold line by line, so that one broken entry does not hide the others."""
-        state = LedgerState()
+        state, prev = LedgerState(), FIRST_PREV
         for seq, line in enumerate(self.store.lines(0, None if upto is None else upto + 1)):
             try:
-                state.take(parse(line))
+                entry = parse(line)
+                state.take(entry)
+                follows = (entry.seq, entry.prev) == (seq, prev)
             except Malformed:
                 state.kinds["(broken)"] += 1
-                state.at = seq
+                state.at, follows = seq, False
+            if not follows and state.broken_at is None:
+                state.broken_at = seq
+            prev = leaf_hash(line).hex()
         return state
 
 

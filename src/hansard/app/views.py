@@ -68,6 +68,7 @@ def run_view(run: RunState) -> View:
 def state_view(state: LedgerState) -> View:
     return {
         "at": state.at,
+        "broken_at": state.broken_at,
         "origin": state.origin,
         "key_epoch": state.key_epoch,
         "runs": [run_view(run) for run in state.runs.values()],
@@ -81,6 +82,7 @@ def summary_view(state: LedgerState) -> View:
         states[run.state] = states.get(run.state, 0) + 1
     return {
         "entries": state.at + 1,
+        "broken_at": state.broken_at,
         "origin": state.origin,
         "key_epoch": state.key_epoch,
         "parts": state.parts,

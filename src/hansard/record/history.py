@@ -47,6 +47,8 @@ class LedgerState:
     """What the record says as a whole, up to and including entry `at`."""
 
     at: int = -1
+    broken_at: int | None = None
+    """The first entry that could not be read or did not follow, where the reader looked; the state is then not to be believed."""
     origin: str = ""
     key_epoch: int = 0
     kinds: Counter[str] = field(default_factory=Counter)

@@ -31,6 +31,8 @@ def get(args: argparse.Namespace) -> int:
     if args.json:
         as_json(view)
         return 0
+    if view["broken"]:
+        say(f"BROKEN: {view['broken']}")
     for name in ("seq", "time", "run", "kind", "actor", "causes", "effects", "data", "leaf", "prev"):
         value = view[name]
         say(f"{name:<8}{value if isinstance(value, str | int) else json.dumps(value, ensure_ascii=False)}")
@@ -52,6 +54,8 @@ def replay(args: argparse.Namespace) -> int:
     if args.json:
         as_json(view)
         return 0
+    if view["broken_at"] is not None:
+        say(f"BROKEN: entry {view['broken_at']} cannot be read or does not follow the one before; run: hansard verify")
     say(f"at entry {view['at']} of {view['origin']}: {len(view['runs'])} run(s)")
     for run in view["runs"]:
         say(f"  {run['run']}  {run['state']}  entries {run['entries']}, calls {run['calls']}, tokens {run['tokens']:,}")
