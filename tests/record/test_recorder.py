@@ -8,6 +8,7 @@ import pytest
 from hansard.domain.fact import Body
 from hansard.domain.work import PlanMade, RunClaimed
 from hansard.errors import Broken, Fenced, OutcomeUnknown, StoreError, UsageError
+from hansard.record import recorder as recorder_module
 from hansard.record.recorder import STREAK, Recorder, Step, Within, record_now
 from hansard.store.base import Group, Outcome, Seal, Store
 from hansard.store.memory import MemoryStore
@@ -230,3 +231,39 @@ async def test_two_tasks_that_take_turns_lose_nothing() -> None:
     first, second = await asyncio.gather(write("r1"), write("r2"))
     await recorder.close()
     assert sorted(first + second) == list(range(1, 101))
+
+
+class SlowSealing:
+    """A sealing whose upkeep takes its time, and which notices when somebody comes in between."""
+
+    def __init__(self) -> None:
+        self.inside = self.upkeeps = 0
+        self.met = False
+
+    def seal(self) -> Seal | None:
+        self.met = self.met or self.inside > 0
+        return None
+
+    def committed(self) -> None:
+        self.met = self.met or self.inside > 0
+
+    def upkeep(self) -> None:
+        self.inside += 1
+        time.sleep(0.02)
+        self.upkeeps += 1
+        self.inside -= 1
+
+
+async def test_nobody_records_while_the_sealer_is_kept_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "UPKEEP_S", 0.05)
+    sealing = SlowSealing()
+    recorder = Recorder(SlowStore(0.0), sealing=sealing)
+    for _ in range(60):
+        await recorder.record(request(), actor="x")
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        await recorder.record(request(), actor="x")
+        await asyncio.sleep(0.001)
+    await recorder.close()
+    assert sealing.upkeeps > 2
+    assert not sealing.met

@@ -223,7 +223,12 @@ class Recorder:
         """Nothing to write: the sealer keeps its lease and signs what is unsigned."""
         if self._sealing and self._upkeep_due:
             self._upkeep_due = False
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep)
+            # A sealer belongs to one thread at a time: who records meanwhile waits in the queue.
+            self._writing = True
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep)
+            finally:
+                self._writing = False
 
     def _tick(self) -> None:
         """Wakes the writer now and then: one timer that starts itself again costs nothing per entry, a timeout each time does."""
