@@ -8,10 +8,18 @@ from hansard.__about__ import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hansard.app.service import Hansard as Hansard
+    from hansard.domain.roster import Lane as Lane
+    from hansard.domain.roster import Policy as Policy
+    from hansard.domain.roster import Roster as Roster
 
-__all__ = ["Hansard", "__version__"]
+__all__ = ["Hansard", "Lane", "Policy", "Roster", "__version__"]
 
-_WHERE = {"Hansard": "hansard.app.service"}
+_WHERE = {
+    "Hansard": "hansard.app.service",
+    "Lane": "hansard.domain.roster",
+    "Policy": "hansard.domain.roster",
+    "Roster": "hansard.domain.roster",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -1,10 +1,21 @@
 """The service: one open ledger with its recorder. Every surface, and Python itself, comes in through here."""
 
-from typing import Self
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Self
 
+from hansard.app.configuring import Wishes, run_config
 from hansard.app.ledger import LedgerService
+from hansard.app.pool import Pool
+from hansard.app.runs import Runs
 from hansard.app.settings import Settings, read_settings
+from hansard.app.views import View
 from hansard.app.wiring import Opened, open_or_found
+from hansard.domain.fact import Body
+from hansard.domain.work import Surface
+from hansard.errors import ProviderError
+from hansard.orchestration.engine import Ended
+from hansard.providers.base import Provider
 from hansard.record.recorder import Recorder
 from hansard.store.base import Claim, Store
 
@@ -14,15 +25,27 @@ LEASE_S = 15.0
 class Hansard:
     """An open ledger that can be recorded into. Use it as an async context manager."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(
+        self, opened: Opened, settings: Settings | None = None, providers: Mapping[str, Provider] | None = None
+    ) -> None:
         self._opened = opened
+        self.settings = settings or opened.settings
         self.recorder = Recorder(opened.store, sealing=opened.sealer)
         self.ledger = LedgerService(opened)
+        self.pool = Pool(self.settings, providers)
+        self.runs = Runs(self.recorder, opened.store, self.pool)
 
     @classmethod
-    def open(cls, ledger: str | None = None, *, settings: Settings | None = None) -> Self:
-        """Open the ledger at a path or URL, or make it when nothing is there."""
-        return cls(open_or_found(settings or read_settings(ledger)))
+    def open(
+        cls,
+        ledger: str | None = None,
+        *,
+        settings: Settings | None = None,
+        providers: Mapping[str, Provider] | None = None,
+    ) -> Self:
+        """Open the ledger at a path or URL, or make it when nothing is there. `providers` are handed in, by name."""
+        found = settings or read_settings(ledger)
+        return cls(open_or_found(found), found, providers)
 
     @property
     def store(self) -> Store:
@@ -32,9 +55,71 @@ class Hansard:
         """Take the right to drive a run; whoever drove it before is fenced off."""
         return self.store.claim(run, LEASE_S)
 
+    async def submit(
+        self,
+        request: str,
+        *,
+        plan: object = None,
+        lane: str | None = None,
+        single: bool = False,
+        provider: str | Provider | None = None,
+        wishes: Wishes | None = None,
+        surface: Surface = "python",
+        actor: str | None = None,
+    ) -> "Run":
+        """Hand in a request and start on it. `provider` is a name that is configured, or a provider itself."""
+        wanted = wishes or Wishes()
+        if provider is not None and not isinstance(provider, str):
+            self.pool.given[provider.id] = provider
+            provider = provider.id
+        if provider is not None:
+            from dataclasses import replace
+
+            wanted = replace(wanted, provider=provider)
+        config = run_config(self.settings, self.pool, wanted)
+        mode = "single" if single else "request"
+        run = await self.runs.submit(request, config, mode=mode, plan=plan, lane=lane, surface=surface, actor=actor)
+        return Run(self, run, asyncio.ensure_future(self.runs.drive(run)))
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.recorder.close()
-        self._opened.close()
+        try:
+            await self.pool.close()
+            await self.recorder.close()
+        finally:
+            self._opened.close()
+
+
+class Run:
+    """A run that is being driven here."""
+
+    def __init__(self, hansard: Hansard, run: str, drive: "asyncio.Future[Ended]") -> None:
+        self.id = run
+        self._hansard, self._drive = hansard, drive
+
+    async def events(self) -> AsyncIterator[View]:
+        """The entries of this run as they are written, until it ends."""
+        async for view in self._hansard.runs.follow(self.id):
+            yield view
+
+    async def ended(self) -> Ended:
+        """How it ended."""
+        return await asyncio.shield(self._drive)
+
+    async def answer(self) -> str:
+        """The answer; ProviderError where the run ended without one."""
+        ended = await self.ended()
+        data = self._hansard.runs.answer(self.id)
+        if data is None:
+            raise ProviderError(f"run {self.id} ended without an answer: {ended.state}, {ended.reason}")
+        return Body.raw(data).as_text()
+
+    async def cancel(self) -> Any:
+        """Stop it."""
+        return await self._hansard.runs.cancel(self.id)
+
+    def show(self) -> View:
+        """What the record says of it so far."""
+        return self._hansard.runs.show(self.id)

@@ -24,6 +24,9 @@ class Settings:
     providers: Mapping[str, Any] = field(default_factory=dict)
     tiers: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def log_folder(self, nonce: str) -> Path:
@@ -55,6 +58,9 @@ def read_settings(
         providers=providers,
         tiers=_names(table, "tiers", config, providers),
         roles=_names(table, "roles", config, providers),
+        run=_table(table, "run", config),
+        budget=_table(table, "budget", config),
+        prices=_table(table, "prices", config),
         environment=dict(env),
     )
 

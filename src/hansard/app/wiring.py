@@ -24,7 +24,7 @@ class Opened:
 
     def __init__(self, store: Store, settings: Settings, *, writing: bool, lost_key: bool = False) -> None:
         self.store = store
-        self._settings = settings
+        self.settings = settings
         self._writing = writing
         self._lost_key = lost_key
         self._looked = False
@@ -60,7 +60,7 @@ class Opened:
         genesis = self.store.entry(0).data
         if genesis.get("custody") != "file":
             return "none: this log is unsigned"
-        folder = self._settings.log_folder(str(genesis.get("nonce", "")))
+        folder = self.settings.log_folder(str(genesis.get("nonce", "")))
         self._folder, self._origin = folder, str(genesis.get("origin", ""))
         return f"files in {folder}" if folder.is_dir() else f"the keys are not on this machine (looked in {folder})"
 

@@ -120,7 +120,11 @@ class ToolEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One answer, good or bad. On success `failure` is None and, where a schema was asked for, `structured` is valid."""
+    """One answer, good or bad. On success `failure` is None and, where a schema was asked for, `structured` is valid.
+
+    `text` is what others are told and keeps the limits of the question; `output` is for the record, and holds all that was
+    kept of what a program printed.
+    """
 
     provider: str
     requested_model: str

@@ -117,6 +117,7 @@ class TaskAttempted(Fact):
         "context.given",
         "gate.closed",
         "run.retry_asked",
+        "task.restarted",
     )
     task: str
     lane: str
@@ -162,7 +163,7 @@ class TaskJudged(Fact):
 
     KIND: ClassVar[str] = "task.judged"
     DRIVEN: ClassVar[bool] = True
-    CAUSES: ClassVar[tuple[str, ...]] = ("task.returned", "role.answered", "session.ended")
+    CAUSES: ClassVar[tuple[str, ...]] = ("task.returned", "role.answered", "session.ended", "task.attempted")
     task: str
     attempt: int
     ok: bool

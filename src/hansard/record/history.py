@@ -21,6 +21,7 @@ _MOVES = {
     "gate.closed": "running",
     "run.interrupted": "interrupted",
     "run.claimed": "running",
+    "run.retry_asked": "requested",
 }
 
 

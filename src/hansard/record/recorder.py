@@ -69,9 +69,16 @@ class Sealing(Protocol):
     def upkeep(self) -> None: ...
 
 
+class _Answer(asyncio.Future[list[Placed]]):
+    """Cannot be called back: entries that are queued will be written, and whoever waits hears of it before he is cancelled."""
+
+    def cancel(self, msg: object = None) -> bool:
+        return False
+
+
 class _Waiting(NamedTuple):
     drafts: Sequence[Draft]
-    answer: "asyncio.Future[list[Placed]]"
+    answer: _Answer
 
 
 class Recorder:
@@ -123,6 +130,11 @@ class Recorder:
             places = await self._enqueue(drafts, urgent=urgent)
         return [Recorded(at.seq, at.ts, at.leaf, step.fact) for at, step in zip(places, steps, strict=True)]
 
+    def seal_soon(self) -> None:
+        """Let the sealer see to what is unsigned as soon as nothing is left to write: a run has ended, say."""
+        self._upkeep_due = True
+        self._wake()
+
     async def close(self) -> None:
         """Write what is queued and stop. The store is not closed."""
         if self._task:
@@ -173,7 +185,7 @@ class Recorder:
             self._task.add_done_callback(self._supervise)
             if self._sealing:
                 self._timer = loop.call_later(UPKEEP_S, self._tick)
-        answer: asyncio.Future[list[Placed]] = loop.create_future()
+        answer = _Answer(loop=loop)
         self._queue.append(_Waiting(drafts, answer))
         if urgent:
             self._wake()

@@ -1,0 +1,204 @@
+"""From settings and flags to the configuration of a run. Says plainly what is missing when nobody can be asked."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from hansard.app.pool import PYTHON_KIND, Pool
+from hansard.app.rehearsal import REHEARSAL, rehearsal_table
+from hansard.app.settings import Settings
+from hansard.domain.budget import Budget
+from hansard.domain.roster import Policy, Roster
+from hansard.errors import UsageError
+from hansard.orchestration.config import RunConfig, Tuning, read_budget
+from hansard.orchestration.escalate import default_ladder
+from hansard.orchestration.templates import digests
+from hansard.providers.base import Provider
+from hansard.providers.fields import Fields
+
+NANO = 1_000_000_000
+FLAGGED = "flag"
+NOBODY = """\
+nobody can be asked yet. One of these lines is enough:
+  --cmd "my-agent --stdin"   or   --chat-url http://127.0.0.1:11434/v1 --model llama3.2   or   --api MODEL
+  hansard init               writes a hansard.toml to name providers in;  hansard doctor  says what works here
+  --provider rehearsal       goes through the motions with canned answers, marked as such, and asks no model"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a caller wants of one run, besides what is configured. None leaves it to the settings."""
+
+    provider: str | None = None
+    cmd: str | None = None
+    chat_url: str | None = None
+    model: str | None = None
+    api: str | None = None
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    max_usd: str | None = None
+    max_seconds: float | None = None
+    judge: str | None = None
+    answer: str | None = None
+    max_parallel: int | None = None
+    ladder: tuple[str, ...] | None = None
+    roster: Roster | None = None
+    policy: Policy | None = None
+
+
+def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
+    """The whole configuration of a run, checked. UsageError says what is wrong and what to type."""
+    where = str(settings.config or "hansard.toml")
+    tables = {name: dict(table) for name, table in settings.providers.items()}
+    tables |= {name: _described(provider) for name, provider in pool.given.items()}
+    roster = wishes.roster or settings_roster(settings)
+    chosen, flagged = _flagged(wishes)
+    tables |= flagged
+    if chosen == REHEARSAL and REHEARSAL not in tables:
+        tables[REHEARSAL] = rehearsal_table(roster)
+    if chosen is not None and chosen.partition(":")[0] not in tables:
+        raise UsageError(f"there is no provider {chosen!r}; known are {', '.join(tables) or 'none'}")
+    if not tables:
+        raise UsageError(NOBODY)
+    # A provider that is named for this run goes before the tiers and roles of the file.
+    tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
+    default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
+    run = Fields(settings.run, f"{where} [run]")
+    config = RunConfig(
+        default=default,
+        roster=roster,
+        policy=_policy(settings, wishes),
+        providers=tables,
+        folder=str(settings.config.parent if settings.config else Path.cwd()),
+        tiers=tiers,
+        roles=roles,
+        ladder=_ladder(run, wishes, tiers, tables, chosen),
+        budget=_budget(settings, wishes, where),
+        judge=wishes.judge or run.choice("judge", ("model", "checks"), "model"),  # type: ignore[arg-type]
+        answer=wishes.answer or run.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
+        tuning=_tuning(run),
+        templates=digests(),
+    )
+    _check_targets(config)
+    _check_prices(config, pool)
+    return config
+
+
+def settings_roster(settings: Settings) -> Roster:
+    """The roster that hansard.toml names, else the default one."""
+    found: Roster | None = getattr(settings, "roster", None)
+    return found or Roster.default()
+
+
+def _policy(settings: Settings, wishes: Wishes) -> Policy:
+    found: Policy = wishes.policy or getattr(settings, "policy", None) or Policy()
+    return found if wishes.max_parallel is None else replace(found, max_parallel=wishes.max_parallel)
+
+
+def _described(provider: Provider) -> dict[str, Any]:
+    return {**provider.describe(), "kind": PYTHON_KIND}
+
+
+def _flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
+    """The provider that flags ask for, as its name and its table."""
+    given = [name for name in ("provider", "cmd", "chat_url", "api") if getattr(wishes, name) is not None]
+    if len(given) > 1:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{flags} both say whom to ask; keep one")
+    if wishes.model is not None and wishes.chat_url is None:
+        raise UsageError("--model belongs to --chat-url; with --provider write NAME:MODEL")
+    if wishes.cmd is not None:
+        return FLAGGED, {FLAGGED: {"kind": "command", "argv": _words(wishes.cmd)}}
+    if wishes.chat_url is not None:
+        if wishes.model is None:
+            raise UsageError("--chat-url needs --model: the server has to know which model is meant")
+        return FLAGGED, {FLAGGED: {"kind": "openai", "base_url": wishes.chat_url, "model": wishes.model}}
+    if wishes.api is not None:
+        kind = "anthropic" if wishes.api.startswith("claude") else "openai"
+        return FLAGGED, {FLAGGED: {"kind": kind, "model": wishes.api}}
+    return wishes.provider, {}
+
+
+def _words(command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--cmd {command!r}: {error}") from error
+    if not words:
+        raise UsageError("--cmd needs a program to run")
+    return words
+
+
+def _ladder(
+    run: Fields, wishes: Wishes, tiers: Mapping[str, str], tables: Mapping[str, Any], chosen: str | None
+) -> tuple[str, ...]:
+    named = run.any("ladder", None)
+    if wishes.ladder is not None:
+        named = list(wishes.ladder)
+    elif named is None or chosen is not None:
+        return default_ladder(tiers)
+    if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
+        raise UsageError(f"{run.where}: ladder must be a list of tiers or providers, not {named!r:.80}")
+    for each in named:
+        if each not in tiers and each.partition(":")[0] not in (*tables, "panel"):
+            raise UsageError(f"{run.where}: ladder names {each!r}, which is neither a tier nor a provider")
+    return tuple(named)
+
+
+def _tuning(run: Fields) -> Tuning:
+    names = Tuning.__slots__
+    known = {name: run.any(name) for name in names if run.has(name)}
+    run.done()
+    return Tuning.read(Fields(known, run.where))
+
+
+def _budget(settings: Settings, wishes: Wishes, where: str) -> Budget:
+    table = dict(settings.budget)
+    if "max_usd" in table:
+        table["max_cost_usd_nano"] = nano_usd(str(table.pop("max_usd")), f"{where} [budget] max_usd")
+    budget = read_budget(Fields(table, f"{where} [budget]"))
+    wanted: dict[str, Any] = {
+        "max_calls": wishes.max_calls,
+        "max_tokens": wishes.max_tokens,
+        "max_cost_usd_nano": nano_usd(wishes.max_usd, "--max-usd") if wishes.max_usd is not None else None,
+        "max_seconds": wishes.max_seconds,
+    }
+    return replace(budget, **{name: value for name, value in wanted.items() if value is not None})
+
+
+def nano_usd(text: str, where: str) -> int:
+    """Dollars as billionths."""
+    try:
+        amount = Decimal(text) * NANO
+    except InvalidOperation as error:
+        raise UsageError(f"{where}: {text!r} is no amount of dollars, such as 0.50") from error
+    if not amount.is_finite() or amount < 0:
+        raise UsageError(f"{where}: {text!r} is no amount of dollars, such as 0.50")
+    return int(amount)
+
+
+def _check_targets(config: RunConfig) -> None:
+    for target in config.targets:
+        if target not in config.providers and target.partition(":")[0] not in (*config.providers, "panel"):
+            raise UsageError(f"the roster or the settings name {target!r}, which is no provider that is configured")
+
+
+def _check_prices(config: RunConfig, pool: Pool) -> None:
+    """Under a money budget every model has a known price, or nobody sends a bill for it."""
+    if config.budget.max_cost_usd_nano is None:
+        return
+    providers = pool.means_of(config).providers
+    for target in config.targets:
+        name, _, model = target.partition(":")
+        provider = providers.get(target) or providers.get(name)
+        if provider is None or provider.unmetered:
+            continue
+        asked = model or provider.describe().get("model", "")
+        if pool.prices.find(asked) is None:
+            raise UsageError(
+                f"there is a limit of money, and the price of {asked!r} ({name}) is not known; "
+                f'write [prices."{asked}"] with input and output in dollars per million tokens'
+            )

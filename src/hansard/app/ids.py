@@ -1,0 +1,17 @@
+"""Names that this process makes up: run ids that sort by time, and nonces."""
+
+import secrets
+import time
+from uuid import UUID
+
+
+def new_run_id(now_ms: int | None = None) -> str:
+    """A UUIDv7 (RFC 9562): the time in milliseconds, then chance."""
+    at = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    chance = secrets.randbits(74)
+    value = (at & (1 << 48) - 1) << 80 | 0x7 << 76 | (chance >> 62) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
+    return str(UUID(int=value))
+
+
+def new_nonce() -> str:
+    return secrets.token_hex(16)

@@ -1,0 +1,83 @@
+"""The providers that are open in this process. Runs share them, so that a provider's limits hold over all runs at once."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hansard.app.settings import Settings
+from hansard.errors import ProviderError, UsageError
+from hansard.orchestration.asking import Means
+from hansard.orchestration.config import RunConfig
+from hansard.providers.base import Provider
+from hansard.providers.environment import passed_on
+from hansard.providers.open import close_providers, open_providers
+from hansard.providers.prices import Prices
+from hansard.providers.process import Program, Ran, run
+from hansard.providers.secrets import Secrets
+
+PYTHON_KIND = "python"
+"""What a configuration snapshot calls a provider that a program handed in: nobody else can open it."""
+
+
+class Pool:
+    """Providers by name and table. `given` are those that a program handed in."""
+
+    def __init__(self, settings: Settings, given: Mapping[str, Provider] | None = None) -> None:
+        self.secrets = Secrets()
+        self.prices = Prices.read(settings.prices, where=str(settings.config or "hansard.toml"))
+        self.given = dict(given or {})
+        self._settings = settings
+        self._open: dict[str, Provider] = {}
+
+    def means_of(self, config: RunConfig) -> Means:
+        """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
+        providers = {name: self._provider(name, table, config.folder) for name, table in config.providers.items()}
+        folder = Path(config.folder) if config.folder and Path(config.folder).is_dir() else Path.cwd()
+        return Means(
+            providers=providers,
+            programs=_Programs(folder, passed_on(self._settings.environment)),
+            price=self.prices.find,
+        )
+
+    async def close(self) -> None:
+        opened, self._open = self._open, {}
+        await close_providers(opened)
+
+    def _provider(self, name: str, table: Mapping[str, Any], folder: str) -> Provider:
+        if table.get("kind") == PYTHON_KIND:
+            if name not in self.given:
+                raise UsageError(
+                    f"provider {name!r} was handed in by a Python program; resume this run from there, "
+                    f"with the same provider"
+                )
+            return self.given[name]
+        key = json.dumps([name, table, folder], sort_keys=True, default=str)
+        if key not in self._open:
+            [self._open[key]] = open_providers(
+                {name: table},
+                environment=self._settings.environment,
+                where=str(self._settings.config or "hansard.toml"),
+                folder=Path(folder or "."),
+                secrets=self.secrets,
+                prices=self.prices,
+            ).values()
+        return self._open[key]
+
+
+class _Programs:
+    """Runs the programs of checks: in the project's folder, with the allow-listed environment, within a time limit."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder, self._environment = folder, environment
+
+    async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> Ran:
+        program = Program(
+            argv=argv, folder=self._folder, environment=self._environment, stdin=stdin, max_output_bytes=1 << 20
+        )
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await run(program)
+        except TimeoutError:
+            raise ProviderError(f"{argv[0]} did not end within {timeout_s:g} s") from None

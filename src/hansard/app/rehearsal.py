@@ -1,0 +1,43 @@
+"""The rehearsal: canned answers for every role, so that a run can be seen through without a model. Marked as such throughout."""
+
+from typing import Any
+
+from hansard.domain.roster import Roster
+
+REHEARSAL = "rehearsal"
+
+
+def rehearsal_table(roster: Roster) -> dict[str, Any]:
+    """A scripted provider that goes through the motions with the first lanes of a roster."""
+    first, second = roster.names[0], roster.names[1 % len(roster.names)]
+    said = "[rehearsal] No model was asked. Here would stand "
+    plan = {
+        "tasks": [
+            {"id": "look", "lane": first, "instruction": "Rehearse: look into it.", "needs": [], "done_when": []},
+            {
+                "id": "build",
+                "lane": second,
+                "instruction": "Rehearse: build on what was found.",
+                "needs": [{"task": "look", "kind": "data"}],
+                "done_when": [],
+            },
+        ]
+    }
+    return {
+        "kind": "scripted",
+        "model": REHEARSAL,
+        "on_exhaustion": "loop",
+        "entries": [
+            {"match": {"role": "coordinator"}, "structured": plan},
+            {
+                "match": {"role": "classifier"},
+                "structured": {"lane": first, "confidence": 0.5, "reason": f"{said}why this lane fits."},
+            },
+            {"match": {"role": "worker"}, "text": f"{said}the result of the task."},
+            {
+                "match": {"role": "validator"},
+                "structured": {"ok": True, "score": 0.5, "reasons": f"{said}what a judge thinks of the result."},
+            },
+            {"match": {"role": "synthesizer"}, "text": f"{said}the answer."},
+        ],
+    }

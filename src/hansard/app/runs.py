@@ -1,0 +1,269 @@
+"""Runs, for every surface: submit, list, show, follow, cancel, resume, retry. What it shows is what the record says."""
+
+import asyncio
+import getpass
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hansard.app.configuring import Wishes, run_config
+from hansard.app.ids import new_nonce, new_run_id
+from hansard.app.pool import Pool
+from hansard.app.runviews import run_view
+from hansard.app.views import View, entry_view
+from hansard.app.wiring import SOFTWARE
+from hansard.domain.fact import Body, Fact
+from hansard.domain.roster import Roster
+from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
+from hansard.errors import Fenced, UsageError
+from hansard.ledger.entry import Entry
+from hansard.orchestration.config import RunConfig
+from hansard.orchestration.engine import Ended, Engine
+from hansard.orchestration.journal import Listener, without_secrets
+from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
+from hansard.orchestration.progress import progress_of
+from hansard.orchestration.roles import as_json
+from hansard.record.history import fold, follow
+from hansard.record.recorder import Recorder, Step, Within
+from hansard.store.base import Query, Store
+
+if TYPE_CHECKING:
+    from hansard.orchestration.route import Route, Router
+
+MAX_REQUEST = 10_000_000
+
+
+class Runs:
+    """The runs of one open ledger."""
+
+    def __init__(self, recorder: Recorder, store: Store, pool: Pool) -> None:
+        self._recorder, self._store, self._pool = recorder, store, pool
+        self._routers: dict[str, Router] = {}
+        self._listeners: list[Listener] = []
+        self._driving: dict[str, asyncio.Task[Ended]] = {}
+        self._engine = Engine(
+            recorder, store, pool.means_of, self._router_of, secrets=pool.secrets, listener=self._tell
+        )
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear of everything that drivers of this process record; gives what ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def submit(
+        self,
+        request: str,
+        config: RunConfig,
+        *,
+        mode: str = "request",
+        plan: object = None,
+        lane: str | None = None,
+        surface: Surface = "python",
+        actor: str | None = None,
+    ) -> str:
+        """Put a request on the record, with its whole configuration; gives the run's id. Nothing is asked yet."""
+        if not request.strip():
+            raise UsageError("the request is empty; say what is wanted")
+        if len(request) > MAX_REQUEST:
+            raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
+        written = self._written(request, config, plan, lane)
+        run = new_run_id()
+        requested = RunRequested(
+            mode=_mode(mode, plan, lane),  # type: ignore[arg-type]
+            surface=surface,
+            request=Body.text(request),
+            plan=Body.json(as_json(written.as_data())) if written else None,
+        )
+        budget = config.budget
+        configured = RunConfigured(
+            nonce=new_nonce(),
+            software=SOFTWARE,
+            max_calls=budget.max_calls,
+            max_tokens=budget.max_tokens,
+            max_cost_usd_nano=budget.max_cost_usd_nano,
+            max_seconds=None if budget.max_seconds is None else -(-int(budget.max_seconds * 1000) // 1000),
+            config=Body.json(config.to_json()),
+        )
+        # Opened now: a provider that cannot be opened here is a mistake of usage, and its keys are known before we record.
+        self._pool.means_of(config)
+        facts: list[Fact] = [without_secrets(requested, self._pool.secrets), configured]
+        steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
+        for recorded in await self._recorder.record_all(steps, run=run):
+            self._tell(run, recorded)
+        return run
+
+    def _written(self, request: str, config: RunConfig, plan: object, lane: str | None) -> Plan | None:
+        """The plan that the user brings: whole, or one task in a lane."""
+        if plan is not None:
+            return parse_plan(plan, config.roster, config.policy, where="the plan", commands=True)
+        if lane is not None:
+            refuse_lane(lane, config.roster, config.policy, "--lane")
+            return Plan.single(lane, request)
+        return None
+
+    async def drive(self, run: str) -> Ended:
+        """Drive a run to its end, here and now."""
+        task = self._driving.get(run)
+        if task is None:
+            task = self._driving[run] = asyncio.ensure_future(self._engine.drive(run))
+            task.add_done_callback(lambda _: self._driven(run))
+        return await task
+
+    def _driven(self, run: str) -> None:
+        self._driving.pop(run, None)
+        self._recorder.seal_soon()
+
+    async def cancel(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Ended | None:
+        """Ask for a run to be cancelled. Where nobody drives it, this carries it out, and says how it ended."""
+        requested = self._unfinished(run)
+        fact = CancelAsked(surface=surface)
+        await self._recorder.record(fact, actor=actor or human(), run=run, causes=[requested])
+        if run in self._driving:
+            return await self._driving[run]
+        try:
+            return await self.drive(run)
+        except Fenced:
+            # Another process drives it, and will see the request in the record.
+            return None
+
+    async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
+        """Drive an unfinished run on from the record."""
+        requested = self._unfinished(run)
+        await self._recorder.record(ResumeAsked(surface=surface), actor=actor or human(), run=run, causes=[requested])
+        return await self.drive(run)
+
+    async def retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
+        """Do one task again, and with it whatever was built on it."""
+        progress = progress_of(run, self.entries(run))
+        if progress.requested is None:
+            raise self._unknown(run)
+        if progress.plan is None:
+            raise UsageError(f"run {run} has no plan yet; `hansard runs resume {run}` goes on with it")
+        plan = json.loads(self._body(progress.plan, "plan"))
+        ids = [each["id"] for each in plan["tasks"]]
+        if task not in ids:
+            raise UsageError(f"run {run} has no task {task!r}; its tasks are {', '.join(ids[:20])}")
+        if run in self._driving:
+            raise UsageError(f"run {run} is being driven; retry a task when it has ended")
+        causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])
+        fact = RetryAsked(task=task, surface=surface)
+        await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
+        return await self.drive(run)
+
+    def listed(self, *, limit: int = 20, state: str | None = None) -> list[View]:
+        """The newest runs first."""
+        found: list[View] = []
+        for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
+            view = run_view(self._store, entry.run, self.entries(entry.run), brief=True)
+            if state is None or view["state"] == state:
+                found.append(view)
+            if len(found) >= limit:
+                break
+        return found
+
+    def show(self, run: str) -> View:
+        """Everything about one run."""
+        run = self.find(run)
+        return run_view(self._store, run, self.entries(run), brief=False)
+
+    def answer(self, run: str) -> bytes | None:
+        """The answer's bytes; None where there is none."""
+        entries = [entry for entry in self.entries(run) if entry.kind == "run.answered"]
+        return self._body(entries[-1].seq, "answer") if entries else None
+
+    def entries(self, run: str) -> list[Entry]:
+        return list(self._store.select(Query(run=run)))
+
+    def find(self, run: str) -> str:
+        """A run by its id or the beginning of it; `last` is the newest."""
+        if not run:
+            raise self._unknown(run)
+        for entry in self._store.select(Query(run=run, limit=1)):
+            return entry.run
+        found: list[str] = []
+        for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
+            if run == "last":
+                return entry.run
+            if entry.run.startswith(run):
+                found.append(entry.run)
+        if len(found) > 1:
+            raise UsageError(f"{run!r} begins {len(found)} runs: {', '.join(found[:5])}; write more of it")
+        if not found:
+            raise self._unknown(run)
+        return found[0]
+
+    async def follow(self, run: str, after: int = -1) -> AsyncIterator[View]:
+        """The entries of a run as they are written, until it ends."""
+        seen = after
+        for entry in self.entries(run):
+            if entry.seq > after:
+                seen = entry.seq
+                yield entry_view(entry)
+        if fold(self.entries(run)).runs[run].state in ENDED:
+            return
+        async for entry in follow(self._store, seen, Query(run=run)):
+            yield entry_view(entry)
+            if entry.kind == "run.ended":
+                return
+
+    def _unfinished(self, run: str) -> int:
+        progress = progress_of(run, self.entries(run))
+        if progress.requested is None:
+            raise self._unknown(run)
+        if progress.ended is not None:
+            said = progress.ended.data["state"]
+            raise UsageError(f"run {run} has ended ({said}); `hansard runs retry {run} TASK` does a task again")
+        return progress.requested
+
+    def _unknown(self, run: str) -> UsageError:
+        return UsageError(f"there is no run {run!r} in {self._store.place}; `hansard runs list` shows them")
+
+    def _body(self, seq: int, part: str) -> bytes:
+        stored = self._store.body(seq, part)
+        if stored is None:
+            raise UsageError(f"the {part} of entry {seq} is not in the ledger any more")
+        return stored.body
+
+    def _tell(self, run: str, recorded: Any) -> None:
+        for listener in self._listeners:
+            listener(run, recorded)
+
+    def _router_of(self, config: RunConfig) -> "Callable[[str], Route]":
+        from hansard.orchestration.route import Router
+
+        key = config.roster_digest or config.roster.digest
+        if key not in self._routers:
+            shipped = Roster.default()
+            # A snapshot leaves out what only the router reads; the shipped roster has it.
+            self._routers[key] = Router(shipped if shipped.digest == key else config.roster)
+        return self._routers[key].route
+
+
+ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
+
+
+def human() -> str:
+    """Who sits at this machine, as an actor. Nobody has checked it."""
+    try:
+        return f"human:{getpass.getuser()}"
+    except (OSError, KeyError, ImportError):
+        return "human:unknown"
+
+
+def read_plan(path: Path) -> Any:
+    """A plan file, JSON or TOML."""
+    import tomllib
+
+    try:
+        text = path.read_text("utf-8")
+        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read the plan {path}: {error}") from error
+
+
+def _mode(mode: str, plan: object, lane: str | None) -> str:
+    return "plan" if plan is not None else "single" if lane is not None else mode
+
+
+__all__ = ["ENDED", "Runs", "Wishes", "human", "read_plan", "run_config"]

@@ -1,0 +1,129 @@
+"""How a run is shown: folded from its entries, with the bodies that people want to read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hansard.app.views import View, moment
+from hansard.domain.fact import Body
+from hansard.ledger.entry import Entry
+from hansard.record.history import fold
+from hansard.store.base import Store
+
+REQUEST_SHOWN = 200
+
+
+def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -> View:
+    """One run. Brief: without tasks and texts."""
+    state = fold(entries).runs[run]
+    first = next((entry for entry in entries if entry.kind == "run.requested"), entries[0])
+    last = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), None)
+    ended = last if last and state.state == last.data.get("state") else None
+    request = _text(store, first.seq, "request")
+    configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
+    view: View = {
+        "run": run,
+        "state": state.state,
+        "reason": ended.data["reason"] if ended else None,
+        "mode": first.data.get("mode"),
+        "request": request if not brief or request is None else request[:REQUEST_SHOWN],
+        "started": moment(state.started_us),
+        "last": moment(state.last_us),
+        "entries": state.entries,
+        "first_seq": state.first_seq,
+        "last_seq": state.last_seq,
+        "spent": {
+            "calls": state.calls,
+            "tokens": state.tokens,
+            "cost_usd_nano": state.cost_usd_nano,
+            "elapsed_us": ended.data["elapsed_us"] if ended else None,
+        },
+        "budget": _budget(configured),
+        "open_gates": sorted(state.open_gates),
+    }
+    if brief:
+        return view
+    return view | {"plan": _plan(entries), "tasks": _tasks(store, entries), **_answer(store, entries)}
+
+
+def _budget(configured: Entry | None) -> View:
+    names = ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")
+    return {name: configured.data.get(name) if configured else None for name in names}
+
+
+def _plan(entries: Sequence[Entry]) -> View | None:
+    made = next((entry for entry in reversed(entries) if entry.kind == "plan.made"), None)
+    if made is None:
+        return None
+    return {"seq": made.seq, "by": made.data["by"], **{key: made.data[key] for key in ("tasks", "edges", "waves")}}
+
+
+def _tasks(store: Store, entries: Sequence[Entry]) -> list[View]:
+    tasks: dict[str, View] = {}
+    for entry in entries:
+        data: Any = entry.data
+        if not entry.kind.startswith("task.") or "task" not in data:
+            continue
+        task = tasks.setdefault(
+            data["task"], {"task": data["task"], "lane": None, "state": "waiting", "attempts": [], "because": None}
+        )
+        _take(store, task, entry)
+    return list(tasks.values())
+
+
+def _take(store: Store, task: View, entry: Entry) -> None:
+    data: Any = entry.data
+    match entry.kind:
+        case "task.attempted":
+            task["lane"], task["state"] = data["lane"], "running"
+            task["attempts"].append(
+                {
+                    "attempt": data["attempt"],
+                    "seq": entry.seq,
+                    "rung": data["rung"],
+                    "provider": data["provider"],
+                    "model": data["model"],
+                    "returned": None,
+                    "verdict": None,
+                }
+            )
+        case "task.returned":
+            task["state"] = "returned"
+            _attempt(task, data["attempt"])["returned"] = {
+                "seq": entry.seq,
+                **{key: data.get(key) for key in ("ok", "finish", "error", "model", "latency_us", "exit_code")},
+                "tokens": data["input_tokens"] + data["output_tokens"],
+                "cost_usd_nano": data["cost_usd_nano"],
+                "cost_basis": data["cost_basis"],
+            }
+        case "task.judged":
+            task["state"] = "passed" if data["ok"] else "rejected"
+            _attempt(task, data["attempt"])["verdict"] = {
+                "seq": entry.seq,
+                **{key: data.get(key) for key in ("ok", "by", "score_ppm", "same_model")},
+                "reasons": _text(store, entry.seq, "reasons"),
+            }
+        case "task.skipped":
+            task["state"], task["because"] = "skipped", data.get("upstream") or data["because"]
+        case "task.escalated":
+            task["state"] = "escalated"
+
+
+def _attempt(task: View, number: int) -> View:
+    found: View = next(each for each in reversed(task["attempts"]) if each["attempt"] == number)
+    return found
+
+
+def _answer(store: Store, entries: Sequence[Entry]) -> View:
+    answered = next((entry for entry in reversed(entries) if entry.kind == "run.answered"), None)
+    if answered is None:
+        return {"answer": None, "answer_seq": None, "missing": []}
+    return {
+        "answer": _text(store, answered.seq, "answer"),
+        "answer_seq": answered.seq,
+        "missing": list(answered.data.get("missing", [])),
+    }
+
+
+def _text(store: Store, seq: int, part: str) -> str | None:
+    stored = store.body(seq, part)
+    return Body(stored.media, stored.body).as_text() if stored else None

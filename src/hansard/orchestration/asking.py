@@ -1,0 +1,231 @@
+"""Asks providers on behalf of a run: reserves before each call, settles after, and records every question and answer of a role.
+
+Nothing is retried silently: each further turn, after a fault or a passing failure, is a new question on the record.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, Generic, TypeVar
+
+from hansard.domain.exchange import Completion, Exchange, Limits
+from hansard.domain.fact import Body
+from hansard.domain.work import RoleAsked
+from hansard.errors import UsageError
+from hansard.orchestration.config import RunConfig
+from hansard.orchestration.execute import answered
+from hansard.orchestration.journal import Journal
+from hansard.orchestration.judge import Programs
+from hansard.orchestration.purse import Purse, Reserved
+from hansard.orchestration.roles import Question
+from hansard.providers import checks
+from hansard.providers.ask import corrected, wants_correction
+from hansard.providers.base import Provider, failure
+from hansard.providers.prices import Price
+from hansard.providers.prompt import prompt_of
+from hansard.providers.retry import Retries
+from hansard.record.recorder import Cause, Step
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a run works with: who can be asked, how programs are run, what models cost, how one waits."""
+
+    providers: Mapping[str, Provider]
+    programs: Programs
+    price: Callable[[str], Price | None] = lambda _: None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    retries: Retries = field(default_factory=Retries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Somebody who can be asked: a provider, and maybe one of its models."""
+
+    provider: Provider
+    name: str
+    model: str | None
+
+    @property
+    def model_name(self) -> str:
+        """The model as it stands in the record before anybody answered."""
+        return self.model or self.provider.describe().get("model") or "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered(Generic[V]):
+    """A role's answer, with its meaning and where it stands: its entry, and those recorded with the question and with it."""
+
+    value: V
+    seq: int
+    ahead: tuple[int, ...]
+    following: tuple[int, ...]
+    completion: Completion
+
+
+class NoAnswer(Exception):
+    """A role gave no usable answer; `seq` is the last entry about it."""
+
+    def __init__(self, role: str, seq: int, why: str) -> None:
+        super().__init__(f"the {role} gave no usable answer: {why}")
+        self.seq = seq
+
+
+class Asker:
+    """Asks for one run. `lanes` are the purses of lanes that have a budget of their own."""
+
+    def __init__(
+        self, config: RunConfig, nonce: str, means: Means, journal: Journal, purse: Purse, lanes: Mapping[str, Purse]
+    ) -> None:
+        self.config, self.nonce, self.means, self.journal = config, nonce, means, journal
+        self.purse, self._lanes = purse, lanes
+
+    def target(self, name: str) -> Target:
+        """Whom a target's name means; UsageError where nobody has it."""
+        provider, _, model = name.partition(":")
+        found = self.means.providers.get(name) or self.means.providers.get(provider)
+        if found is None:
+            known = ", ".join(self.means.providers) or "none"
+            raise UsageError(f"this run asks {name!r}, and no such provider is open here (open are: {known})")
+        return Target(provider=found, name=name, model=None if name in self.means.providers else model or None)
+
+    def reserve(self, exchange: Exchange, target: Target, lane: str | None) -> list[tuple[Purse, Reserved]]:
+        """Set aside what a call may cost, in the run's purse and the lane's. Breach when either says no."""
+        price = None if target.provider.unmetered else self.means.price(target.model_name)
+        held: list[tuple[Purse, Reserved]] = []
+        own = self._lanes.get(lane) if lane else None
+        for purse in (self.purse, own) if own else (self.purse,):
+            try:
+                held.append((purse, purse.reserve(held[-1][1].exchange if held else exchange, price)))
+            except Exception:
+                settle(held, None)
+                raise
+        return held
+
+    async def call(self, target: Target, held: Sequence[tuple[Purse, Reserved]]) -> Completion:
+        """Make a call that was reserved."""
+        exchange = held[-1][1].exchange
+        completion: Completion | None = None
+        try:
+            completion = checks.checked(exchange, await target.provider.complete(exchange))
+            return completion
+        finally:
+            settle(held, completion)
+
+    def pause_s(self, completion: Completion, made: int, about: str) -> float | None:
+        """How long to wait before another try, None for no other try. The jitter follows from the run's nonce."""
+        if completion.failure is None:
+            return None
+        digest = hmac.new(self.nonce.encode(), f"jitter|{about}|{made}".encode(), sha256).digest()
+        chance = int.from_bytes(digest[:7], "big") / (1 << 56)
+        retries = replace(self.means.retries, retries=self.config.tuning.retries)
+        return retries.pause_s(completion.failure, made, random=lambda: chance)
+
+    async def ask(
+        self,
+        question: Question[V],
+        causes: Sequence[Cause],
+        *,
+        ahead: Sequence[Step] = (),
+        then: Callable[[V, Completion], Sequence[Step]] | None = None,
+        lane: str | None = None,
+    ) -> Answered[V]:
+        """Ask a role until it answers in shape, within bounds. `ahead` is recorded together with the first question, and
+        what `then` makes of the answer together with the answer; causes inside these point at each other by Within.
+
+        NoAnswer when it does not; Breach when the budget ends first, with `ahead` recorded all the same.
+        """
+        target = self.target(self.config.role(question.role))
+        base = question.exchange(target.model, {"lane": lane} if lane else {})
+        tuning = self.config.tuning
+        base = replace(base, limits=Limits(timeout_s=tuning.timeout_s, max_output_tokens=tuning.max_output_tokens))
+        exchange, turn, passing, faults = base, 1, 0, 0
+        before: tuple[int, ...] = ()
+        while True:
+            exchange = replace(exchange, metadata={**base.metadata, "turn": turn})
+            [*put, asked], exchange, held = await self._put(question, exchange, target, turn, causes, ahead, lane)
+            before, ahead = before or tuple(put), ()
+            completion, value = self._meaning(question, exchange, await self.call(target, held))
+            said = Step(answered(question.role, completion), question.role, [asked])
+            if completion.ok:
+                steps = then(value, completion) if then else ()
+                recorded = await self.journal.record_all([said, *steps])
+                following = tuple(each.seq for each in recorded[1:])
+                return Answered(
+                    value=value, seq=recorded[0].seq, ahead=before, following=following, completion=completion
+                )
+            [heard] = await self.journal.record_all([said])
+            causes, turn = [heard.seq], turn + 1
+            if wants_correction(completion) and faults < tuning.corrections:
+                faults += 1
+                exchange = corrected(base, completion)
+                continue
+            passing += 1
+            malformed = completion.failure is not None and completion.failure.kind == "malformed_response"
+            pause = None if malformed else self.pause_s(completion, passing, f"{question.role}|{question.task}")
+            if pause is None:
+                why = completion.failure.message if completion.failure else "no reason given"
+                raise NoAnswer(question.role, heard.seq, why)
+            await self.means.sleep(pause)
+
+    async def _put(
+        self,
+        question: Question[Any],
+        exchange: Exchange,
+        target: Target,
+        turn: int,
+        causes: Sequence[Cause],
+        ahead: Sequence[Step],
+        lane: str | None,
+    ) -> tuple[list[int], Exchange, list[tuple[Purse, Reserved]]]:
+        """Reserve, and put the question on the record; its entry is the last."""
+        try:
+            held = self.reserve(exchange, target, lane)
+        except Exception:
+            if ahead:
+                await self.journal.record_all(ahead)
+            raise
+        exchange = held[-1][1].exchange
+        fact = RoleAsked(
+            role=question.role,
+            task=question.task,
+            attempt=question.attempt,
+            turn=turn,
+            provider=target.name,
+            model=target.model_name,
+            template=question.template.id,
+            prompt=Body.text(prompt_of(exchange)),
+        )
+        try:
+            recorded = await self.journal.record_all([*ahead, Step(fact, "engine", causes)])
+        except BaseException:
+            settle(held, None)
+            raise
+        return [each.seq for each in recorded], exchange, held
+
+    def _meaning(self, question: Question[V], exchange: Exchange, completion: Completion) -> tuple[Completion, Any]:
+        """The answer with its meaning; one that makes no sense is malformed, with the fault quoted."""
+        if not completion.ok:
+            return completion, None
+        fault: str
+        if completion.finish != "stop":
+            fault = f"the answer ended with {completion.finish}"
+        elif question.schema is None and not completion.text.strip():
+            fault = "the answer is empty"
+        else:
+            try:
+                return completion, question.read(completion.text if question.schema is None else completion.structured)
+            except UsageError as error:
+                fault = str(error)
+        why = failure("malformed_response", fault, retryable=True, validator_message=fault, raw_attempt=completion.text)
+        return checks.spoiled(completion, why), None
+
+
+def settle(held: Sequence[tuple[Purse, Reserved]], completion: Completion | None) -> None:
+    """Give back what was set aside, and charge what was spent."""
+    for purse, reserved in held:
+        purse.settle(reserved, completion)

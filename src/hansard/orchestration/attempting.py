@@ -1,0 +1,364 @@
+"""One task at a time: attempts, verdicts, the ladder, from the first attempt (or where an earlier driver left it) to the last.
+
+A result is judged before anybody else sees it: cheap checks, the plan's own checks, then the validator.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.fact import Body
+from hansard.domain.work import TaskAttempted, TaskEscalated, TaskJudged, TaskRestarted
+from hansard.errors import StoreError
+from hansard.orchestration.asking import Asker, NoAnswer, Target, settle
+from hansard.orchestration.escalate import Rung, next_rung
+from hansard.orchestration.execute import Assignment, Rejection, returned, worker_exchange
+from hansard.orchestration.fence import Fences, capped
+from hansard.orchestration.journal import MAX_CAUSES
+from hansard.orchestration.judge import Finding, at_a_glance, declared
+from hansard.orchestration.plan import Plan, Task
+from hansard.orchestration.progress import Attempt, Progress, TaskProgress
+from hansard.orchestration.purse import Purse, Reserved
+from hansard.orchestration.roles import Result, Verdict, as_json, validator
+from hansard.orchestration.templates import WORKER
+from hansard.providers.prompt import prompt_of
+from hansard.record.recorder import Cause, Step, Within
+from hansard.store.base import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A result that passed: its verdict's entry, the result's entry, and its text, capped.
+
+    While the verdict is on its way to the record, `judged` is its place in the group: `~i` for the i-th step.
+    """
+
+    attempt: int
+    judged: int
+    returned: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """An attempt that may be recorded, and then made."""
+
+    fact: TaskAttempted
+    target: Target
+    held: Sequence[tuple[Purse, Reserved]]
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The end of an attempt. `steps` are still to be recorded, the verdict last; without any, `judged` is its entry.
+
+    `climbs` says whether a higher rung could help.
+    """
+
+    ok: bool
+    reasons: str
+    text: str
+    attempt: int
+    climbs: bool = True
+    steps: tuple[Step, ...] = ()
+    returned: int | None = None
+    judged: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a task stands before its next attempt, or with a verdict from which it may climb."""
+
+    rung: Rung
+    number: int = 0
+    tries: int = 0
+    causes: tuple[Cause, ...] = ()
+    judged: Judged | None = None
+
+
+class Attempts:
+    """Takes tasks of one run through their attempts. `passed` is kept by the crew that this works for."""
+
+    def __init__(
+        self, plan: Plan, plan_seq: int, asker: Asker, progress: Progress, store: Store, passed: Mapping[str, Passed]
+    ) -> None:
+        self._plan, self._plan_seq, self._asker, self._progress, self._store = plan, plan_seq, asker, progress, store
+        self._journal, self._config, self._passed = asker.journal, asker.config, passed
+        self._rejections: dict[str, list[Rejection]] = {}
+        self._verdicts = progress.verdicts
+        self.rungs = {lane: self._config.rungs(lane) for lane in {task.lane for task in plan.tasks}}
+        leaves = sum(1 for task in plan.tasks if not plan.consumers[task.id]) or 1
+        self._keep = max(self._config.tuning.upstream_chars, self._config.tuning.answer_chars // leaves)
+
+    async def through(self, task: Task, ready: Ready | None = None, attempted: int | None = None) -> Judged:
+        """Attempts at a task until one passes or the ladder ends. `ready` is a first attempt that is recorded already."""
+        rungs = self.rungs[task.lane]
+        at = Standing(rung=rungs[0]) if ready else await self._standing(task)
+        while True:
+            judged = at.judged or await self._attempt(task, at, ready, attempted)
+            ready = attempted = None
+            if judged.ok or not judged.climbs:
+                return judged
+            tries = at.tries + 1
+            above = at.rung if tries < self._config.tuning.tries else next_rung(rungs, at.rung.name)
+            if above is None:
+                return judged
+            reasons = capped(judged.reasons, self._config.tuning.upstream_chars)
+            self._rejections.setdefault(task.id, []).append(Rejection(attempt=judged.attempt, reasons=reasons))
+            cause = await self._climb(task, judged, at.rung, above)
+            again = tries if above is at.rung else 0
+            at = Standing(rung=above, number=judged.attempt, tries=again, causes=(cause,))
+
+    def ready(self, task: Task, rung: Rung, number: int, pending: Mapping[str, Passed]) -> Ready:
+        """Prepare an attempt: its prompt, and what it may cost. Breach where the budget says no."""
+        target = self._asker.target(rung.target)
+        held = self._asker.reserve(self._exchange(task, rung, number, target, pending), target, task.lane)
+        argv = target.provider.describe().get("argv")
+        fact = TaskAttempted(
+            task=task.id,
+            lane=task.lane,
+            attempt=number,
+            rung=rung.name,
+            provider=target.name,
+            model=target.model_name,
+            template=WORKER.id,
+            prompt=Body.text(prompt_of(held[-1][1].exchange)),
+            argv=Body.json(argv.encode()) if argv else None,
+        )
+        return Ready(fact=fact, target=target, held=held, number=number)
+
+    def inputs(self, task: Task, pending: Mapping[str, Passed]) -> list[Cause]:
+        """What an attempt is caused by: the verdicts of its inputs, or the plan where it has none."""
+        causes: list[Cause] = []
+        for need in task.needs:
+            found = pending.get(need.task) or self._passed.get(need.task)
+            if found is not None:
+                causes.append(Within(~found.judged) if found.judged < 0 else found.judged)
+        return causes or [self._plan_seq]
+
+    def text(self, seq: int, id: str) -> str:
+        """A recorded output as later prompts need it."""
+        stored = self._store.body(seq, "output")
+        if stored is None:
+            raise StoreError(
+                f"the output of task {id!r} (entry {seq}) is not in the ledger any more, so what needs it cannot be done; "
+                f"hansard runs retry {self._progress.run} {id} makes it again"
+            )
+        return capped(Body(stored.media, stored.body).as_text(), self._keep)
+
+    def failed_before(self, id: str) -> int | None:
+        """The verdict with which a task had failed for good, where it still stands."""
+        progress = self._progress.tasks.get(id)
+        last = progress.last if progress else None
+        if progress is None or last is None or last.judged is None or last.passed or self._has_moved_on(id, last):
+            return None
+        if progress.escalated is not None and progress.escalated > last.judged:
+            return None
+        return None if progress.tries < self._config.tuning.tries and last.returned is not None else last.judged
+
+    def _has_moved_on(self, id: str, attempt: Attempt) -> bool:
+        """Whether the inputs are no longer those of this attempt."""
+        built_on = self._progress.inputs_of(attempt.causes) & self._verdicts
+        wanted = {self._passed[need.task].judged for need in self._plan.task(id).needs if need.task in self._passed}
+        return built_on != wanted
+
+    async def _standing(self, task: Task) -> Standing:
+        """Where an earlier driver of this run left the task; the foot of the ladder for a new one."""
+        foot = self.rungs[task.lane][0]
+        progress = self._progress.tasks.get(task.id)
+        last = progress.last if progress else None
+        if progress is None or last is None:
+            retry = (progress.retry,) if progress and progress.retry is not None else ()
+            return Standing(rung=foot, number=progress.number if progress else 0, causes=retry)
+        if self._has_moved_on(task.id, last):
+            return Standing(rung=foot, number=last.number)
+        self._recall(task.id, progress)
+        rung = next((rung for rung in self.rungs[task.lane] if rung.name == progress.rung), foot)
+        at = Standing(rung=rung, number=last.number, tries=progress.tries)
+        if last.judged is not None:
+            causes = (progress.escalated,) if progress.escalated is not None else ()
+            return replace(at, causes=causes)
+        if last.returned is None:
+            return await self._restarted(task, progress, last, at)
+        if not last.returned_ok:
+            # It failed in passing, and the next try never came.
+            return replace(at, causes=(last.returned,))
+        return replace(
+            at, judged=await self._judge(task, last.number, self._recorded_answer(last, task.id), result=last.returned)
+        )
+
+    def _recorded_answer(self, last: Attempt, id: str) -> Completion:
+        """A result that was recorded and not judged, as if it came now."""
+        assert last.returned is not None
+        data = self._store.entry(last.returned).data
+        model = str(data["model"])
+        text = self.text(last.returned, id)
+        finish = data["finish"]
+        return Completion(provider="", requested_model=model, returned_model=model, text=text, finish=finish)
+
+    def _recall(self, id: str, progress: TaskProgress) -> None:
+        """What earlier attempts were rejected for, as the next one is told."""
+        for attempt in progress.attempts:
+            if attempt.judged is None or attempt.passed or attempt.seq < (progress.retry or -1):
+                continue
+            stored = self._store.body(attempt.judged, "reasons")
+            text = Body(stored.media, stored.body).as_text() if stored else "(not in the ledger any more)"
+            reasons = capped(text, self._config.tuning.upstream_chars)
+            self._rejections.setdefault(id, []).append(Rejection(attempt=attempt.number, reasons=reasons))
+
+    async def _restarted(self, task: Task, progress: TaskProgress, last: Attempt, at: Standing) -> Standing:
+        """An attempt was cut short by a crash: once more, within bounds."""
+        if progress.restarts >= self._config.tuning.restarts:
+            detail = f"the engine ended {progress.restarts + 1} times while this was tried"
+            found = [Finding(check="restarts", ok=False, detail=detail)]
+            step = _verdict(task, last.number, found, ok=False, by="engine", cause=last.seq)
+            judged = Judged(ok=False, reasons=detail, text="", attempt=last.number, climbs=False, steps=(step,))
+            return replace(at, judged=judged)
+        fact = TaskRestarted(task=task.id, attempt=last.number, restarts=progress.restarts + 1)
+        recorded = await self._journal.record(fact, "engine", [last.seq, *self._progress.claims[-1:]])
+        return replace(at, causes=(recorded.seq,))
+
+    async def _climb(self, task: Task, judged: Judged, rung: Rung, above: Rung) -> Cause:
+        """Record the rejection and the step up; gives what causes the next attempt."""
+        steps = list(judged.steps)
+        if above is not rung:
+            verdict: Cause = Within(len(steps) - 1) if judged.judged is None else judged.judged
+            steps.append(
+                Step(TaskEscalated(task=task.id, from_rung=rung.name, to_rung=above.name), "engine", [verdict])
+            )
+            return (await self._journal.record_all(steps))[-1].seq
+        recorded = await self._journal.record_all(steps) if steps else []
+        # Another try on the same rung: the verdict itself would look like an input, so the result stands for it.
+        return judged.returned if judged.returned is not None else recorded[-2].seq
+
+    def _exchange(self, task: Task, rung: Rung, number: int, target: Target, pending: Mapping[str, Passed]) -> Exchange:
+        lane = self._config.roster.lane(task.lane)
+        assert lane is not None
+        inputs, missing = [], []
+        for need in task.needs:
+            found = pending.get(need.task) or self._passed.get(need.task)
+            if found is None:
+                missing.append(need.task)
+            elif need.kind == "data":
+                text = capped(found.text, self._config.tuning.upstream_chars)
+                upstream = self._plan.task(need.task).lane
+                inputs.append(Result(task=need.task, lane=upstream, attempt=found.attempt, text=text))
+        assignment = Assignment(
+            task=task,
+            lane=lane,
+            attempt=number,
+            rung=rung.name,
+            inputs=tuple(inputs),
+            missing=tuple(missing),
+            rejections=tuple(self._rejections.get(task.id, ())),
+        )
+        return worker_exchange(assignment, self._asker.nonce, self._config.tuning, target.model)
+
+    async def _attempt(self, task: Task, at: Standing, ready: Ready | None, attempted: int | None) -> Judged:
+        """One attempt on a rung, and further ones after failures that pass by themselves."""
+        causes, number, made = at.causes, at.number, 0
+        while True:
+            if ready is None or attempted is None:
+                ready = self.ready(task, at.rung, number + 1, {})
+                attempted = await self._put(task, ready, causes)
+            number, made = ready.number, made + 1
+            completion = await self._asker.call(ready.target, ready.held)
+            pause = self._asker.pause_s(completion, made, f"{task.id}|{at.rung.name}")
+            if pause is None:
+                return await self._judge(task, number, completion, attempted=attempted)
+            step = Step(returned(task.id, number, completion), actor(task), [attempted])
+            [recorded] = await self._journal.record_all([step])
+            causes, ready, attempted = (recorded.seq,), None, None
+            await self._asker.means.sleep(pause)
+
+    async def _put(self, task: Task, ready: Ready, extra: Sequence[Cause]) -> int:
+        """Put an attempt on the record, before anybody is asked."""
+        try:
+            causes = self.inputs(task, {})
+            if len(causes) + len(extra) > MAX_CAUSES:
+                causes = list(await self._journal.gathered([each for each in causes if isinstance(each, int)]))
+            return (await self._journal.record(ready.fact, actor(task), [*causes, *extra])).seq
+        except BaseException:
+            settle(ready.held, None)
+            raise
+
+    async def _judge(
+        self,
+        task: Task,
+        number: int,
+        completion: Completion,
+        *,
+        attempted: int | None = None,
+        result: int | None = None,
+    ) -> Judged:
+        """Cheap checks first, then the validator. Either the attempt is given, or a result that is recorded already."""
+        findings = [at_a_glance(completion)]
+        if findings[0].ok and task.checks:
+            findings += await declared(task.checks, completion.text, self._asker.means.programs)
+        ahead = [] if attempted is None else [Step(returned(task.id, number, completion), actor(task), [attempted])]
+        cause: Cause = Within(0) if result is None else result
+        ok = all(finding.ok for finding in findings)
+        judged = Judged(
+            ok=ok, reasons=_reasons(findings), text=capped(completion.text, self._keep), attempt=number, returned=result
+        )
+        if ok and self._config.judge == "model":
+            return await self._ask_validator(task, judged, completion, findings, ahead, cause)
+        by = "checks" if completion.ok else "engine"
+        return replace(judged, steps=(*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause)))
+
+    async def _ask_validator(
+        self,
+        task: Task,
+        judged: Judged,
+        completion: Completion,
+        findings: Sequence[Finding],
+        ahead: Sequence[Step],
+        cause: Cause,
+    ) -> Judged:
+        number = judged.attempt
+        fences = Fences(self._asker.nonce, task.id, number, "validator")
+        question = validator(task, number, capped(completion.text, self._config.tuning.answer_chars), fences)
+
+        def then(verdict: Verdict, judge: Completion) -> list[Step]:
+            found = [*findings, Finding(check="validator", ok=verdict.ok, detail=verdict.reasons)]
+            same = judge.returned_model == completion.returned_model
+            step = _verdict(task, number, found, ok=verdict.ok, by="model", cause=Within(0), same=same)
+            return [step._replace(fact=replace(step.fact, score_ppm=verdict.score_ppm))]  # type: ignore[call-arg]
+
+        try:
+            answer = await self._asker.ask(question, [cause], ahead=ahead, then=then, lane=task.lane)
+        except NoAnswer as nothing:
+            finding = Finding(check="validator", ok=False, detail=str(nothing))
+            step = _verdict(task, number, [*findings, finding], ok=False, by="engine", cause=nothing.seq)
+            # A better worker does not mend a judge that says nothing.
+            return replace(judged, ok=False, reasons=str(nothing), climbs=False, steps=(step,))
+        return replace(
+            judged,
+            ok=answer.value.ok,
+            reasons=answer.value.reasons,
+            returned=judged.returned if judged.returned is not None else answer.ahead[0],
+            judged=answer.following[0],
+        )
+
+
+def actor(task: Task) -> str:
+    return f"lane:{task.lane}"
+
+
+def _verdict(
+    task: Task, number: int, findings: Sequence[Finding], *, ok: bool, by: str, cause: Cause, same: bool = False
+) -> Step:
+    fact = TaskJudged(
+        task=task.id,
+        attempt=number,
+        ok=ok,
+        by=by,  # type: ignore[arg-type]
+        same_model=same,
+        reasons=Body.json(as_json([finding.as_data() for finding in findings])),
+    )
+    return Step(fact, "validator" if by == "model" else "engine", [cause])
+
+
+def _reasons(findings: Sequence[Finding]) -> str:
+    return "\n".join(f"{finding.check}: {finding.detail}" for finding in findings if not finding.ok)

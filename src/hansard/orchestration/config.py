@@ -1,0 +1,168 @@
+"""Everything that decides how a run goes, fixed before its first step and recorded whole: the snapshot that resume reads.
+
+No secrets: providers are tables as hansard.toml has them, and name the variables in which their keys are.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from hansard.domain.budget import Budget
+from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
+from hansard.errors import StoreError, UsageError
+from hansard.orchestration.escalate import Rung, default_ladder, ladder_of
+from hansard.providers.fields import Fields
+
+Judge = Literal["model", "checks"]
+Answering = Literal["synthesize", "join"]
+
+ROUTER_READS = ("vocabulary", "examples")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """The numbers of a run. Characters bound what enters a prompt; the record keeps everything."""
+
+    timeout_s: float = 600.0
+    retries: int = 2
+    restarts: int = 3
+    tries: int = 1
+    corrections: int = 2
+    upstream_chars: int = 8_192
+    answer_chars: int = 100_000
+    max_tasks: int = 50
+    max_output_tokens: int | None = None
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        tuning = cls(
+            timeout_s=fields.number("timeout_s", 600.0) or 600.0,
+            retries=fields.count("retries", 2),
+            restarts=fields.count("restarts", 3),
+            tries=fields.count("tries", 1, least=1),
+            corrections=fields.count("corrections", 2),
+            upstream_chars=fields.count("upstream_chars", 8_192, least=1),
+            answer_chars=fields.count("answer_chars", 100_000, least=1),
+            max_tasks=fields.count("max_tasks", 50, least=1),
+            max_output_tokens=fields.count("max_output_tokens", least=1) if fields.has("max_output_tokens") else None,
+        )
+        fields.done()
+        return tuning
+
+    def as_data(self) -> dict[str, Any]:
+        data = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in data.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """The configuration of one run. `default` is the provider of whatever names none."""
+
+    default: str
+    roster: Roster = field(default_factory=Roster.default)
+    roster_digest: str = ""
+    policy: Policy = field(default_factory=Policy)
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    folder: str = ""
+    tiers: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+    ladder: tuple[str, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    judge: Judge = "model"
+    answer: Answering = "synthesize"
+    tuning: Tuning = field(default_factory=Tuning)
+    templates: Mapping[str, str] = field(default_factory=dict)
+
+    def rungs(self, lane: str) -> tuple[Rung, ...]:
+        """The ladder of a lane."""
+        found = self.roster.lane(lane)
+        if found is None:
+            raise UsageError(f"there is no lane {lane!r} in roster {self.roster.name!r}")
+        return ladder_of(found, self.tiers, self.ladder or default_ladder(self.tiers), self.default)
+
+    def role(self, role: str) -> str:
+        """Who plays a control role: the one that is named, else the capable tier, else the default."""
+        return self.roles.get(role) or self.tiers.get("capable") or self.tiers.get("frontier") or self.default
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Everybody who may be asked in this run."""
+        found = [rung.target for lane in self.roster.lanes for rung in self.rungs(lane.name)]
+        found += [self.role(role) for role in ("coordinator", "classifier", "validator", "synthesizer")]
+        return tuple(dict.fromkeys(found))
+
+    def as_data(self) -> dict[str, Any]:
+        return {
+            "default": self.default,
+            "roster": _slim(self.roster),
+            "roster_digest": self.roster_digest or self.roster.digest,
+            "policy": self.policy.as_data(),
+            "providers": {name: dict(table) for name, table in self.providers.items()},
+            "folder": self.folder,
+            "tiers": dict(self.tiers),
+            "roles": dict(self.roles),
+            "ladder": list(self.ladder),
+            "budget": budget_data(self.budget),
+            "judge": self.judge,
+            "answer": self.answer,
+            "tuning": self.tuning.as_data(),
+            "templates": dict(self.templates),
+        }
+
+    def to_json(self) -> bytes:
+        return json.dumps(self.as_data(), ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str) -> Self:
+        """The snapshot read back. StoreError when it is not one."""
+        try:
+            table = json.loads(data)
+            fields = Fields(table, where)
+            return cls(
+                default=fields.text("default"),
+                roster=parse_roster(fields.table("roster"), where),
+                roster_digest=fields.text("roster_digest"),
+                policy=parse_policy(fields.table("policy"), where),
+                providers=dict(fields.table("providers")),
+                folder=fields.text("folder"),
+                tiers=dict(fields.table("tiers")),
+                roles=dict(fields.table("roles")),
+                ladder=tuple(fields.any("ladder", [])),
+                budget=read_budget(Fields(fields.table("budget"), where)),
+                judge=fields.choice("judge", ("model", "checks"), "model"),  # type: ignore[arg-type]
+                answer=fields.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
+                tuning=Tuning.read(Fields(fields.table("tuning"), where)),
+                templates=dict(fields.table("templates")),
+            )
+        except (ValueError, RecursionError, UsageError) as error:
+            raise StoreError(f"{where} holds no configuration that this version can read: {error}") from error
+
+
+def _slim(roster: Roster) -> dict[str, Any]:
+    """The roster without what only the router reads: its decision is recorded, and the digest covers the whole."""
+    data = roster.as_data()
+    data["lane"] = [{key: lane[key] for key in lane if key not in ROUTER_READS} for lane in data["lane"]]
+    return data
+
+
+def read_budget(fields: Fields) -> Budget:
+    """A budget from a table with max_calls, max_tokens, max_cost_usd_nano, max_seconds; what is absent has no limit."""
+
+    def count(name: str) -> int | None:
+        return fields.count(name) if fields.has(name) else None
+
+    seconds = fields.number("max_seconds") if fields.has("max_seconds") else None
+    budget = Budget(
+        max_calls=count("max_calls"),
+        max_tokens=count("max_tokens"),
+        max_cost_usd_nano=count("max_cost_usd_nano"),
+        max_seconds=seconds,
+    )
+    fields.done()
+    return budget
+
+
+def budget_data(budget: Budget) -> dict[str, int | float]:
+    data = {name: getattr(budget, name) for name in ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")}
+    return {name: value for name, value in data.items() if value is not None}

@@ -1,0 +1,456 @@
+"""The driver of a run: from a request on the record to an answer on the record, from wherever an earlier driver left it.
+
+    request ─► route ─► plan ─► attempt ─► result ─► verdict ─► answer
+
+Starting and resuming are the same: the engine claims the run, folds its entries, and goes on. It decides little itself: the
+rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other processes decide reaches it through the record.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from hansard.domain.fact import Body, Fact
+from hansard.domain.work import (
+    BudgetBreached,
+    EndState,
+    PlanMade,
+    RoleAnswered,
+    RunAnswered,
+    RunClaimed,
+    RunEnded,
+    RunInterrupted,
+    RunRouted,
+    TaskReturned,
+    TaskSkipped,
+)
+from hansard.errors import HansardError, StoreError, UsageError
+from hansard.orchestration.asking import Asker, Means, NoAnswer
+from hansard.orchestration.config import RunConfig
+from hansard.orchestration.execute import cut_short
+from hansard.orchestration.fence import Fences, capped
+from hansard.orchestration.journal import Journal, Listener
+from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
+from hansard.orchestration.progress import Progress, progress_of
+from hansard.orchestration.purse import Breach, Purse
+from hansard.orchestration.roles import Choice, Result, as_json, classifier, coordinator, synthesizer
+from hansard.orchestration.working import Crew, breached
+from hansard.providers.secrets import Secrets
+from hansard.record.recorder import Cause, Recorder, Step, Within
+from hansard.store.base import Claim, Query, Store
+
+if TYPE_CHECKING:
+    from hansard.orchestration.route import Route
+
+LEASE_S = 15.0
+LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run is to end."""
+
+    state: EndState
+    reason: str
+    causes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run ended, and where the record says so."""
+
+    run: str
+    state: str
+    reason: str
+    seq: int
+
+
+class Engine:
+    """Drives runs over one store. `means_of` opens what a run's configuration names; `router` speaks first."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        store: Store,
+        means_of: Callable[[RunConfig], Means],
+        router_of: "Callable[[RunConfig], Callable[[str], Route]]",
+        *,
+        secrets: Secrets | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self._recorder, self._store = recorder, store
+        self._means_of, self._router_of = means_of, router_of
+        self._secrets, self._listener = secrets, listener
+
+    async def drive(self, run: str) -> Ended:
+        """Drive a run to its end. Fenced when another driver holds it; UsageError when there is nothing to drive."""
+        claim = await asyncio.to_thread(self._store.claim, run, LEASE_S)
+        try:
+            return await self._driven(run, claim)
+        finally:
+            await asyncio.to_thread(_release, self._store, claim)
+
+    async def _driven(self, run: str, claim: Claim) -> Ended:
+        progress = await asyncio.to_thread(self._progress, run)
+        if progress.requested is None or progress.configured is None:
+            raise UsageError(f"there is no run {run} in {self._store.place}; `hansard runs` lists them")
+        if progress.ended is not None:
+            data = progress.ended.data
+            return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]), seq=progress.ended.seq)
+        journal = Journal(self._recorder, run, claim, secrets=self._secrets, listener=self._listener)
+        because = [progress.requested, *progress.claims[-1:]]
+        because += [progress.resumed_by] if progress.resumed_by is not None else []
+        fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
+        claimed = await journal.record(fact, "engine", because)
+        progress.claims.append(claimed.seq)
+        return await _Drive(self, journal, progress, self._store).to_the_end()
+
+    def _progress(self, run: str) -> Progress:
+        return progress_of(run, self._store.select(Query(run=run)))
+
+    def means_of(self, config: RunConfig) -> Means:
+        return self._means_of(config)
+
+    def router_of(self, config: RunConfig) -> "Callable[[str], Route]":
+        return self._router_of(config)
+
+    def reread(self, run: str) -> Progress:
+        return self._progress(run)
+
+
+class _Drive:
+    """One drive of one run."""
+
+    def __init__(self, engine: Engine, journal: Journal, progress: Progress, store: Store) -> None:
+        self._engine, self._journal, self._progress, self._store = engine, journal, progress, store
+        assert progress.requested is not None
+        assert progress.configured is not None
+        self._requested, self._configured = progress.requested, progress.configured
+        self._config = RunConfig.from_json(self._body(self._configured, "config"), f"entry {self._configured}")
+        self._request = Body.raw(self._body(self._requested, "request")).as_text()
+        self._started = asyncio.get_running_loop().time()
+        self._cancelling = False
+        lanes = self._config.roster.lanes
+        purses = {
+            lane.name: Purse(lane.budget, progress.lanes.get(lane.name), lane.name) for lane in lanes if lane.budget
+        }
+        self._purse = Purse(self._config.budget, progress.spent)
+        means = engine.means_of(self._config)
+        self._asker = Asker(self._config, progress.nonce, means, journal, self._purse, purses)
+
+    def _body(self, seq: int, part: str) -> bytes:
+        stored = self._store.body(seq, part)
+        if stored is None:
+            raise StoreError(
+                f"the {part} of run {self._progress.run} (entry {seq}) is not in the ledger any more: it cannot go on"
+            )
+        return stored.body
+
+    async def to_the_end(self) -> Ended:
+        """Work until the run has ended; a cancellation from outside interrupts it, and it can be resumed."""
+        work = asyncio.ensure_future(self._work())
+        watch = asyncio.ensure_future(self._watch(work))
+        try:
+            ending = await work
+        except asyncio.CancelledError:
+            if not self._cancelling:
+                await self._interrupted("signal")
+                raise
+            ending = await self._cut("cancelled", "cancelled")
+        except TimeoutError:
+            ending = await self._cut("deadline", "budget")
+        except HansardError:
+            raise
+        except Exception:
+            await self._interrupted("error")
+            raise
+        finally:
+            watch.cancel()
+            work.cancel()
+            await asyncio.gather(watch, work, return_exceptions=True)
+        return await self._end(ending)
+
+    async def _work(self) -> Ending:
+        if self._progress.cancel_asked is not None:
+            self._cancelling = True
+            raise asyncio.CancelledError
+        try:
+            async with asyncio.timeout(self._left_s()):
+                return await self._phases()
+        except Breach as breach:
+            recorded = await self._journal.record(breached(breach), "engine", [self._configured])
+            return Ending(state="stopped", reason=f"budget: {breach}", causes=(recorded.seq,))
+        except NoAnswer as nothing:
+            return Ending(state="failed", reason=str(nothing), causes=(nothing.seq,))
+
+    def _left_s(self) -> float | None:
+        limit = self._config.budget.max_seconds
+        return None if limit is None else max(0.0, limit - self._progress.spent.elapsed_us / 1e6)
+
+    async def _watch(self, work: "asyncio.Future[Ending]") -> None:
+        """Keep the claim, and notice when somebody asks to cancel."""
+        renewed, after = asyncio.get_running_loop().time(), self._progress.claims[-1]
+        asked = Query(run=self._journal.run, kind="run.cancel_asked", after=after, limit=1)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            found = await asyncio.to_thread(lambda: list(self._store.select(asked)))
+            if found:
+                self._cancelling = True
+                work.cancel()
+                return
+            if asyncio.get_running_loop().time() - renewed > LEASE_S / 3:
+                renewed = asyncio.get_running_loop().time()
+                await asyncio.to_thread(self._store.renew, self._journal.claim, LEASE_S)
+
+    async def _phases(self) -> Ending:
+        plan, seq = await self._planned()
+        if isinstance(plan, Ending):
+            return plan
+        if self._progress.mode == "plan_only":
+            return Ending(state="answered", reason="planned", causes=(seq,))
+        crew = Crew(plan, seq, self._asker, self._progress, self._store)
+        if self._progress.answered is not None:
+            return await self._after_answer(self._progress.answered)
+        await crew.work()
+        if crew.breach is not None:
+            skipped = [
+                Step(TaskSkipped(task=id, because="budget"), "engine", [crew.breach]) for id in crew.schedule.unsettled
+            ]
+            await self._journal.record_all(skipped) if skipped else None
+            return Ending(state="stopped", reason="budget", causes=(crew.breach,))
+        return await self._answered(crew)
+
+    async def _planned(self) -> "tuple[Plan | Ending, int]":
+        """The plan: as recorded, as the user wrote it, of one task by route, or by the coordinator."""
+        if self._progress.plan is not None:
+            plan = self._parsed(self._body(self._progress.plan, "plan"), f"entry {self._progress.plan}")
+            return plan, self._progress.plan
+        if "plan" in self._store.entry(self._requested).body:
+            plan = self._parsed(self._body(self._requested, "plan"), "the plan")
+            recorded = await self._journal.record(
+                _plan_made(plan, "user"), "engine", [self._requested, self._configured]
+            )
+            return plan, recorded.seq
+        route, routed = await self._routed()
+        if self._progress.mode == "route":
+            return Ending(state="answered", reason="routed", causes=(routed,)), routed
+        if self._progress.mode == "single":
+            return await self._single(route.lane, routed)
+        return await self._coordinated(route, routed)
+
+    def _parsed(self, data: bytes, where: str) -> Plan:
+        try:
+            table = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise StoreError(f"{where} holds no plan: {error}") from error
+        return parse_plan(table, self._config.roster, self._config.policy, where=where, commands=True)
+
+    async def _routed(self) -> "tuple[Route, int]":
+        """The router's word; asked again on resume, because it costs nothing and always says the same."""
+        route = self._engine.router_of(self._config)(self._request)
+        if self._progress.routed:
+            return route, self._progress.routed[-1].seq
+        fact = RunRouted(
+            tier=route.tier,
+            lane=route.lane,
+            runner_up=route.runner_up,
+            confidence_ppm=route.confidence_ppm,
+            evidence=Body.json(as_json(asdict(route))),
+        )
+        recorded = await self._journal.record(fact, "router", [self._requested, self._configured])
+        return route, recorded.seq
+
+    async def _single(self, lane: str | None, routed: int) -> "tuple[Plan | Ending, int]":
+        """A plan of one task, in the lane that the router or the classifier names."""
+        if self._progress.routed and self._progress.routed[-1].data.get("tier") == 2:
+            lane = self._progress.routed[-1].data.get("lane")
+        elif lane is None:
+            lane, routed = await self._classified(routed)
+        if lane is None:
+            why = "no lane fits this request; name one (--lane), or let it be planned (without --single)"
+            return Ending(state="failed", reason=why, causes=(routed,)), routed
+        try:
+            refuse_lane(lane, self._config.roster, self._config.policy, "route")
+        except UsageError as error:
+            return Ending(state="failed", reason=str(error), causes=(routed,)), routed
+        plan = Plan.single(lane, self._request)
+        recorded = await self._journal.record(_plan_made(plan, "router"), "engine", [self._requested, routed])
+        return plan, recorded.seq
+
+    async def _classified(self, routed: int) -> tuple[str | None, int]:
+        fences = Fences(self._progress.nonce, "", 1, "classifier")
+        question = classifier(self._request, self._config.roster, self._config.policy, fences)
+
+        def then(choice: Choice, _: object) -> list[Step]:
+            fact = RunRouted(
+                tier=2,
+                lane=choice.lane,
+                confidence_ppm=choice.confidence_ppm,
+                evidence=Body.json(as_json({"reason": choice.reason})),
+            )
+            return [Step(fact, "classifier", [routed, Within(0)])]
+
+        answer = await self._asker.ask(question, [routed], then=then)
+        return answer.value.lane, answer.following[0]
+
+    async def _coordinated(self, route: "Route", routed: int) -> tuple[Plan, int]:
+        fences = Fences(self._progress.nonce, "", 1, "coordinator")
+        config = self._config
+        question = coordinator(
+            self._request,
+            config.roster,
+            config.policy,
+            fences,
+            most=config.tuning.max_tasks,
+            scores=dict(route.scores),
+        )
+
+        def then(plan: Plan, _: object) -> list[Step]:
+            return [Step(_plan_made(plan, "coordinator"), "coordinator", [self._requested, routed, Within(0)])]
+
+        answer = await self._asker.ask(question, [routed], then=then)
+        return answer.value, answer.following[0]
+
+    async def _answered(self, crew: Crew) -> Ending:
+        """Make the one answer out of what passed; none where nothing did."""
+        missing = [task.id for task in crew.plan.tasks if task.id in crew.lost]
+        if not crew.passed:
+            causes = await self._journal.gathered(sorted(crew.lost.values())[:1_000])
+            what = f"none of {len(missing)} tasks passed" if len(missing) > 1 else f"task {missing[0]!r} did not pass"
+            return Ending(state="failed", reason=what, causes=tuple(causes))
+        results = self._results(crew)
+        causes = await self._journal.gathered([crew.passed[result.task].judged for result in results])
+        if len(crew.plan.tasks) == 1 or self._config.answer == "join":
+            fact = RunAnswered(complete=not missing, missing=tuple(missing[:1_000]), answer=self._joined(crew, results))
+            recorded = await self._journal.record(fact, "engine", causes)
+            return await self._after_answer(recorded.seq, missing)
+        fences = Fences(self._progress.nonce, "", 1, "synthesizer")
+        question = synthesizer(self._request, results, missing, fences)
+
+        def then(text: str, _: object) -> list[Step]:
+            fact = RunAnswered(complete=not missing, missing=tuple(missing[:1_000]), answer=Body.text(text))
+            return [Step(fact, "synthesizer", [*causes, Within(0)])]
+
+        answer = await self._asker.ask(question, causes, then=then)
+        return await self._after_answer(answer.following[0], missing)
+
+    def _results(self, crew: Crew) -> list[Result]:
+        """What the answer is made of: results that no other result was built on, each within its share of the prompt."""
+        used = {need.task for id in crew.passed for need in crew.plan.task(id).needs if need.kind == "data"}
+        ids = [task.id for task in crew.plan.tasks if task.id in crew.passed and task.id not in used]
+        share = max(500, self._config.tuning.answer_chars // len(ids))
+        return [
+            Result(
+                task=id,
+                lane=crew.plan.task(id).lane,
+                attempt=crew.passed[id].attempt,
+                text=capped(crew.passed[id].text, share),
+            )
+            for id in ids
+        ]
+
+    def _joined(self, crew: Crew, results: Sequence[Result]) -> Body:
+        """The answer without a model: the one output as it is, or the outputs under their names."""
+        if len(results) == 1:
+            found = self._store.body(crew.passed[results[0].task].returned, "output")
+            return Body(found.media, found.body) if found else Body.text(results[0].text)
+        return Body.text("\n\n".join(f"## {result.task}\n\n{result.text}" for result in results))
+
+    async def _after_answer(self, answer: int, missing: Sequence[str] | None = None) -> Ending:
+        """How a run with an answer ends."""
+        complete = self._progress.answer_complete if missing is None else not missing
+        if complete:
+            return Ending(state="answered", reason="answered", causes=(answer,))
+        said = f"without {', '.join(missing[:10])}" if missing else "parts are missing"
+        return Ending(state="partial", reason=said, causes=(answer,))
+
+    async def _cut(self, why: str, because: str) -> Ending:
+        """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
+        progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
+        steps = _closed(progress, why)
+        cause: Cause
+        if because == "cancelled":
+            assert progress.cancel_asked is not None
+            cause, state, reason = progress.cancel_asked, "cancelled", "cancelled"
+        else:
+            limit = int(self._config.budget.max_seconds or 0)
+            spent = self._elapsed_us() // 1_000_000
+            steps.append(Step(BudgetBreached(unit="seconds", limit=limit, spent=spent), "engine", [self._configured]))
+            cause, state, reason = Within(len(steps) - 1), "stopped", f"deadline: {limit} s"
+        breach = len(steps) - 1
+        steps += [
+            Step(TaskSkipped(task=id, because=because), "engine", [cause])  # type: ignore[arg-type]
+            for id in self._undone(progress)
+        ]
+        recorded = await self._journal.record_all(steps) if steps else []
+        last = progress.cancel_asked if because == "cancelled" else recorded[breach].seq
+        assert last is not None
+        return Ending(state=state, reason=reason, causes=(last,))  # type: ignore[arg-type]
+
+    def _undone(self, progress: Progress) -> list[str]:
+        if progress.plan is None:
+            return []
+        plan = self._parsed(self._body(progress.plan, "plan"), f"entry {progress.plan}")
+        passing = progress.passing(plan)
+        return [task.id for task in plan.tasks if task.id not in passing and not _settled(progress, task.id)]
+
+    async def _interrupted(self, by: str) -> None:
+        fact = RunInterrupted(by=by)  # type: ignore[arg-type]
+        await self._journal.record(fact, "engine", self._progress.claims[-1:])
+
+    async def _end(self, ending: Ending) -> Ended:
+        spent = self._purse.spent
+        fact = RunEnded(
+            state=ending.state,
+            reason=ending.reason[:2_000],
+            calls=spent.calls,
+            tokens=spent.tokens,
+            cost_usd_nano=spent.cost_usd_nano,
+            elapsed_us=self._elapsed_us(),
+        )
+        recorded = await self._journal.record(fact, "engine", ending.causes)
+        return Ended(run=self._journal.run, state=ending.state, reason=ending.reason, seq=recorded.seq)
+
+    def _elapsed_us(self) -> int:
+        here = asyncio.get_running_loop().time() - self._started
+        return self._progress.spent.elapsed_us + int(here * 1_000_000)
+
+
+def _closed(progress: Progress, why: str) -> list[Step]:
+    """Answers in place of those that will not come any more."""
+    steps: list[Step] = []
+    for id, attempt in progress.attempting:
+        fact: Fact = TaskReturned(task=id, attempt=attempt.number, **cut_short(why, "none"))
+        steps.append(Step(fact, "engine", [attempt.seq]))
+    for seq, entry in progress.asking.items():
+        fact = RoleAnswered(role=entry.data["role"], **cut_short(why, str(entry.data["model"])))
+        steps.append(Step(fact, "engine", [seq]))
+    return steps
+
+
+def _settled(progress: Progress, id: str) -> bool:
+    """Whether the record already says that a task will not be done."""
+    task = progress.tasks.get(id)
+    if task is None:
+        return False
+    return task.skipped is not None or bool(task.last and task.last.judged is not None and not task.last.passed)
+
+
+def _plan_made(plan: Plan, by: str) -> PlanMade:
+    return PlanMade(
+        by=by,  # type: ignore[arg-type]
+        tasks=len(plan.tasks),
+        edges=plan.edges,
+        waves=len(plan.waves),
+        plan=Body.json(as_json(plan.as_data())),
+    )
+
+
+def _release(store: Store, claim: Claim) -> None:
+    try:
+        store.release(claim)
+    except HansardError:
+        # Fenced, or the store is gone: then nothing is ours to give back, and the first error says more.
+        return

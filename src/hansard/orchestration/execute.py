@@ -1,0 +1,150 @@
+"""What a worker is asked, and what its answer is on the record. Pure.
+
+Upstream results enter the prompt capped and fenced; their whole text stays in the record.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hansard.domain.exchange import Completion, Exchange, Limits, Message
+from hansard.domain.fact import Body
+from hansard.domain.roster import Lane
+from hansard.domain.work import Role as RoleName
+from hansard.domain.work import RoleAnswered, TaskReturned
+from hansard.orchestration.config import Tuning
+from hansard.orchestration.fence import Fences
+from hansard.orchestration.plan import Task
+from hansard.orchestration.roles import Result, result_block
+from hansard.orchestration.templates import WORKER
+
+WORKER_ROLE = "worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Why an earlier attempt did not pass."""
+
+    attempt: int
+    reasons: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """Everything that one attempt at a task is made of."""
+
+    task: Task
+    lane: Lane
+    attempt: int
+    rung: str
+    inputs: tuple[Result, ...] = ()
+    missing: tuple[str, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
+
+
+def worker_exchange(assignment: Assignment, run_nonce: str, tuning: Tuning, model: str | None) -> Exchange:
+    """The question to a worker."""
+    task, lane = assignment.task, assignment.lane
+    fences = Fences(run_nonce, task.id, assignment.attempt)
+    words = f"{WORKER.words}\n\nYour lane: {lane.name}. {lane.domain}."
+    if lane.instructions:
+        words += f"\n{lane.instructions}"
+    limits = Limits(timeout_s=lane.timeout_s or tuning.timeout_s, max_output_tokens=tuning.max_output_tokens)
+    return Exchange(
+        messages=(
+            Message(role="system", content=words),
+            Message(role="user", content="\n\n".join(_sections(assignment, fences))),
+        ),
+        model=model,
+        limits=limits,
+        metadata={
+            "role": WORKER_ROLE,
+            "task": task.id,
+            "attempt": assignment.attempt,
+            "turn": 1,
+            "lane": lane.name,
+            "agent": lane.name,
+            "rung": assignment.rung,
+        },
+    )
+
+
+def _sections(assignment: Assignment, fences: Fences) -> Sequence[str]:
+    task = assignment.task
+    sections = [result_block(result, fences) for result in assignment.inputs]
+    if assignment.missing:
+        sections.append(fences.block("missing", "\n".join(f"- {each}" for each in assignment.missing)))
+    for earlier in assignment.rejections:
+        sections.append(fences.block(f"rejected-{earlier.attempt}", earlier.reasons, {"attempt": earlier.attempt}))
+    sections.append(fences.block("task", task.instruction, {"task": task.id}))
+    if task.done_when:
+        sections.append(fences.block("done_when", "\n".join(f"- {each}" for each in task.done_when)))
+    if assignment.rejections:
+        sections.append("An earlier result of this task was rejected for the reasons given. Do the task better.")
+    sections.append("Do the task.")
+    return sections
+
+
+def returned(task: str, attempt: int, completion: Completion) -> TaskReturned:
+    """What came back for an attempt, as a fact."""
+    return TaskReturned(
+        task=task,
+        attempt=attempt,
+        ok=completion.ok,
+        diff=_raw(completion.diff),
+        **_said(completion),
+    )
+
+
+def answered(role: RoleName, completion: Completion) -> RoleAnswered:
+    """What a control role said, as a fact."""
+    return RoleAnswered(role=role, ok=completion.ok, **_said(completion))
+
+
+def cut_short(why: str, model: str) -> dict[str, Any]:
+    """The fields of an answer that never came, because the run was stopped while it was asked."""
+    nobody = Completion(provider="", requested_model=model, returned_model=model, finish="error")
+    return {
+        **_said(nobody),
+        "ok": False,
+        "error": why,
+        "output": Body.text(f"[{why}] the run was stopped before the answer came"),
+    }
+
+
+def _said(completion: Completion) -> dict[str, Any]:
+    usage = completion.usage
+    return {
+        "finish": completion.finish,
+        "error": completion.failure.kind if completion.failure else None,
+        "model": completion.returned_model,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "tokens_estimated": usage.estimated,
+        "cost_usd_nano": completion.cost.usd_nano,
+        "cost_basis": completion.cost.basis,
+        "latency_us": completion.latency_us,
+        "exit_code": completion.exit_code,
+        "output": _output(completion),
+        "stderr": _raw(completion.stderr),
+        "raw": _raw(completion.raw),
+    }
+
+
+def _output(completion: Completion) -> Body:
+    """The whole output: a program's bytes as they came, a model's text; on failure at least the reason."""
+    if completion.output is not None:
+        data = completion.output
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return Body.raw(data)
+        return Body("text/plain; charset=utf-8", data)
+    if not completion.text and completion.failure is not None:
+        return Body.text(f"[{completion.failure.kind}] {completion.failure.message}")
+    return Body.text(completion.text)
+
+
+def _raw(data: bytes | None) -> Body | None:
+    return None if data is None else Body.raw(data)

@@ -1,0 +1,77 @@
+"""A driver's pen: records the facts of one run under its claim, and tells whoever listens. Only drivers hold one.
+
+The recorder sees home what is queued even when the driver is cancelled meanwhile: afterwards the record tells what stands in it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from hansard.domain.fact import Body, Fact
+from hansard.domain.work import ResultsJoined
+from hansard.providers.secrets import Secrets
+from hansard.record.recorder import Cause, Recorded, Recorder, Step
+from hansard.store.base import Claim
+
+F = TypeVar("F", bound=Fact)
+
+MAX_CAUSES = 1_000
+
+Listener = Callable[[str, Recorded[Fact]], None]
+
+
+class Journal:
+    """Records for one run. Known secrets are removed from every body on its way."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        run: str,
+        claim: Claim,
+        *,
+        secrets: Secrets | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self.run, self.claim = run, claim
+        self._recorder, self._secrets, self._listener = recorder, secrets, listener
+
+    async def record(self, fact: F, actor: str, causes: Iterable[Cause]) -> Recorded[F]:
+        """Record one fact."""
+        clean = self._clean(fact)
+        recorded = await self._recorder.record(clean, actor=actor, run=self.run, causes=causes, claim=self.claim)
+        self._tell(recorded)
+        return recorded
+
+    async def record_all(self, steps: Sequence[Step]) -> list[Recorded[Fact]]:
+        """Record several facts in one commit."""
+        clean = [Step(self._clean(step.fact), step.actor, step.causes) for step in steps]
+        recorded = await self._recorder.record_all(clean, run=self.run, claim=self.claim)
+        for each in recorded:
+            self._tell(each)
+        return recorded
+
+    async def gathered(self, causes: Sequence[int]) -> list[int]:
+        """The same causes, few enough for one entry: many stand behind entries that join them ([E8])."""
+        few = list(causes)
+        while len(few) > MAX_CAUSES:
+            groups = [few[at : at + MAX_CAUSES] for at in range(0, len(few), MAX_CAUSES)]
+            steps = [Step(ResultsJoined(count=len(group)), "engine", group) for group in groups]
+            few = [each.seq for each in await self.record_all(steps)]
+        return few
+
+    def _tell(self, recorded: Recorded[Fact]) -> None:
+        if self._listener:
+            self._listener(self.run, recorded)
+
+    def _clean(self, fact: F) -> F:
+        return without_secrets(fact, self._secrets) if self._secrets else fact
+
+
+def without_secrets(fact: F, secrets: Secrets) -> F:
+    """The fact with every known secret in its bodies replaced by its name."""
+    changed: dict[str, Any] = {}
+    for each in fields(fact):
+        value = getattr(fact, each.name)
+        if isinstance(value, Body) and value.data is not None and (data := secrets.scrub(value.data)) != value.data:
+            changed[each.name] = Body(value.media, data)
+    return replace(fact, **changed) if changed else fact

@@ -1,0 +1,223 @@
+"""How far a run has come: a fold over its own entries, from which a driver goes on. Reads kinds, data and causes; no bodies.
+
+A result counts only while the entries that its attempt was built on are those that this fold would pass now. So what was built
+on a rejected or repeated result is done again, and nothing of another plan can ever be taken for a result of this one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from hansard.domain.budget import Spend
+from hansard.ledger.entry import Entry
+from hansard.orchestration.plan import Plan
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a task, as far as the record tells."""
+
+    seq: int
+    number: int
+    rung: str
+    causes: tuple[int, ...]
+    returned: int | None = None
+    returned_ok: bool = False
+    judged: int | None = None
+    passed: bool = False
+    given_up: bool = False
+    """A crash cut it short, and another attempt took its place."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskProgress:
+    """What became of a task so far. `rung` is where its next attempt belongs, None for the first."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    rung: str | None = None
+    escalated: int | None = None
+    restarts: int = 0
+    retry: int | None = None
+    tries: int = 0
+    skipped: int | None = None
+
+    @property
+    def last(self) -> Attempt | None:
+        """The newest attempt since somebody asked for a retry."""
+        return self.attempts[-1] if self.attempts and self.attempts[-1].seq > (self.retry or -1) else None
+
+    @property
+    def number(self) -> int:
+        """The number of the newest attempt of all."""
+        return self.attempts[-1].number if self.attempts else 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """A run as its entries tell it. Seqs, not values: bodies are read when they are needed."""
+
+    run: str
+    mode: str = ""
+    requested: int | None = None
+    configured: int | None = None
+    nonce: str = ""
+    claims: list[int] = field(default_factory=list)
+    routed: list[Entry] = field(default_factory=list)
+    plan: int | None = None
+    plan_tasks: int = 0
+    tasks: dict[str, TaskProgress] = field(default_factory=dict)
+    joined: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    lanes: dict[str, Spend] = field(default_factory=dict)
+    spent: Spend = field(default_factory=Spend)
+    answered: int | None = None
+    answer_complete: bool = True
+    cancel_asked: int | None = None
+    resumed_by: int | None = None
+    ended: Entry | None = None
+    asking: dict[int, Entry] = field(default_factory=dict)
+    """Questions to roles that have no answer yet."""
+    _lane_of: dict[str, str] = field(default_factory=dict)
+    _epoch_ts: int = 0
+
+    def take(self, entry: Entry) -> None:
+        """Fold one entry of the run in."""
+        data = entry.data
+        if self._epoch_ts and entry.kind not in ("run.claimed", "run.retry_asked", "run.resume_asked"):
+            self.spent = replace(self.spent, elapsed_us=self.spent.elapsed_us + max(0, entry.ts - self._epoch_ts))
+            self._epoch_ts = entry.ts
+        match entry.kind:
+            case "run.requested":
+                self.requested, self.mode = entry.seq, str(data["mode"])
+            case "run.configured":
+                self.configured, self.nonce = entry.seq, str(data["nonce"])
+            case "run.claimed":
+                self.claims.append(entry.seq)
+                self._epoch_ts = entry.ts
+            case "run.routed":
+                self.routed.append(entry)
+            case "plan.made":
+                self.plan, self.plan_tasks = entry.seq, int(data["tasks"])
+            case "results.joined":
+                self.joined[entry.seq] = entry.causes
+            case "role.asked":
+                self.asking[entry.seq] = entry
+            case "role.answered":
+                asked = self.asking.pop(entry.causes[0], None) if entry.causes else None
+                self._spend(entry, asked.data.get("task") if asked else None)
+            case "run.answered":
+                self.answered, self.answer_complete = entry.seq, data.get("complete") is True
+            case "run.cancel_asked":
+                self.cancel_asked = entry.seq
+            case "run.resume_asked":
+                self.resumed_by = entry.seq
+            case "run.retry_asked":
+                self._retry(entry)
+            case "run.ended":
+                self.ended = entry
+            case _ if entry.kind.startswith("task."):
+                self._take_task(entry)
+
+    def _take_task(self, entry: Entry) -> None:
+        data = entry.data
+        task = self.tasks.setdefault(str(data["task"]), TaskProgress())
+        match entry.kind:
+            case "task.attempted":
+                self._lane_of[str(data["task"])] = str(data["lane"])
+                rung = str(data["rung"])
+                task.attempts.append(
+                    Attempt(seq=entry.seq, number=int(data["attempt"]), rung=rung, causes=entry.causes)
+                )
+                task.rung = rung
+            case "task.returned":
+                attempt = _attempt(task, int(data["attempt"]))
+                attempt.returned, attempt.returned_ok = entry.seq, data["ok"] is True
+                self._spend(entry, str(data["task"]))
+            case "task.judged":
+                attempt = _attempt(task, int(data["attempt"]))
+                attempt.judged, attempt.passed = entry.seq, data["ok"] is True
+                task.tries += 1
+            case "task.escalated":
+                task.rung, task.escalated, task.tries = str(data["to_rung"]), entry.seq, 0
+            case "task.restarted":
+                task.restarts += 1
+                _attempt(task, int(data["attempt"])).given_up = True
+            case "task.skipped":
+                task.skipped = entry.seq
+
+    def _retry(self, entry: Entry) -> None:
+        """Somebody wants a task done again: whatever was said of it, of the answer and of the end no longer counts."""
+        task = self.tasks.setdefault(str(entry.data["task"]), TaskProgress())
+        task.retry, task.rung, task.escalated, task.restarts, task.tries = entry.seq, None, None, 0, 0
+        for each in self.tasks.values():
+            each.skipped = None
+        self.ended = self.answered = self.cancel_asked = None
+
+    def _spend(self, entry: Entry, task: str | None) -> None:
+        data = entry.data
+        tokens, cost = int(data["input_tokens"]) + int(data["output_tokens"]), int(data["cost_usd_nano"])
+        self.spent = _more(self.spent, tokens, cost)
+        lane = self._lane_of.get(task) if task else None
+        if lane is not None:
+            self.lanes[lane] = _more(self.lanes.get(lane, Spend()), tokens, cost)
+
+    @property
+    def attempting(self) -> list[tuple[str, Attempt]]:
+        """Attempts that have neither a result nor a verdict yet."""
+        return [
+            (id, each)
+            for id, task in self.tasks.items()
+            for each in task.attempts
+            if each.returned is None and each.judged is None and not each.given_up
+        ]
+
+    def inputs_of(self, causes: Iterable[int]) -> set[int]:
+        """The entries that an attempt was built on, with joined results opened up."""
+        found: set[int] = set()
+        waiting = list(causes)
+        while waiting:
+            seq = waiting.pop()
+            if seq in self.joined:
+                waiting += self.joined[seq]
+            else:
+                found.add(seq)
+        return found
+
+    @property
+    def verdicts(self) -> frozenset[int]:
+        """The entries of all verdicts."""
+        tasks = self.tasks.values()
+        return frozenset(each.judged for task in tasks for each in task.attempts if each.judged is not None)
+
+    def passing(self, plan: Plan) -> dict[str, Attempt]:
+        """The attempts whose verdicts still stand, in the order of the plan's edges."""
+        passing: dict[str, Attempt] = {}
+        verdicts = self.verdicts
+        for id in plan.order:
+            progress = self.tasks.get(id)
+            last = progress.last if progress else None
+            if last is None or last.judged is None or not last.passed:
+                continue
+            # What the attempt may have been built on besides: the verdict that sent it up the ladder stands behind
+            # `task.escalated`, so every verdict among its causes is an input.
+            built_on = self.inputs_of(last.causes) & verdicts
+            wanted = {passing[need.task].judged for need in plan.task(id).needs if need.task in passing}
+            if built_on == wanted:
+                passing[id] = last
+        return passing
+
+
+def _attempt(task: TaskProgress, number: int) -> Attempt:
+    return next(attempt for attempt in reversed(task.attempts) if attempt.number == number)
+
+
+def _more(spent: Spend, tokens: int, cost_usd_nano: int) -> Spend:
+    return replace(
+        spent, calls=spent.calls + 1, tokens=spent.tokens + tokens, cost_usd_nano=spent.cost_usd_nano + cost_usd_nano
+    )
+
+
+def progress_of(run: str, entries: Iterable[Entry]) -> Progress:
+    """The progress after these entries of a run."""
+    progress = Progress(run=run)
+    for entry in entries:
+        progress.take(entry)
+    return progress

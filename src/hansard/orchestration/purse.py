@@ -1,0 +1,96 @@
+"""What a run may still spend. A call reserves before it is made and settles after; nothing here looks at a clock.
+
+Tokens and money are reserved by estimate: what the prompt holds, and what the answer may have at most. Where less is left than
+an answer may cost, the answer is bounded to what is left.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from hansard.domain.budget import Budget, Spend
+from hansard.domain.exchange import Completion, Exchange, Usage
+from hansard.domain.work import BudgetUnit
+from hansard.providers.checks import BYTES_PER_TOKEN
+from hansard.providers.prices import Price
+
+USUAL_OUTPUT_TOKENS = 1_024
+LEAST_OUTPUT_TOKENS = 16
+
+
+class Reserved(NamedTuple):
+    """What was set aside for one call, and the exchange as it may be asked."""
+
+    exchange: Exchange
+    tokens: int
+    cost_usd_nano: int
+
+
+class Breach(Exception):
+    """A limit is reached: the call is not made."""
+
+    def __init__(self, unit: BudgetUnit, limit: int, spent: int, lane: str | None) -> None:
+        super().__init__(f"{unit}: {spent:,} of {limit:,} spent")
+        self.unit, self.limit, self.spent, self.lane = unit, limit, spent, lane
+
+
+class Purse:
+    """One budget with what was spent and what is set aside. `lane` names it where it is a lane's."""
+
+    def __init__(self, budget: Budget, spent: Spend | None = None, lane: str | None = None) -> None:
+        self.budget, self.lane = budget, lane
+        self.spent = spent or Spend()
+        self._calls = self._tokens = self._cost = 0
+
+    def reserve(self, exchange: Exchange, price: Price | None) -> Reserved:
+        """Set aside what this call may cost. Breach when a limit would be passed."""
+        budget = self.budget
+        if budget.max_calls is not None and self.spent.calls + self._calls >= budget.max_calls:
+            raise self._breach("calls", budget.max_calls, self.spent.calls)
+        asked = estimated_tokens(exchange)
+        wanted = exchange.limits.max_output_tokens or USUAL_OUTPUT_TOKENS
+        output = min(wanted, self._affordable_tokens(asked), self._affordable_money(asked, price))
+        if output < wanted and (output < LEAST_OUTPUT_TOKENS):
+            raise self._short(asked, price)
+        if output < wanted:
+            exchange = replace(exchange, limits=replace(exchange.limits, max_output_tokens=output))
+        cost = price.of(Usage(input_tokens=asked, output_tokens=output)) if price else 0
+        self._calls += 1
+        self._tokens += asked + output
+        self._cost += cost
+        return Reserved(exchange, asked + output, cost)
+
+    def settle(self, reserved: Reserved, completion: Completion | None) -> None:
+        """The call is over; None: it was never made, or nobody knows what it cost."""
+        self._calls -= 1
+        self._tokens -= reserved.tokens
+        self._cost -= reserved.cost_usd_nano
+        if completion is not None:
+            self.spent = self.spent.plus(completion)
+
+    def _affordable_tokens(self, asked: int) -> int:
+        if self.budget.max_tokens is None:
+            return 1 << 60
+        return self.budget.max_tokens - self.spent.tokens - self._tokens - asked
+
+    def _affordable_money(self, asked: int, price: Price | None) -> int:
+        if self.budget.max_cost_usd_nano is None or price is None:
+            return 1 << 60
+        left = self.budget.max_cost_usd_nano - self.spent.cost_usd_nano - self._cost
+        left -= price.of(Usage(input_tokens=asked))
+        if left < 0:
+            return -1
+        return left * 1_000_000 // price.output if price.output else 1 << 60
+
+    def _short(self, asked: int, price: Price | None) -> Breach:
+        budget = self.budget
+        if budget.max_tokens is not None and self._affordable_tokens(asked) < LEAST_OUTPUT_TOKENS:
+            return self._breach("tokens", budget.max_tokens, self.spent.tokens)
+        return self._breach("cost_usd_nano", budget.max_cost_usd_nano or 0, self.spent.cost_usd_nano)
+
+    def _breach(self, unit: BudgetUnit, limit: int, spent: int) -> Breach:
+        return Breach(unit, limit, spent, self.lane)
+
+
+def estimated_tokens(exchange: Exchange) -> int:
+    """About how many tokens the messages have."""
+    return -(-sum(len(message.content.encode("utf-8", "replace")) for message in exchange.messages) // BYTES_PER_TOKEN)

@@ -1,0 +1,177 @@
+"""Works through a plan until nothing is left to do: starts what may start, passes results on, skips what lost its ground.
+
+Dataflow: each task is a coroutine that starts when the schedule lets it. A verdict and the attempt that it sets free stand in
+one commit, so a chain costs one commit a task. Consumers see a result only when its verdict is on the record with it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from hansard.domain.work import BudgetBreached, TaskSkipped
+from hansard.orchestration.asking import Asker
+from hansard.orchestration.attempting import Attempts, Judged, Passed, Ready, actor
+from hansard.orchestration.journal import MAX_CAUSES
+from hansard.orchestration.plan import Plan, Task
+from hansard.orchestration.progress import Progress
+from hansard.orchestration.purse import Breach
+from hansard.orchestration.schedule import Schedule, Skip
+from hansard.record.recorder import Cause, Step, Within
+from hansard.store.base import Store
+
+RUN_KEY = "run"
+
+
+class Crew:
+    """The work of one run, from its plan to the last verdict."""
+
+    def __init__(self, plan: Plan, plan_seq: int, asker: Asker, progress: Progress, store: Store) -> None:
+        self.plan = plan
+        self.passed: dict[str, Passed] = {}
+        self.lost: dict[str, int] = {}
+        """Tasks that failed or were skipped, with the entry that says so."""
+        self.breach: int | None = None
+        """The entry that says that the run's budget ended."""
+        self._journal, self._config, self._progress = asker.journal, asker.config, progress
+        self._attempts = Attempts(plan, plan_seq, asker, progress, store, self.passed)
+        self.schedule = Schedule(plan, limits=self._limits(), keys=self._keys)
+
+    def _limits(self) -> dict[str, int]:
+        limits = {RUN_KEY: self._config.policy.max_parallel}
+        for lane in self._config.roster.lanes:
+            if lane.max_parallel is not None:
+                limits[f"lane:{lane.name}"] = lane.max_parallel
+        for name, table in self._config.providers.items():
+            if isinstance(most := table.get("max_concurrent"), int):
+                limits[f"provider:{name}"] = most
+        return limits
+
+    def _keys(self, task: Task) -> tuple[str, ...]:
+        provider = self._attempts.rungs[task.lane][0].target.partition(":")[0]
+        return (RUN_KEY, f"lane:{task.lane}", f"provider:{provider}")
+
+    async def work(self) -> None:
+        """Do what is left of the plan. Afterwards every task has passed or is lost, or a breach stopped the rest."""
+        await self._restore()
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                self._launch()
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+
+    async def _restore(self) -> None:
+        """Take over what the record says: results that still stand, and tasks that have failed for good."""
+        passing = self._progress.passing(self.plan)
+        for id in self.plan.order:
+            if (attempt := passing.get(id)) is not None:
+                assert attempt.judged is not None
+                assert attempt.returned is not None
+                text = self._attempts.text(attempt.returned, id)
+                self.passed[id] = Passed(
+                    attempt=attempt.number, judged=attempt.judged, returned=attempt.returned, text=text
+                )
+                self.schedule.passed(id)
+            elif self.schedule.state(id) != "skipped" and (verdict := self._attempts.failed_before(id)) is not None:
+                self.lost[id] = verdict
+                await self._skip(self.schedule.failed(id))
+
+    def _launch(self) -> None:
+        for task in self.schedule.start():
+            self._group.create_task(self._one(task))
+
+    async def _one(self, task: Task, ready: Ready | None = None, attempted: int | None = None) -> None:
+        """One task from its first attempt to its last verdict, and what that sets free."""
+        try:
+            judged = await self._attempts.through(task, ready, attempted)
+        except Breach as breach:
+            await self._stopped_by(breach, task)
+            return
+        if judged.ok:
+            await self._pass(task, judged)
+        else:
+            await self._lose(task, judged)
+
+    async def _pass(self, task: Task, judged: Judged) -> None:
+        """Record the verdict together with the first attempt that it sets free, then start whatever else may start."""
+        self.schedule.passed(task.id)
+        following = next(self.schedule.start(), None)
+        steps, pending = list(judged.steps), {}
+        if judged.judged is None:
+            pending = {task.id: _passed(judged, ~(len(steps) - 1), judged.returned or 0)}
+        else:
+            self.passed[task.id] = _passed(judged, judged.judged, judged.returned or 0)
+        ready = self._first_attempt(following, pending) if following else None
+        if ready and following:
+            steps.append(Step(ready.fact, actor(following), self._attempts.inputs(following, pending)))
+        recorded = [each.seq for each in await self._journal.record_all(steps)] if steps else []
+        if judged.judged is None:
+            at = len(judged.steps) - 1
+            result = judged.returned if judged.returned is not None else recorded[at - 1]
+            self.passed[task.id] = _passed(judged, recorded[at], result)
+        if following:
+            self._group.create_task(self._one(following, ready, recorded[-1] if ready else None))
+        self._launch()
+
+    def _first_attempt(self, task: Task, pending: dict[str, Passed]) -> Ready | None:
+        """The first attempt of a new task; None where something else comes first, which its own coroutine sees to."""
+        if task.id in self._progress.tasks or len(task.needs) >= MAX_CAUSES:
+            return None
+        try:
+            return self._attempts.ready(task, self._attempts.rungs[task.lane][0], 1, pending)
+        except Breach:
+            return None
+
+    async def _lose(self, task: Task, judged: Judged) -> None:
+        skips = self.schedule.failed(task.id)
+        recorded = await self._journal.record_all(judged.steps) if judged.steps else []
+        verdict = recorded[-1].seq if recorded else judged.judged
+        assert verdict is not None
+        self.lost[task.id] = verdict
+        await self._skip(skips)
+        self._launch()
+
+    async def _skip(self, skips: Sequence[Skip]) -> None:
+        """Record what is skipped, each caused by the entry that says why."""
+        if not skips:
+            return
+        place = {skip.task: number for number, skip in enumerate(skips)}
+        steps = []
+        for skip in skips:
+            cause: Cause = Within(place[skip.upstream]) if skip.upstream in place else self.lost[skip.upstream]
+            fact = TaskSkipped(task=skip.task, because="upstream", upstream=skip.upstream)
+            steps.append(Step(fact, "engine", [cause]))
+        for skip, each in zip(skips, await self._journal.record_all(steps), strict=True):
+            self.lost[skip.task] = each.seq
+
+    async def _stopped_by(self, breach: Breach, task: Task) -> None:
+        """A budget said no. A lane's ends this task and what needs it; the run's ends the run."""
+        if breach.lane is None:
+            self.schedule.halted = True
+            if self.breach is None:
+                self.breach = -1
+                self.breach = await self._record_breach(breach)
+            return
+        seq = await self._record_breach(breach)
+        skips = self.schedule.failed(task.id)
+        fact = TaskSkipped(task=task.id, because="budget")
+        self.lost[task.id] = (await self._journal.record(fact, "engine", [seq])).seq
+        await self._skip(skips)
+        self._launch()
+
+    async def _record_breach(self, breach: Breach) -> int:
+        assert self._progress.configured is not None
+        return (await self._journal.record(breached(breach), "engine", [self._progress.configured])).seq
+
+
+def breached(breach: Breach) -> BudgetBreached:
+    """A breach as a fact."""
+    return BudgetBreached(unit=breach.unit, lane=breach.lane, limit=breach.limit, spent=breach.spent)
+
+
+def _passed(judged: Judged, verdict: int, result: int) -> Passed:
+    return Passed(attempt=judged.attempt, judged=verdict, returned=result, text=judged.text)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group: what made the others end."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
