@@ -15,6 +15,7 @@ from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
 from hansard.orchestration.config import RunConfig, Tuning, read_budget
 from hansard.orchestration.escalate import default_ladder
+from hansard.orchestration.gates import Rule, read_rules
 from hansard.orchestration.templates import digests
 from hansard.providers.base import Provider
 from hansard.providers.fields import Fields
@@ -47,6 +48,8 @@ class Wishes:
     ladder: tuple[str, ...] | None = None
     roster: Roster | None = None
     policy: Policy | None = None
+    gates: tuple[str, ...] = ()
+    """Gates besides those of the settings: `plan`, `task:ID`, `lane:NAME`."""
 
 
 def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
@@ -81,6 +84,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         answer=wishes.answer or run.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
         tuning=_tuning(run),
         templates=digests(),
+        gates=_gates(settings, wishes, where),
     )
     _check_targets(config)
     _check_prices(config, pool)
@@ -167,6 +171,22 @@ def _budget(settings: Settings, wishes: Wishes, where: str) -> Budget:
         "max_seconds": wishes.max_seconds,
     }
     return replace(budget, **{name: value for name, value in wanted.items() if value is not None})
+
+
+def _gates(settings: Settings, wishes: Wishes, where: str) -> tuple[Rule, ...]:
+    rules = list(read_rules(settings.gates, where))
+    for number, wish in enumerate(wishes.gates, 1):
+        kind, _, name = wish.partition(":")
+        named = f"asked-{number}"
+        rule = Rule(name=named, plan=True) if wish == "plan" else None
+        if name and kind == "task":
+            rule = Rule(name=named, tasks=(name,))
+        elif name and kind == "lane":
+            rule = Rule(name=named, lanes=(name,))
+        if rule is None:
+            raise UsageError(f"--gate {wish!r}: write plan, task:ID or lane:NAME")
+        rules.append(rule)
+    return tuple(rules)
 
 
 def nano_usd(text: str, where: str) -> int:

@@ -1,16 +1,17 @@
 """Runs, for every surface: submit, list, show, follow, cancel, resume, retry. What it shows is what the record says."""
 
 import asyncio
-import getpass
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hansard.app.configuring import Wishes, run_config
+from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
+from hansard.app.people import human as human
 from hansard.app.pool import Pool
-from hansard.app.runviews import run_view
+from hansard.app.runviews import plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.app.wiring import SOFTWARE
 from hansard.domain.fact import Body, Fact
@@ -102,13 +103,24 @@ class Runs:
             return Plan.single(lane, request)
         return None
 
-    async def drive(self, run: str) -> Ended:
-        """Drive a run to its end, here and now."""
-        task = self._driving.get(run)
-        if task is None:
-            task = self._driving[run] = asyncio.ensure_future(self._engine.drive(run))
-            task.add_done_callback(lambda _: self._driven(run))
-        return await task
+    async def drive(self, run: str, *, wait: bool = False) -> Ended:
+        """Drive a run to its end, here and now. `wait`: also past gates, whose deadlines are kept here meanwhile."""
+        while True:
+            task = self._driving.get(run)
+            if task is None:
+                task = self._driving[run] = asyncio.ensure_future(self._engine.drive(run))
+                task.add_done_callback(lambda _: self._driven(run))
+            ended = await task
+            if ended.state != "waiting" or not wait:
+                return ended
+            await decided(self._store, run)
+
+    async def close(self) -> None:
+        """Interrupt whatever is driven here; the record says so, and it can be resumed."""
+        driving = list(self._driving.values())
+        for task in driving:
+            task.cancel()
+        await asyncio.gather(*driving, return_exceptions=True)
 
     def _driven(self, run: str) -> None:
         self._driving.pop(run, None)
@@ -171,6 +183,19 @@ class Runs:
         """The answer's bytes; None where there is none."""
         entries = [entry for entry in self.entries(run) if entry.kind == "run.answered"]
         return self._body(entries[-1].seq, "answer") if entries else None
+
+    def plan(self, run: str) -> View | None:
+        """The newest plan of a run, as a file that `submit --plan` takes; None where there is none."""
+        return plan_data(self._store, self.entries(run))
+
+    def text(self, seq: int, part: str) -> str | None:
+        """A body as text for showing; None where it is not in the ledger."""
+        stored = self._store.body(seq, part)
+        return Body(stored.media, stored.body).as_text() if stored else None
+
+    def views(self, run: str) -> list[View]:
+        """The entries of a run so far."""
+        return [entry_view(entry) for entry in self.entries(run)]
 
     def entries(self, run: str) -> list[Entry]:
         return list(self._store.select(Query(run=run)))
@@ -241,14 +266,6 @@ class Runs:
 
 
 ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
-
-
-def human() -> str:
-    """Who sits at this machine, as an actor. Nobody has checked it."""
-    try:
-        return f"human:{getpass.getuser()}"
-    except (OSError, KeyError, ImportError):
-        return "human:unknown"
 
 
 def read_plan(path: Path) -> Any:

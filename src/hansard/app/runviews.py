@@ -1,5 +1,6 @@
 """How a run is shown: folded from its entries, with the bodies that people want to read."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,17 +58,31 @@ def _plan(entries: Sequence[Entry]) -> View | None:
     return {"seq": made.seq, "by": made.data["by"], **{key: made.data[key] for key in ("tasks", "edges", "waves")}}
 
 
+def plan_data(store: Store, entries: Sequence[Entry]) -> View | None:
+    """The plan as a file that `submit --plan` takes; None where there is none yet, or it is not in the ledger any more."""
+    made = next((entry for entry in reversed(entries) if entry.kind == "plan.made"), None)
+    stored = store.body(made.seq, "plan") if made else None
+    try:
+        found = json.loads(stored.body) if stored else None
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def _tasks(store: Store, entries: Sequence[Entry]) -> list[View]:
-    tasks: dict[str, View] = {}
+    """Every task of the plan in its order, with what became of it."""
+    planned = (plan_data(store, entries) or {}).get("tasks", [])
+    tasks = {task["id"]: _waiting(task["id"], task["lane"], task.get("needs", [])) for task in planned}
     for entry in entries:
         data: Any = entry.data
-        if not entry.kind.startswith("task.") or "task" not in data:
-            continue
-        task = tasks.setdefault(
-            data["task"], {"task": data["task"], "lane": None, "state": "waiting", "attempts": [], "because": None}
-        )
-        _take(store, task, entry)
+        if entry.kind.startswith("task.") and "task" in data:
+            _take(store, tasks.setdefault(data["task"], _waiting(data["task"], None, [])), entry)
     return list(tasks.values())
+
+
+def _waiting(task: str, lane: str | None, needs: Sequence[View]) -> View:
+    needed = [need["task"] for need in needs]
+    return {"task": task, "lane": lane, "needs": needed, "state": "waiting", "attempts": [], "because": None}
 
 
 def _take(store: Store, task: View, entry: Entry) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
 from hansard.app.configuring import Wishes, run_config
+from hansard.app.gates import Gates
 from hansard.app.ledger import LedgerService
 from hansard.app.pool import Pool
 from hansard.app.runs import Runs
@@ -34,6 +35,7 @@ class Hansard:
         self.ledger = LedgerService(opened)
         self.pool = Pool(self.settings, providers)
         self.runs = Runs(self.recorder, opened.store, self.pool)
+        self.gates = Gates(self.recorder, opened.store)
 
     @classmethod
     def open(
@@ -86,6 +88,7 @@ class Hansard:
 
     async def __aexit__(self, *_: object) -> None:
         try:
+            await self.runs.close()
             await self.pool.close()
             await self.recorder.close()
         finally:

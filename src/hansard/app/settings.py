@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
 from hansard.errors import UsageError
 
 CONFIG_NAME = "hansard.toml"
 LEDGER_NAME = Path(".hansard") / "ledger.db"
+MAX_FILE_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,15 @@ class Settings:
     run: Mapping[str, Any] = field(default_factory=dict)
     budget: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, Any] = field(default_factory=dict)
+    gates: tuple[Any, ...] = ()
+    policy: Policy = field(default_factory=Policy)
+    roster_file: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def roster(self) -> Roster | None:
+        """The roster that hansard.toml names, read when asked for: a bad one must not keep a ledger from being verified."""
+        return None if self.roster_file is None else read_roster(self.roster_file)
 
     def log_folder(self, nonce: str) -> Path:
         """Where the keys and the anchor of one log live: never inside the ledger."""
@@ -61,8 +71,28 @@ def read_settings(
         run=_table(table, "run", config),
         budget=_table(table, "budget", config),
         prices=_table(table, "prices", config),
+        gates=tuple(_list(table, "gate", config)),
+        policy=parse_policy(_table(table, "policy", config), f"{config}: [policy]"),
+        roster_file=_roster_file(table, config),
         environment=dict(env),
     )
+
+
+def read_roster(path: Path) -> Roster:
+    """The roster in a file, or a UsageError that says what is wrong with it."""
+    return parse_roster(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """A text file that somebody named, or a UsageError that says why it cannot be read."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise UsageError(f"{path} is larger than {MAX_FILE_BYTES:,} bytes; split it")
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def wants_color(environ: Mapping[str, str] | None = None) -> bool:
@@ -102,6 +132,13 @@ def _table(table: dict[str, Any], name: str, config: Path | None) -> dict[str, A
     return found
 
 
+def _list(table: dict[str, Any], name: str, config: Path | None) -> list[Any]:
+    found = table.get(name, [])
+    if not isinstance(found, list):
+        raise UsageError(f"{config}: {name} must be a list of tables; write [[{name}]]")
+    return found
+
+
 def _names(table: dict[str, Any], name: str, config: Path | None, providers: Mapping[str, Any]) -> dict[str, str]:
     """A table that says which provider serves a tier or a role."""
     found = _table(table, name, config)
@@ -110,6 +147,17 @@ def _names(table: dict[str, Any], name: str, config: Path | None, providers: Map
             known = ", ".join(providers) or "none are configured"
             raise UsageError(f"{config}: [{name}] {key} must name a provider ({known}), not {value!r:.60}")
     return found
+
+
+def _roster_file(table: dict[str, Any], config: Path | None) -> Path | None:
+    """The file that `[roster] file = "…"` names; a relative path starts at hansard.toml."""
+    found = _table(table, "roster", config)
+    if not found or config is None:
+        return None
+    file = found.get("file")
+    if set(found) != {"file"} or not isinstance(file, str) or not file:
+        raise UsageError(f'{config}: [roster] takes one key, file = "roster.toml"')
+    return config.parent / file
 
 
 def _from_table(table: dict[str, Any], config: Path | None) -> str | None:

@@ -14,8 +14,9 @@ class GateOpened(Fact):
 
     KIND: ClassVar[str] = "gate.opened"
     DRIVEN: ClassVar[bool] = True
-    CAUSES: ClassVar[tuple[str, ...]] = ("plan.made", "task.judged", "results.joined", "gate.closed")
+    CAUSES: ClassVar[tuple[str, ...]] = ("plan.made", "task.judged", "results.joined", "gate.closed", "run.retry_asked")
     gate: str
+    rule: str
     before: Literal["plan", "task"]
     task: str | None = None
     needed: int

@@ -72,7 +72,7 @@ class NoAnswer(Exception):
 
     def __init__(self, role: str, seq: int, why: str) -> None:
         super().__init__(f"the {role} gave no usable answer: {why}")
-        self.seq = seq
+        self.role, self.seq = role, seq
 
 
 class Asker:

@@ -12,7 +12,7 @@ from hansard.domain.work import TaskAttempted, TaskEscalated, TaskJudged, TaskRe
 from hansard.errors import StoreError
 from hansard.orchestration.asking import Asker, NoAnswer, Target, settle
 from hansard.orchestration.escalate import Rung, next_rung
-from hansard.orchestration.execute import Assignment, Rejection, returned, worker_exchange
+from hansard.orchestration.execute import Assignment, Rejection, returned, seen, worker_exchange
 from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.journal import MAX_CAUSES
 from hansard.orchestration.judge import Finding, at_a_glance, declared
@@ -86,6 +86,8 @@ class Attempts:
         self._plan, self._plan_seq, self._asker, self._progress, self._store = plan, plan_seq, asker, progress, store
         self._journal, self._config, self._passed = asker.journal, asker.config, passed
         self._rejections: dict[str, list[Rejection]] = {}
+        self.let_through: dict[str, tuple[int, ...]] = {}
+        """Gates that a task went through, which cause its attempts too."""
         self._verdicts = progress.verdicts
         self.rungs = {lane: self._config.rungs(lane) for lane in {task.lane for task in plan.tasks}}
         leaves = sum(1 for task in plan.tasks if not plan.consumers[task.id]) or 1
@@ -135,7 +137,7 @@ class Attempts:
             found = pending.get(need.task) or self._passed.get(need.task)
             if found is not None:
                 causes.append(Within(~found.judged) if found.judged < 0 else found.judged)
-        return causes or [self._plan_seq]
+        return [*(causes or [self._plan_seq]), *self.let_through.get(task.id, ())]
 
     def text(self, seq: int, id: str) -> str:
         """A recorded output as later prompts need it."""
@@ -145,7 +147,7 @@ class Attempts:
                 f"the output of task {id!r} (entry {seq}) is not in the ledger any more, so what needs it cannot be done; "
                 f"hansard runs retry {self._progress.run} {id} makes it again"
             )
-        return capped(Body(stored.media, stored.body).as_text(), self._keep)
+        return capped(seen(Body(stored.media, stored.body).as_text()), self._keep)
 
     def failed_before(self, id: str) -> int | None:
         """The verdict with which a task had failed for good, where it still stands."""
@@ -300,7 +302,11 @@ class Attempts:
         cause: Cause = Within(0) if result is None else result
         ok = all(finding.ok for finding in findings)
         judged = Judged(
-            ok=ok, reasons=_reasons(findings), text=capped(completion.text, self._keep), attempt=number, returned=result
+            ok=ok,
+            reasons=_reasons(findings),
+            text=capped(seen(completion.text), self._keep),
+            attempt=number,
+            returned=result,
         )
         if ok and self._config.judge == "model":
             return await self._ask_validator(task, judged, completion, findings, ahead, cause)
@@ -318,7 +324,7 @@ class Attempts:
     ) -> Judged:
         number = judged.attempt
         fences = Fences(self._asker.nonce, task.id, number, "validator")
-        question = validator(task, number, capped(completion.text, self._config.tuning.answer_chars), fences)
+        question = validator(task, number, capped(seen(completion.text), self._config.tuning.answer_chars), fences)
 
         def then(verdict: Verdict, judge: Completion) -> list[Step]:
             found = [*findings, Finding(check="validator", ok=verdict.ok, detail=verdict.reasons)]

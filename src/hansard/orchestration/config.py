@@ -12,6 +12,7 @@ from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
 from hansard.errors import StoreError, UsageError
 from hansard.orchestration.escalate import Rung, default_ladder, ladder_of
+from hansard.orchestration.gates import Rule, read_rules
 from hansard.providers.fields import Fields
 
 Judge = Literal["model", "checks"]
@@ -73,6 +74,7 @@ class RunConfig:
     answer: Answering = "synthesize"
     tuning: Tuning = field(default_factory=Tuning)
     templates: Mapping[str, str] = field(default_factory=dict)
+    gates: tuple[Rule, ...] = ()
 
     def rungs(self, lane: str) -> tuple[Rung, ...]:
         """The ladder of a lane."""
@@ -108,6 +110,7 @@ class RunConfig:
             "answer": self.answer,
             "tuning": self.tuning.as_data(),
             "templates": dict(self.templates),
+            "gates": [rule.as_data() for rule in self.gates],
         }
 
     def to_json(self) -> bytes:
@@ -134,8 +137,9 @@ class RunConfig:
                 answer=fields.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
                 tuning=Tuning.read(Fields(fields.table("tuning"), where)),
                 templates=dict(fields.table("templates")),
+                gates=read_rules(fields.any("gates", []), where),
             )
-        except (ValueError, RecursionError, UsageError) as error:
+        except (ValueError, TypeError, RecursionError, UsageError) as error:
             raise StoreError(f"{where} holds no configuration that this version can read: {error}") from error
 
 

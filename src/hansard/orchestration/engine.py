@@ -31,6 +31,7 @@ from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.execute import cut_short
 from hansard.orchestration.fence import Fences, capped
+from hansard.orchestration.gatekeeping import Gatekeeper, Shown
 from hansard.orchestration.journal import Journal, Listener
 from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import Progress, progress_of
@@ -50,21 +51,30 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a run is to end."""
+    """How a run is to end. The reason is a closed word, for the record; the detail is for whoever asked."""
 
     state: EndState
     reason: str
     causes: tuple[int, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The run cannot go on before people decide at these gates."""
+
+    gates: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run ended, and where the record says so."""
+    """How a run ended, and where the record says so; or that it waits, at which gates."""
 
     run: str
     state: str
     reason: str
-    seq: int
+    detail: str = ""
+    gates: tuple[str, ...] = ()
 
 
 class Engine:
@@ -98,7 +108,7 @@ class Engine:
             raise UsageError(f"there is no run {run} in {self._store.place}; `hansard runs` lists them")
         if progress.ended is not None:
             data = progress.ended.data
-            return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]), seq=progress.ended.seq)
+            return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]))
         journal = Journal(self._recorder, run, claim, secrets=self._secrets, listener=self._listener)
         because = [progress.requested, *progress.claims[-1:]]
         because += [progress.resumed_by] if progress.resumed_by is not None else []
@@ -170,9 +180,11 @@ class _Drive:
             watch.cancel()
             work.cancel()
             await asyncio.gather(watch, work, return_exceptions=True)
+        if isinstance(ending, Waiting):
+            return Ended(run=self._journal.run, state="waiting", reason="gate", gates=ending.gates)
         return await self._end(ending)
 
-    async def _work(self) -> Ending:
+    async def _work(self) -> Ending | Waiting:
         if self._progress.cancel_asked is not None:
             self._cancelling = True
             raise asyncio.CancelledError
@@ -181,15 +193,15 @@ class _Drive:
                 return await self._phases()
         except Breach as breach:
             recorded = await self._journal.record(breached(breach), "engine", [self._configured])
-            return Ending(state="stopped", reason=f"budget: {breach}", causes=(recorded.seq,))
+            return Ending(state="stopped", reason="budget", causes=(recorded.seq,), detail=str(breach))
         except NoAnswer as nothing:
-            return Ending(state="failed", reason=str(nothing), causes=(nothing.seq,))
+            return Ending(state="failed", reason=f"{nothing.role}_silent", causes=(nothing.seq,), detail=str(nothing))
 
     def _left_s(self) -> float | None:
         limit = self._config.budget.max_seconds
         return None if limit is None else max(0.0, limit - self._progress.spent.elapsed_us / 1e6)
 
-    async def _watch(self, work: "asyncio.Future[Ending]") -> None:
+    async def _watch(self, work: "asyncio.Future[Ending | Waiting]") -> None:
         """Keep the claim, and notice when somebody asks to cancel."""
         renewed, after = asyncio.get_running_loop().time(), self._progress.claims[-1]
         asked = Query(run=self._journal.run, kind="run.cancel_asked", after=after, limit=1)
@@ -204,23 +216,55 @@ class _Drive:
                 renewed = asyncio.get_running_loop().time()
                 await asyncio.to_thread(self._store.renew, self._journal.claim, LEASE_S)
 
-    async def _phases(self) -> Ending:
-        plan, seq = await self._planned()
-        if isinstance(plan, Ending):
-            return plan
+    async def _phases(self) -> Ending | Waiting:
+        found, seq = await self._planned()
+        if isinstance(found, Ending):
+            return found
         if self._progress.mode == "plan_only":
             return Ending(state="answered", reason="planned", causes=(seq,))
-        crew = Crew(plan, seq, self._asker, self._progress, self._store)
+        gatekeeper = Gatekeeper(self._config.gates, self._journal, self._progress, self._store)
+        plan, seq = await self._let_through(gatekeeper, found, seq)
+        if not isinstance(plan, Plan):
+            return plan
         if self._progress.answered is not None:
             return await self._after_answer(self._progress.answered)
+        crew = Crew(plan, seq, self._asker, self._progress, self._store, gatekeeper)
         await crew.work()
         if crew.breach is not None:
-            skipped = [
-                Step(TaskSkipped(task=id, because="budget"), "engine", [crew.breach]) for id in crew.schedule.unsettled
-            ]
-            await self._journal.record_all(skipped) if skipped else None
-            return Ending(state="stopped", reason="budget", causes=(crew.breach,))
+            return await self._out_of_budget(crew, crew.breach)
+        if crew.schedule.holding:
+            return self._waiting()
         return await self._answered(crew)
+
+    def _waiting(self) -> Waiting:
+        return Waiting(gates=tuple(id for id, gate in self._progress.gates.items() if gate.closed is None))
+
+    async def _out_of_budget(self, crew: Crew, breach: int) -> Ending:
+        skipped = [Step(TaskSkipped(task=id, because="budget"), "engine", [breach]) for id in crew.schedule.unsettled]
+        if skipped:
+            await self._journal.record_all(skipped)
+        return Ending(state="stopped", reason="budget", causes=(breach,), detail=crew.breach_said)
+
+    async def _let_through(self, gatekeeper: Gatekeeper, plan: Plan, seq: int) -> tuple[Plan | Ending | Waiting, int]:
+        """The plan once people let it through, maybe with their changes."""
+        rules = gatekeeper.plan_rules
+        if not rules:
+            return plan, seq
+        await gatekeeper.listen()
+        first = self._progress.first_plan if self._progress.first_plan is not None else seq
+        text = json.dumps(json.loads(self._body(first, "plan")), indent=2, ensure_ascii=False)
+        shown = Shown(text=text, commitment=self._store.entry(first).body["plan"], causes=(first,))
+        passage = await gatekeeper.passage(rules, None, shown)
+        if passage is None:
+            return self._waiting(), seq
+        if passage.text is None:
+            return Ending(state="failed", reason="gate_rejected", causes=passage.closed[-1:]), seq
+        if passage.edit is None or passage.edit in self._progress.plan_causes:
+            return plan, seq
+        edited = self._parsed(passage.text.encode(), f"the edit in entry {passage.edit}")
+        recorded = await self._journal.record(_plan_made(edited, "edit"), "engine", [passage.edit])
+        self._progress.plan, self._progress.plan_causes = recorded.seq, (passage.edit,)
+        return edited, recorded.seq
 
     async def _planned(self) -> "tuple[Plan | Ending, int]":
         """The plan: as recorded, as the user wrote it, of one task by route, or by the coordinator."""
@@ -270,11 +314,11 @@ class _Drive:
             lane, routed = await self._classified(routed)
         if lane is None:
             why = "no lane fits this request; name one (--lane), or let it be planned (without --single)"
-            return Ending(state="failed", reason=why, causes=(routed,)), routed
+            return Ending(state="failed", reason="no_lane", causes=(routed,), detail=why), routed
         try:
             refuse_lane(lane, self._config.roster, self._config.policy, "route")
         except UsageError as error:
-            return Ending(state="failed", reason=str(error), causes=(routed,)), routed
+            return Ending(state="failed", reason="lane_refused", causes=(routed,), detail=str(error)), routed
         plan = Plan.single(lane, self._request)
         recorded = await self._journal.record(_plan_made(plan, "router"), "engine", [self._requested, routed])
         return plan, recorded.seq
@@ -319,7 +363,7 @@ class _Drive:
         if not crew.passed:
             causes = await self._journal.gathered(sorted(crew.lost.values())[:1_000])
             what = f"none of {len(missing)} tasks passed" if len(missing) > 1 else f"task {missing[0]!r} did not pass"
-            return Ending(state="failed", reason=what, causes=tuple(causes))
+            return Ending(state="failed", reason="nothing_passed", causes=tuple(causes), detail=what)
         results = self._results(crew)
         causes = await self._journal.gathered([crew.passed[result.task].judged for result in results])
         if len(crew.plan.tasks) == 1 or self._config.answer == "join":
@@ -364,7 +408,7 @@ class _Drive:
         if complete:
             return Ending(state="answered", reason="answered", causes=(answer,))
         said = f"without {', '.join(missing[:10])}" if missing else "parts are missing"
-        return Ending(state="partial", reason=said, causes=(answer,))
+        return Ending(state="partial", reason="parts_missing", causes=(answer,), detail=said)
 
     async def _cut(self, why: str, because: str) -> Ending:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
@@ -378,7 +422,7 @@ class _Drive:
             limit = int(self._config.budget.max_seconds or 0)
             spent = self._elapsed_us() // 1_000_000
             steps.append(Step(BudgetBreached(unit="seconds", limit=limit, spent=spent), "engine", [self._configured]))
-            cause, state, reason = Within(len(steps) - 1), "stopped", f"deadline: {limit} s"
+            cause, state, reason = Within(len(steps) - 1), "stopped", "deadline"
         breach = len(steps) - 1
         steps += [
             Step(TaskSkipped(task=id, because=because), "engine", [cause])  # type: ignore[arg-type]
@@ -404,14 +448,14 @@ class _Drive:
         spent = self._purse.spent
         fact = RunEnded(
             state=ending.state,
-            reason=ending.reason[:2_000],
+            reason=ending.reason,
             calls=spent.calls,
             tokens=spent.tokens,
             cost_usd_nano=spent.cost_usd_nano,
             elapsed_us=self._elapsed_us(),
         )
-        recorded = await self._journal.record(fact, "engine", ending.causes)
-        return Ended(run=self._journal.run, state=ending.state, reason=ending.reason, seq=recorded.seq)
+        await self._journal.record(fact, "engine", ending.causes)
+        return Ended(run=self._journal.run, state=ending.state, reason=ending.reason, detail=ending.detail)
 
     def _elapsed_us(self) -> int:
         here = asyncio.get_running_loop().time() - self._started

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hansard.domain.exchange import Completion, Exchange, Limits, Message
-from hansard.domain.fact import Body
+from hansard.domain.fact import TEXT, Body
 from hansard.domain.roster import Lane
 from hansard.domain.work import Role as RoleName
 from hansard.domain.work import RoleAnswered, TaskReturned
@@ -128,22 +128,40 @@ def _said(completion: Completion) -> dict[str, Any]:
         "exit_code": completion.exit_code,
         "output": _output(completion),
         "stderr": _raw(completion.stderr),
-        "raw": _raw(completion.raw),
+        "raw": _raw_of(completion),
     }
 
 
 def _output(completion: Completion) -> Body:
     """The whole output: a program's bytes as they came, a model's text; on failure at least the reason."""
-    if completion.output is not None:
-        data = completion.output
+    printed = completion.output
+    if printed is not None and (not completion.ok or _is_its_text(printed, completion.text)):
         try:
-            data.decode()
+            printed.decode()
         except UnicodeDecodeError:
-            return Body.raw(data)
-        return Body("text/plain; charset=utf-8", data)
+            return Body.raw(printed)
+        return Body(TEXT, printed)
     if not completion.text and completion.failure is not None:
         return Body.text(f"[{completion.failure.kind}] {completion.failure.message}")
     return Body.text(completion.text)
+
+
+def _is_its_text(printed: bytes, text: str) -> bool:
+    """Whether the text is what the program printed, and not something that was taken out of it."""
+    return printed[: 4 * len(text)].decode("utf-8", "replace").startswith(text)
+
+
+def _raw_of(completion: Completion) -> Body | None:
+    """What came over the wire, or what a program printed where its answer was taken out of that."""
+    printed = completion.output
+    if printed is not None and completion.ok and not _is_its_text(printed, completion.text):
+        return Body.raw(printed)
+    return _raw(completion.raw)
+
+
+def seen(text: str) -> str:
+    """An output as others see it: the line ends behind it say nothing."""
+    return text.rstrip("\r\n")
 
 
 def _raw(data: bytes | None) -> Body | None:

@@ -33,7 +33,7 @@ class Fences:
         """The text as data, between its two lines. Provenance stands outside of what its writer controls."""
         nonce = self.nonce(name, text)
         about = "".join(f" {key}={_quoted(value)}" for key, value in (provenance or {}).items())
-        return f"<<<DATA {nonce} {name}{about}>>>\n{text}\n<<<END {nonce}>>>"
+        return f"<<<DATA {nonce} {_named(name)}{about}>>>\n{text}\n<<<END {nonce}>>>"
 
 
 def capped(text: str, characters: int) -> str:
@@ -41,6 +41,11 @@ def capped(text: str, characters: int) -> str:
     if len(text) <= characters:
         return text
     return f"{text[:characters]}\n[cut here: {len(text) - characters:,} more characters stand in the record]"
+
+
+def _named(name: str) -> str:
+    """A name that ends neither itself nor its line: tasks have such ids as people give them."""
+    return "".join(c if c.isprintable() and c not in '"<>= ' else "?" for c in name)
 
 
 def _quoted(value: str | int) -> str:

@@ -15,6 +15,7 @@ from hansard.providers import parse
 from hansard.providers.schema import compile as compile_schema
 
 CHECK_SECONDS = 60.0
+REGEX_SECONDS = 10.0
 DETAIL_CHARACTERS = 500
 _MATCHES = "import re,sys;t=sys.stdin.buffer.read().decode('utf-8','replace');p,_,t=t.partition('\\0');sys.exit(not re.search(p,t))"
 
@@ -78,7 +79,7 @@ async def _one(check: Check, output: str, programs: Programs) -> Finding:
         # The pattern travels before the text, parted by a NUL, which neither a pattern nor a text of ours needs.
         pattern = check.value.replace("\0", "\\0").encode("utf-8", "surrogatepass")
         finding = await _program(
-            "regex", (sys.executable, "-I", "-S", "-c", _MATCHES), pattern + b"\0" + text, programs, 10.0
+            "regex", (sys.executable, "-I", "-S", "-c", _MATCHES), pattern + b"\0" + text, programs, REGEX_SECONDS
         )
         detail = finding.detail if finding.ok else f"no match for {check.value!r:.200}. {finding.detail}".strip()
         return Finding(check="regex", ok=finding.ok, detail=detail)

@@ -3,6 +3,7 @@
 Pure. Execution does not follow waves; they are a way to show a plan.
 """
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -261,8 +262,16 @@ def _check(fields: Fields, *, commands: bool) -> Check:
             compile_schema(value)
         case _:
             value = fields.text("regex")
+            _refuse_pattern(value, fields.where)
     fields.done()
     return Check(kind=given[0], value=value)  # type: ignore[arg-type]
+
+
+def _refuse_pattern(pattern: str, where: str) -> None:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"{where}: regex {pattern!r:.200} is no regular expression: {error}") from error
 
 
 def _texts(fields: Fields, name: str) -> tuple[str, ...]:

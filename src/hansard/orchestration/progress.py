@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from hansard.domain.budget import Spend
 from hansard.ledger.entry import Entry
+from hansard.orchestration.gates import Gate
 from hansard.orchestration.plan import Plan
 
 
@@ -63,7 +64,9 @@ class Progress:
     claims: list[int] = field(default_factory=list)
     routed: list[Entry] = field(default_factory=list)
     plan: int | None = None
-    plan_tasks: int = 0
+    plan_causes: tuple[int, ...] = ()
+    first_plan: int | None = None
+    """The plan as it was before anybody edited it at a gate."""
     tasks: dict[str, TaskProgress] = field(default_factory=dict)
     joined: dict[int, tuple[int, ...]] = field(default_factory=dict)
     lanes: dict[str, Spend] = field(default_factory=dict)
@@ -73,6 +76,7 @@ class Progress:
     cancel_asked: int | None = None
     resumed_by: int | None = None
     ended: Entry | None = None
+    gates: dict[str, Gate] = field(default_factory=dict)
     asking: dict[int, Entry] = field(default_factory=dict)
     """Questions to roles that have no answer yet."""
     _lane_of: dict[str, str] = field(default_factory=dict)
@@ -95,7 +99,9 @@ class Progress:
             case "run.routed":
                 self.routed.append(entry)
             case "plan.made":
-                self.plan, self.plan_tasks = entry.seq, int(data["tasks"])
+                self.plan, self.plan_causes = entry.seq, entry.causes
+                if data["by"] != "edit":
+                    self.first_plan = entry.seq
             case "results.joined":
                 self.joined[entry.seq] = entry.causes
             case "role.asked":
@@ -113,6 +119,8 @@ class Progress:
                 self._retry(entry)
             case "run.ended":
                 self.ended = entry
+            case "gate.opened" | "gate.decided" | "gate.closed":
+                take_gate(self.gates, entry)
             case _ if entry.kind.startswith("task."):
                 self._take_task(entry)
 
@@ -203,6 +211,17 @@ class Progress:
             if built_on == wanted:
                 passing[id] = last
         return passing
+
+
+def take_gate(gates: dict[str, Gate], entry: Entry) -> None:
+    """Fold one entry about a gate in; a decision about no gate that was opened changes nothing."""
+    id = str(entry.data["gate"])
+    if entry.kind == "gate.opened":
+        gates[id] = Gate(id=id, rule=str(entry.data["rule"]), opened=entry)
+    elif entry.kind == "gate.decided" and id in gates:
+        gates[id].decisions.append(entry)
+    elif entry.kind == "gate.closed" and id in gates:
+        gates[id].closed = entry
 
 
 def _attempt(task: TaskProgress, number: int) -> Attempt:

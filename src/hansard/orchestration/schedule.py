@@ -1,16 +1,17 @@
 """Which task may start now. Pure: no clock, no I/O; it hears what became of tasks and says what follows.
 
 Dataflow: a task starts when its own inputs have passed and a place is free. Cost is O(tasks + edges) over a whole run, times
-the handful of different sets of limits: waiting tasks stand in one queue for each set.
+the handful of different sets of limits: waiting tasks stand in one queue for each set, in the order of the plan.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Literal, NamedTuple
 
 from hansard.orchestration.plan import Plan, Task
 
-State = Literal["waiting", "ready", "running", "passed", "failed", "skipped"]
+State = Literal["waiting", "held", "ready", "running", "passed", "failed", "skipped"]
 Keys = tuple[str, ...]
 
 
@@ -22,18 +23,32 @@ class Skip(NamedTuple):
 
 
 class Schedule:
-    """The state of a plan in execution. `keys` says which limits a task counts against; a key without a limit is free."""
+    """The state of a plan in execution. `keys` says which limits a task counts against; a key without a limit is free.
 
-    def __init__(self, plan: Plan, *, limits: Mapping[str, int], keys: Callable[[Task], Sequence[str]]) -> None:
+    A task that is `held` waits for `release` once its inputs have passed, and takes no place meanwhile.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        limits: Mapping[str, int],
+        keys: Callable[[Task], Sequence[str]],
+        held: Collection[str] = (),
+    ) -> None:
         self._plan = plan
         self._limits = limits
         self._keys = {task.id: tuple(key for key in keys(task) if key in limits) for task in plan.tasks}
         self._place = {task.id: place for place, task in enumerate(plan.tasks)}
         self._open = {task.id: len(task.needs) for task in plan.tasks}
         self._state: dict[str, State] = {task.id: "waiting" for task in plan.tasks}
-        self._ready: dict[Keys, deque[str]] = {}
+        self._ready: dict[Keys, list[int]] = {}
         self._used: dict[str, int] = dict.fromkeys(limits, 0)
         self._left = len(plan.tasks)
+        self._held = set(held)
+        self.holding: dict[str, None] = {}
+        """The tasks whose inputs have passed and which are held, in that order."""
+        self.busy = 0
         self.halted = False
         for task in plan.tasks:
             if not task.needs:
@@ -50,7 +65,7 @@ class Schedule:
     @property
     def unsettled(self) -> list[str]:
         """The tasks of which nothing is decided, in the order of the plan."""
-        return [id for id, state in self._state.items() if state in ("waiting", "ready", "running")]
+        return [id for id, state in self._state.items() if state in ("waiting", "held", "ready", "running")]
 
     def start(self) -> Iterator[Task]:
         """The tasks that may start now; each counts as running from here on."""
@@ -58,7 +73,15 @@ class Schedule:
             for key in self._keys[id]:
                 self._used[key] += 1
             self._state[id] = "running"
+            self.busy += 1
             yield self._plan.task(id)
+
+    def release(self, id: str) -> None:
+        """Let a task go that was held."""
+        self._held.discard(id)
+        if id in self.holding:
+            del self.holding[id]
+            self._make_ready(id)
 
     def passed(self, id: str) -> None:
         """A task's result was accepted: what waited for it comes one step nearer."""
@@ -100,27 +123,33 @@ class Schedule:
             self._make_ready(id)
 
     def _make_ready(self, id: str) -> None:
+        if id in self._held:
+            self._state[id] = "held"
+            self.holding[id] = None
+            return
         self._state[id] = "ready"
-        self._ready.setdefault(self._keys[id], deque()).append(id)
+        heappush(self._ready.setdefault(self._keys[id], []), self._place[id])
 
     def _next(self) -> str | None:
         """Of the queues with free places, the task that stands first in the plan."""
-        best: deque[str] | None = None
+        best: list[int] | None = None
         for keys, queue in self._ready.items():
-            while queue and self._state[queue[0]] != "ready":
-                queue.popleft()
+            while queue and self._state[self._plan.tasks[queue[0]].id] != "ready":
+                heappop(queue)
             if not queue or any(self._used[key] >= self._limits[key] for key in keys):
                 continue
-            if best is None or self._place[queue[0]] < self._place[best[0]]:
+            if best is None or queue[0] < best[0]:
                 best = queue
-        return best.popleft() if best else None
+        return self._plan.tasks[heappop(best)].id if best else None
 
     def _settle(self, id: str, state: State) -> None:
         before = self._state[id]
         if before in ("passed", "failed", "skipped"):
             raise ValueError(f"task {id!r} is {before} already")
         if before == "running":
+            self.busy -= 1
             for key in self._keys[id]:
                 self._used[key] -= 1
+        self.holding.pop(id, None)
         self._state[id] = state
         self._left -= 1

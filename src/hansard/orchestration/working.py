@@ -6,10 +6,12 @@ one commit, so a chain costs one commit a task. Consumers see a result only when
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hansard.domain.work import BudgetBreached, TaskSkipped
 from hansard.orchestration.asking import Asker
 from hansard.orchestration.attempting import Attempts, Judged, Passed, Ready, actor
+from hansard.orchestration.gatekeeping import Gatekeeper, Shown
 from hansard.orchestration.journal import MAX_CAUSES
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Progress
@@ -19,21 +21,37 @@ from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
 
 RUN_KEY = "run"
+LOOK_S = 0.5
+MAX_SHOWN = 500
 
 
 class Crew:
     """The work of one run, from its plan to the last verdict."""
 
-    def __init__(self, plan: Plan, plan_seq: int, asker: Asker, progress: Progress, store: Store) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        plan_seq: int,
+        asker: Asker,
+        progress: Progress,
+        store: Store,
+        gatekeeper: Gatekeeper,
+    ) -> None:
         self.plan = plan
+        self._plan_seq, self._store, self._gatekeeper = plan_seq, store, gatekeeper
         self.passed: dict[str, Passed] = {}
         self.lost: dict[str, int] = {}
         """Tasks that failed or were skipped, with the entry that says so."""
         self.breach: int | None = None
-        """The entry that says that the run's budget ended."""
+        """The entry that says that the run's budget ended, and in words what."""
+        self.breach_said = ""
         self._journal, self._config, self._progress = asker.journal, asker.config, progress
         self._attempts = Attempts(plan, plan_seq, asker, progress, store, self.passed)
-        self.schedule = Schedule(plan, limits=self._limits(), keys=self._keys)
+        held = [task.id for task in plan.tasks if gatekeeper.rules_for(task)]
+        self.schedule = Schedule(plan, limits=self._limits(), keys=self._keys, held=held)
+        self._gated = bool(held)
+        self._edited: dict[str, Task] = {}
+        self._idle = asyncio.Event()
 
     def _limits(self) -> dict[str, int]:
         limits = {RUN_KEY: self._config.policy.max_parallel}
@@ -50,11 +68,15 @@ class Crew:
         return (RUN_KEY, f"lane:{task.lane}", f"provider:{provider}")
 
     async def work(self) -> None:
-        """Do what is left of the plan. Afterwards every task has passed or is lost, or a breach stopped the rest."""
+        """Do what is left of the plan. Afterwards every task has passed or is lost, or waits at a gate, or a breach stopped it."""
         await self._restore()
         try:
             async with asyncio.TaskGroup() as self._group:
+                await self._at_the_gates()
                 self._launch()
+                while self._gated and self.schedule.busy:
+                    await self._until_idle(LOOK_S)
+                    await self._at_the_gates()
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
 
@@ -77,9 +99,53 @@ class Crew:
     def _launch(self) -> None:
         for task in self.schedule.start():
             self._group.create_task(self._one(task))
+        if self.schedule.holding or not self.schedule.busy:
+            self._idle.set()
+
+    async def _until_idle(self, longest_s: float) -> None:
+        """Wait a little, or until something changed that may concern a gate."""
+        self._idle.clear()
+        try:
+            async with asyncio.timeout(longest_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return
+
+    async def _at_the_gates(self) -> None:
+        """Open the gates before which tasks stand now, and let through whom people let through."""
+        if not self.schedule.holding:
+            return
+        await self._gatekeeper.listen()
+        for id in list(self.schedule.holding):
+            task = self.plan.task(id)
+            passage = await self._gatekeeper.passage(self._gatekeeper.rules_for(task), task, self._shown(task))
+            if passage is None:
+                continue
+            if passage.text is None:
+                await self._turned_away(task, passage.closed[-1])
+                continue
+            self._edited[id] = replace(task, instruction=passage.text)
+            self._attempts.let_through[id] = passage.closed
+            self.schedule.release(id)
+        self._launch()
+
+    async def _turned_away(self, task: Task, closed: int) -> None:
+        skips = self.schedule.skipped(task.id)
+        fact = TaskSkipped(task=task.id, because="gate")
+        self.lost[task.id] = (await self._journal.record(fact, "engine", [closed])).seq
+        await self._skip(skips)
+
+    def _shown(self, task: Task) -> Shown:
+        """What deciders see of a task: its instruction, and the results that it is built on."""
+        inputs = [self.passed[need.task] for need in task.needs if need.task in self.passed]
+        others = tuple(self._store.entry(each.returned).body["output"] for each in inputs)
+        causes = tuple(each.judged for each in inputs) or (self._plan_seq,)
+        plan = self._store.entry(self._plan_seq).body["plan"]
+        return Shown(text=task.instruction, commitment=plan, others=others[:MAX_SHOWN], causes=causes[:MAX_CAUSES])
 
     async def _one(self, task: Task, ready: Ready | None = None, attempted: int | None = None) -> None:
         """One task from its first attempt to its last verdict, and what that sets free."""
+        task = self._edited.get(task.id, task)
         try:
             judged = await self._attempts.through(task, ready, attempted)
         except Breach as breach:
@@ -94,6 +160,7 @@ class Crew:
         """Record the verdict together with the first attempt that it sets free, then start whatever else may start."""
         self.schedule.passed(task.id)
         following = next(self.schedule.start(), None)
+        following = self._edited.get(following.id, following) if following else None
         steps, pending = list(judged.steps), {}
         if judged.judged is None:
             pending = {task.id: _passed(judged, ~(len(steps) - 1), judged.returned or 0)}
@@ -147,7 +214,7 @@ class Crew:
         if breach.lane is None:
             self.schedule.halted = True
             if self.breach is None:
-                self.breach = -1
+                self.breach, self.breach_said = -1, str(breach)
                 self.breach = await self._record_breach(breach)
             return
         seq = await self._record_breach(breach)

@@ -100,6 +100,8 @@ class LedgerState:
                 run.calls += 1
                 run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
+            case "run.claimed" if run.open_gates:
+                run.state = "waiting"
             case "gate.opened":
                 run.open_gates.add(str(data.get("gate")))
             case "gate.closed":

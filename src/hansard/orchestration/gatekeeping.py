@@ -1,0 +1,173 @@
+"""Stands at the gates of one run: opens them on the record, hears decisions from the record, closes them.
+
+Never waits for people: it says what is decided by now, and whoever drives the run comes again.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hansard.domain.fact import Body
+from hansard.domain.gate import GateClosed, GateOpened
+from hansard.ledger.entry import Entry
+from hansard.orchestration.gates import Gate, Rule, after_edit, closing, gate_id
+from hansard.orchestration.journal import Journal
+from hansard.orchestration.plan import Task
+from hansard.orchestration.progress import Progress, take_gate
+from hansard.store.base import Query, Store
+
+
+def wall_clock_us() -> int:
+    return time.time_ns() // 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the deciders see: the text in question, its commitment, and the commitments of what it is built on."""
+
+    text: str
+    commitment: str
+    others: tuple[str, ...] = ()
+    causes: tuple[int, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (self.commitment, *self.others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """What was decided: the text that may go on, or None where it may not; `closed` are the entries that say so."""
+
+    text: str | None
+    closed: tuple[int, ...]
+    edit: int | None = None
+    """The decision whose words these are, where somebody edited."""
+
+
+class Gatekeeper:
+    """The gates of one run."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        journal: Journal,
+        progress: Progress,
+        store: Store,
+        clock_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        self._rules, self._journal, self._progress, self._store = rules, journal, progress, store
+        self._clock_us = clock_us
+        self._heard = max(
+            (each.seq for gate in progress.gates.values() for each in (gate.opened, *gate.decisions)), default=-1
+        )
+
+    def rules_for(self, task: Task) -> list[Rule]:
+        return [rule for rule in self._rules if rule.holds(task)]
+
+    @property
+    def plan_rules(self) -> list[Rule]:
+        return [rule for rule in self._rules if rule.plan]
+
+    async def listen(self) -> None:
+        """Hear what was decided since."""
+        asked = Query(run=self._journal.run, kind="gate.decided", after=self._heard)
+        for entry in await asyncio.to_thread(lambda: list(self._store.select(asked))):
+            self._heard = max(self._heard, entry.seq)
+            take_gate(self._progress.gates, entry)
+
+    async def passage(self, rules: Sequence[Rule], task: Task | None, shown: Shown) -> Passage | None:
+        """What is decided by now about a task, or the plan; None while somebody still has to decide."""
+        closed: list[int] = []
+        edit: int | None = None
+        for rule in rules:
+            while True:
+                gate, rule_now = await self._gate(rule, task, shown)
+                end = gate.closed
+                if end is None and not await self._close(gate, rule_now):
+                    return None
+                end = gate.closed
+                assert end is not None
+                closed.append(end.seq)
+                if end.data["outcome"] == "rejected":
+                    return Passage(text=None, closed=tuple(closed), edit=edit)
+                if end.data["outcome"] != "edited":
+                    break
+                shown, edit = self._edited(gate, shown)
+                if after_edit(rule_now, self._editor(gate)) is None:
+                    break
+        return Passage(text=shown.text, closed=tuple(closed), edit=edit)
+
+    async def _gate(self, rule: Rule, task: Task | None, shown: Shown) -> tuple[Gate, Rule]:
+        """The gate of a rule that shows exactly this, with what it takes to open it; a new one where there is none."""
+        id = task.id if task else None
+        after = self._asked_again(id)
+        older = [
+            gate
+            for gate in self._progress.gates.values()
+            if gate.rule == rule.name and gate.task == id and gate.opened.seq > after
+        ]
+        needed = rule
+        for gate in older:
+            if gate.shown == shown.all:
+                return gate, needed
+            if gate.closed is not None and gate.closed.data["outcome"] == "edited":
+                needed = after_edit(needed, self._editor(gate)) or rule
+            elif gate.closed is None:
+                await self._record_close(gate, "rejected", (), expired=False)
+        number = sum(1 for gate in self._progress.gates.values() if gate.rule == rule.name and gate.task == id) + 1
+        return await self._open(needed, task, shown, number), needed
+
+    def _asked_again(self, task: str | None) -> int:
+        progress = self._progress.tasks.get(task) if task else None
+        return progress.retry if progress and progress.retry is not None else -1
+
+    async def _open(self, rule: Rule, task: Task | None, shown: Shown, number: int) -> Gate:
+        what = f"task {task.id!r} in lane {task.lane}" if task else "this plan"
+        question = rule.question or f"May {what} run?"
+        deadline = None if rule.deadline_s is None else self._clock_us() + int(rule.deadline_s * 1_000_000)
+        fact = GateOpened(
+            gate=gate_id(self._progress.nonce, rule.name, task.id if task else None, number),
+            rule=rule.name,
+            before="task" if task else "plan",
+            task=task.id if task else None,
+            needed=rule.needed,
+            deadline_us=deadline,
+            on_expiry=rule.on_expiry,
+            shown=shown.all,
+            question=Body.text(f"{question}\n\n{shown.text}"),
+        )
+        recorded = await self._journal.record(fact, "engine", shown.causes)
+        take_gate(self._progress.gates, await asyncio.to_thread(self._store.entry, recorded.seq))
+        return self._progress.gates[fact.gate]
+
+    async def _close(self, gate: Gate, rule: Rule) -> bool:
+        end = closing(gate, rule, self._clock_us())
+        if end is None:
+            return False
+        await self._record_close(gate, end.outcome, end.because, expired=end.expired)
+        return True
+
+    async def _record_close(self, gate: Gate, outcome: str, because: Sequence[int], *, expired: bool) -> None:
+        fact = GateClosed(gate=gate.id, outcome=outcome, expired=expired)  # type: ignore[arg-type]
+        recorded = await self._journal.record(fact, "engine", [gate.opened.seq, *because])
+        take_gate(self._progress.gates, await asyncio.to_thread(self._store.entry, recorded.seq))
+
+    def _editor(self, gate: Gate) -> str:
+        return self._decision(gate).actor
+
+    def _decision(self, gate: Gate) -> Entry:
+        """The edit with which a gate was closed."""
+        assert gate.closed is not None
+        return next(
+            each for each in gate.decisions if each.seq in gate.closed.causes and each.data["decision"] == "edit"
+        )
+
+    def _edited(self, gate: Gate, shown: Shown) -> tuple[Shown, int]:
+        decision = self._decision(gate)
+        stored = self._store.body(decision.seq, "edit")
+        text = Body(stored.media, stored.body).as_text() if stored else ""
+        assert gate.closed is not None
+        new = Shown(text=text, commitment=decision.body["edit"], others=shown.others, causes=(gate.closed.seq,))
+        return new, decision.seq

@@ -1,0 +1,312 @@
+"""Gates: durable, bound to what was shown, k of n, with deadlines; and no way round them."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hansard.app.configuring import Wishes
+from hansard.app.gates import Gates
+from hansard.domain.gate import GateDecided
+from hansard.errors import UsageError
+from hansard.orchestration.config import RunConfig
+from hansard.orchestration.gates import read_rules
+from running import Answers, Desk, Ledger, audit, desk, one, plan, task
+
+CHAIN = plan(task("a"), task("b", "a"), task("c", "b"))
+
+
+def gates_of(at: Desk) -> Gates:
+    return Gates(at.recorder, at.store)
+
+
+def configured(at: Desk, *rows: dict[str, Any], wishes: Wishes | None = None) -> RunConfig:
+    return replace(at.config(wishes), gates=read_rules(rows, "test"))
+
+
+async def started(at: Desk, *rows: dict[str, Any], work: dict[str, Any] = CHAIN) -> tuple[str, str]:
+    """A run that stands at its first gate: its id and the gate's."""
+    run = await at.runs.submit("please", configured(at, *rows), plan=work)
+    ended = await at.runs.drive(run)
+    assert ended.state == "waiting"
+    return run, ended.gates[0]
+
+
+def kinds(at: Desk, run: str) -> list[str]:
+    return [entry.kind for entry in at.entries(run)]
+
+
+async def test_a_plan_waits_at_its_gate_and_goes_on_when_it_is_approved() -> None:
+    told = Answers()
+    at = desk(told)
+    run, gate = await started(at, {"before": "plan"})
+    assert told.calls == []
+    assert at.runs.show(run)["state"] == "waiting"
+    assert gates_of(at).listed()[0]["gate"] == gate
+    view = await gates_of(at).decide(gate, "approve", actor="human:ann")
+    assert view["decisions"][0]["by"] == "human:ann"
+    ended = await at.runs.drive(run)
+    assert ended.state == "answered"
+    closed = one(at.entries(run, "gate.closed"))
+    assert closed.data["outcome"] == "approved"
+    assert one(at.entries(run, "gate.decided")).seq in closed.causes
+    audit(at.store, run)
+
+
+async def test_a_rejected_plan_ends_the_run_and_nothing_was_asked() -> None:
+    told = Answers()
+    at = desk(told)
+    run, gate = await started(at, {"before": "plan"})
+    await gates_of(at).decide(gate, "reject")
+    ended = await at.runs.drive(run)
+    assert (ended.state, ended.reason) == ("failed", "gate_rejected")
+    assert told.calls == []
+    audit(at.store, run)
+
+
+async def test_an_edited_plan_is_the_plan_that_runs() -> None:
+    told = Answers()
+    at = desk(told)
+    run, gate = await started(at, {"before": "plan"})
+    await gates_of(at).decide(gate, "edit", edit=json.dumps(plan(task("other"))))
+    ended = await at.runs.drive(run)
+    assert ended.state == "answered"
+    made = at.entries(run, "plan.made")
+    assert [entry.data["by"] for entry in made] == ["user", "edit"]
+    assert one(at.entries(run, "gate.decided")).seq in made[1].causes
+    assert [entry.data["task"] for entry in at.entries(run, "task.attempted")] == ["other"]
+    audit(at.store, run)
+
+
+async def test_an_edited_plan_that_is_no_plan_is_refused_before_it_is_recorded() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"before": "plan"})
+    with pytest.raises(UsageError, match="ghost"):
+        await gates_of(at).decide(gate, "edit", edit=json.dumps(plan(task("a", "ghost"))))
+    with pytest.raises(UsageError, match="no JSON"):
+        await gates_of(at).decide(gate, "edit", edit="just do it")
+    assert at.entries(run, "gate.decided") == []
+
+
+async def test_a_gate_before_a_task_stops_that_task_only() -> None:
+    told = Answers()
+    at = desk(told)
+    work = plan(task("a"), task("b", "a"), task("free"))
+    run, gate = await started(at, {"tasks": ["b"]}, work=work)
+    assert sorted(entry.data["task"] for entry in at.entries(run, "task.attempted")) == ["a", "free"]
+    opened = one(at.entries(run, "gate.opened"))
+    verdict = one([entry for entry in at.entries(run, "task.judged") if entry.data["task"] == "a"])
+    assert opened.causes == (verdict.seq,)
+    result = one([entry for entry in at.entries(run, "task.returned") if entry.data["task"] == "a"])
+    assert result.body["output"] in opened.data["shown"]
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+    attempt = one([entry for entry in at.entries(run, "task.attempted") if entry.data["task"] == "b"])
+    assert one(at.entries(run, "gate.closed")).seq in attempt.causes
+    audit(at.store, run)
+
+
+async def test_a_gate_before_a_lane_holds_every_task_of_it() -> None:
+    at = desk(Answers())
+    work = plan(task("a"), task("x", lane="beta"), task("y", lane="beta"))
+    run, _ = await started(at, {"lanes": ["beta"]}, work=work)
+    assert sorted(entry.data["task"] for entry in at.entries(run, "gate.opened")) == ["x", "y"]
+    assert len(gates_of(at).listed(run=run)) == 2
+
+
+async def test_a_rejected_task_is_skipped_with_what_needs_it_and_the_rest_is_answered() -> None:
+    at = desk(Answers())
+    work = plan(task("a"), task("b", "a"), task("c", "b"))
+    run, gate = await started(at, {"tasks": ["b"]}, work=work)
+    await gates_of(at).decide(gate, "reject")
+    ended = await at.runs.drive(run)
+    assert ended.state == "partial"
+    because = {entry.data["task"]: entry.data["because"] for entry in at.entries(run, "task.skipped")}
+    assert because == {"b": "gate", "c": "upstream"}
+    audit(at.store, run)
+
+
+async def test_an_edited_instruction_is_what_the_worker_is_asked_and_the_judge_judges_by() -> None:
+    told = Answers()
+    at = desk(told)
+    run, gate = await started(at, {"tasks": ["b"]})
+    await gates_of(at).decide(gate, "edit", edit="do b, but gently")
+    assert (await at.runs.drive(run)).state == "answered"
+    assert "do b, but gently" in told.asked("worker", "b")[0].messages[1].content
+    assert "do b, but gently" in told.asked("validator", "b")[0].messages[1].content
+
+
+async def test_two_of_three_are_needed_and_one_may_change_his_mind() -> None:
+    at = desk(Answers())
+    people = ["human:ann", "human:bob", "human:cyd"]
+    run, gate = await started(at, {"tasks": ["b"], "needed": 2, "approvers": people})
+    gates = gates_of(at)
+    await gates.decide(gate, "approve", actor="human:ann")
+    await gates.decide(gate, "approve", actor="human:ann")
+    await gates.decide(gate, "approve", actor="human:eve")
+    assert (await at.runs.drive(run)).state == "waiting"
+    await gates.decide(gate, "reject", actor="human:ann")
+    await gates.decide(gate, "approve", actor="human:bob")
+    assert (await at.runs.drive(run)).state == "waiting"
+    await gates.decide(gate, "approve", actor="human:cyd")
+    assert (await at.runs.drive(run)).state == "answered"
+
+
+async def test_rejections_close_a_gate_as_soon_as_approvals_can_no_longer_suffice() -> None:
+    at = desk(Answers())
+    people = ["human:ann", "human:bob", "human:cyd"]
+    run, gate = await started(at, {"tasks": ["b"], "needed": 2, "approvers": people})
+    await gates_of(at).decide(gate, "reject", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "waiting"
+    await gates_of(at).decide(gate, "reject", actor="human:bob")
+    assert (await at.runs.drive(run)).state == "partial"
+
+
+async def test_an_edit_voids_earlier_approvals_and_the_others_decide_on_the_new_text() -> None:
+    told = Answers()
+    at = desk(told)
+    people = ["human:ann", "human:bob", "human:cyd"]
+    run, gate = await started(at, {"tasks": ["b"], "needed": 2, "approvers": people})
+    gates = gates_of(at)
+    await gates.decide(gate, "approve", actor="human:ann")
+    await gates.decide(gate, "edit", actor="human:bob", edit="do something else")
+    ended = await at.runs.drive(run)
+    assert ended.state == "waiting"
+    [second] = ended.gates
+    assert second != gate
+    assert "do something else" in gates.show(second)["question"]
+    # The editor has had his say, and Ann approved another text.
+    await gates.decide(second, "approve", actor="human:bob")
+    assert (await at.runs.drive(run)).state == "waiting"
+    await gates.decide(second, "approve", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "answered"
+    assert "do something else" in told.asked("worker", "b")[0].messages[1].content
+    audit(at.store, run)
+
+
+async def test_a_decision_on_something_else_than_is_shown_does_not_count() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    with pytest.raises(UsageError, match="something else"):
+        await gates_of(at).decide(gate, "approve", shown=("00" * 32,))
+    opened = one(at.entries(run, "gate.opened"))
+    forged = GateDecided(gate=gate, decision="approve", shown=("00" * 32,), authenticated=True)
+    await at.recorder.record(forged, actor="human:eve", run=run, causes=[opened.seq])
+    assert (await at.runs.drive(run)).state == "waiting"
+
+
+async def test_a_closed_gate_takes_no_further_decision() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    await gates_of(at).decide(gate, "approve")
+    await at.runs.drive(run)
+    with pytest.raises(UsageError, match="approved already"):
+        await gates_of(at).decide(gate, "reject")
+    with pytest.raises(UsageError, match="no gate"):
+        await gates_of(at).decide("g-none", "approve")
+
+
+@pytest.mark.parametrize(("default", "state"), [("reject", "partial"), ("approve", "answered")])
+async def test_a_gate_expires_by_itself_while_somebody_waits(default: str, state: str) -> None:
+    at = desk(Answers())
+    run = await at.runs.submit(
+        "please", configured(at, {"tasks": ["b"], "deadline_s": 0.05, "on_expiry": default}), plan=CHAIN
+    )
+    ended = await asyncio.wait_for(at.runs.drive(run, wait=True), 20)
+    assert ended.state == state
+    assert one(at.entries(run, "gate.closed")).data["expired"] is True
+
+
+async def test_a_decision_after_the_deadline_does_not_count() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"], "deadline_s": 0.01})
+    await asyncio.sleep(0.05)
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "partial"
+
+
+async def test_whoever_waits_goes_on_when_another_decides() -> None:
+    at = desk(Answers())
+    run = await at.runs.submit("please", configured(at, {"tasks": ["b"]}), plan=CHAIN)
+    waiting = asyncio.ensure_future(at.runs.drive(run, wait=True))
+    while not (found := gates_of(at).listed()):
+        await asyncio.sleep(0.01)
+    await gates_of(at).decide(found[0]["gate"], "approve")
+    assert (await asyncio.wait_for(waiting, 20)).state == "answered"
+
+
+async def test_a_run_that_was_killed_at_any_moment_still_stands_at_its_gate() -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    run, gate = await started(at, {"tasks": ["b"]})
+    undecided = len(ledger.commits)
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+    for commits in range(1, len(ledger.commits)):
+        told = Answers()
+        again = desk(told, store=ledger.until(commits))
+        ended = await again.runs.drive(run)
+        asked = [each.metadata["task"] for each in told.asked("worker")]
+        if commits <= undecided:
+            assert ended.state == "waiting"
+            assert "b" not in asked
+        else:
+            assert ended.state == "answered"
+        audit(again.store, run)
+
+
+async def test_resuming_with_other_settings_does_not_open_a_gate() -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    run, _ = await started(at, {"tasks": ["b"]})
+    told = Answers()
+    # Another process, whose own settings know no gate and allow everything.
+    other = desk(told, store=ledger.until(len(ledger.commits)), settings={"gates": (), "run": {"judge": "checks"}})
+    assert (await other.runs.drive(run)).state == "waiting"
+    assert told.calls == []
+
+
+async def test_a_retried_task_needs_its_gate_again() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    await gates_of(at).decide(gate, "approve")
+    await at.runs.drive(run)
+    ended = await at.runs.retry(run, "b")
+    assert ended.state == "waiting"
+    await gates_of(at).decide(ended.gates[0], "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+    audit(at.store, run)
+
+
+async def test_a_cancelled_run_does_not_wait_any_longer() -> None:
+    at = desk(Answers())
+    run, _ = await started(at, {"tasks": ["b"]})
+    ended = await at.runs.cancel(run)
+    assert ended is not None
+    assert ended.state == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({}, "where it stands"),
+        ({"tasks": ["a"], "needed": 0}, "needed"),
+        ({"tasks": ["a"], "needed": 2, "approvers": ["human:ann"]}, "only 1"),
+        ({"tasks": "a"}, "list"),
+        ({"before": "dawn"}, "before"),
+        ({"tasks": ["a"], "colour": "red"}, "unknown key colour"),
+    ],
+)
+def test_a_gate_that_makes_no_sense_is_refused(row: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_rules([row], "test")
+
+
+async def test_secrets_in_a_question_stay_out_of_data() -> None:
+    at = desk(Answers())
+    run, _ = await started(at, {"before": "plan", "question": "Ann, is this right?"})
+    opened = one(at.entries(run, "gate.opened"))
+    assert "Ann" not in json.dumps(dict(opened.data))
+    assert at.text(opened, "question").startswith("Ann, is this right?")
