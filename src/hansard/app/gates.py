@@ -136,12 +136,13 @@ def _decision(entry: Entry) -> View:
 
 async def decided(store: Store, run: str) -> None:
     """Wait until something was decided at a gate of this run, a deadline is over, or somebody wants the run cancelled."""
-    entries = await asyncio.to_thread(lambda: list(store.select(Query(run=run))))
-    gates = progress_of(run, entries).gates.values()
+    progress = await asyncio.to_thread(lambda: progress_of(run, store.select(Query(run=run))))
+    gates = progress.gates.values()
     deadlines = [gate.deadline_us for gate in gates if gate.closed is None and gate.deadline_us is not None]
-    after = entries[-1].seq if entries else -1
+    # Whatever came after the last driver took the run may have escaped it: he looks again, and once too often does no harm.
+    after = progress.claims[-1] if progress.claims else -1
+    asked = [Query(run=run, kind=kind, after=after, limit=1) for kind in ("gate.decided", "run.cancel_asked")]
     while not any(deadline <= time.time_ns() // 1_000 for deadline in deadlines):
-        new = await asyncio.to_thread(lambda: list(store.select(Query(run=run, after=after, limit=1))))
-        if new:
+        if await asyncio.to_thread(lambda: any(list(store.select(query)) for query in asked)):
             return
         await asyncio.sleep(LOOK_S)
