@@ -13,9 +13,11 @@ from hansard.app.settings import Settings
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
+from hansard.orchestration.checks.delivery import PROFILES
 from hansard.orchestration.config import RunConfig, Tuning, read_budget
 from hansard.orchestration.escalate import default_ladder
 from hansard.orchestration.gates import Rule, read_rules
+from hansard.orchestration.seams import read_seam, read_sources
 from hansard.orchestration.templates import digests
 from hansard.providers.base import Provider
 from hansard.providers.fields import Fields
@@ -50,6 +52,12 @@ class Wishes:
     policy: Policy | None = None
     gates: tuple[str, ...] = ()
     """Gates besides those of the settings: `plan`, `task:ID`, `lane:NAME`."""
+    context: tuple[str, ...] = ()
+    """Runs whose capsules are given as context: `last`, or a run's id."""
+    verifier: str | None = None
+    judge_intent: bool = False
+    revise: bool = False
+    profile: str | None = None
 
 
 def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
@@ -70,6 +78,8 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
     run = Fields(settings.run, f"{where} [run]")
+    judge_intent, revise = run.flag("judge_intent"), run.flag("revise")
+    profile = run.choice("profile", tuple(PROFILES), "normal")
     config = RunConfig(
         default=default,
         roster=roster,
@@ -85,6 +95,12 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         tuning=_tuning(run),
         templates=digests(),
         gates=_gates(settings, wishes, where),
+        context=read_sources(settings.context, where),
+        verifier=_verifier(settings, wishes, where),
+        reviser=_seam(settings.reviser, f"{where} [reviser]"),
+        judge_intent=wishes.judge_intent or judge_intent,
+        revise=wishes.revise or revise,
+        profile=wishes.profile or profile,
     )
     _check_targets(config)
     _check_prices(config, pool)
@@ -187,6 +203,25 @@ def _gates(settings: Settings, wishes: Wishes, where: str) -> tuple[Rule, ...]:
             raise UsageError(f"--gate {wish!r}: write plan, task:ID or lane:NAME")
         rules.append(rule)
     return tuple(rules)
+
+
+def _verifier(settings: Settings, wishes: Wishes, where: str) -> dict[str, Any] | None:
+    """The verifier: `--verifier` takes a URL, the name of an entry point, or a command."""
+    wish = wishes.verifier
+    if wish is None:
+        return _seam(settings.verifier, f"{where} [verifier]")
+    if wish.startswith(("http://", "https://")):
+        return {"url": wish}
+    return {"entry_point": wish} if wish.isidentifier() else {"command": _words(wish)}
+
+
+def _seam(table: Mapping[str, Any] | None, where: str) -> dict[str, Any] | None:
+    if table is None:
+        return None
+    fields = Fields(table, where)
+    found = read_seam(fields)
+    fields.done()
+    return found
 
 
 def nano_usd(text: str, where: str) -> int:

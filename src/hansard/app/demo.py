@@ -1,225 +1,138 @@
-"""The demonstration: a small run on the record, its verification, and copies that somebody tampered with.
+"""The demonstration: one request through the real engine, from route to answer, with a receipt for what was answered.
 
-It works on a real ledger with the real recorder and verifier; only the models' answers are written down here.
+Only the models' answers are written down here, for a scripted provider; `local` asks a real small model on this machine instead.
 """
 
-import shutil
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from hansard.app.service import Hansard
+from hansard.app.custody import receipt
 from hansard.app.settings import Settings
-from hansard.app.verifying import tools
-from hansard.app.wiring import open_store, restorer
-from hansard.domain.fact import Body
-from hansard.domain.work import (
-    PlanMade,
-    RunAnswered,
-    RunClaimed,
-    RunConfigured,
-    RunEnded,
-    RunRequested,
-    TaskAttempted,
-    TaskJudged,
-    TaskReturned,
-)
-from hansard.ledger.entry import parse
-from hansard.ledger.layout import body_id
-from hansard.ledger.verify import Options, Report, verify
-from hansard.store.base import Part, Store
+from hansard.app.wiring import open_ledger
+from hansard.errors import StoreError
 
-RUN = "demo-1"
+REQUEST = "Build a sign-in service: an accounts table, rate limits against abuse, and a short guide for its users."
+ACTOR = "human:demo"
 
-_TASKS = (
+_PLAN = {
+    "tasks": [
+        {
+            "id": "schema",
+            "lane": "backend",
+            "instruction": "Design the table for accounts.",
+            "needs": [],
+            "done_when": ["no password is stored"],
+        },
+        {
+            "id": "limits",
+            "lane": "sre-ops",
+            "instruction": "Propose rate limits for sign-in.",
+            "needs": [],
+            "done_when": ["every limit is a number"],
+        },
+        {
+            "id": "endpoint",
+            "lane": "backend",
+            "instruction": "Sketch the endpoint on this table, within these limits.",
+            "needs": [{"task": "schema", "kind": "data"}, {"task": "limits", "kind": "data"}],
+            "done_when": [],
+        },
+        {
+            "id": "guide",
+            "lane": "technical-writing",
+            "instruction": "Write the guide for users, in two sentences.",
+            "needs": [{"task": "limits", "kind": "data"}],
+            "done_when": ["at most two sentences"],
+        },
+    ]
+}
+
+# Per task: how long it takes on the cheap rung, what comes back, and what the validator makes of it.
+_WORK: tuple[tuple[str, str, float, str, bool, str], ...] = (
     (
-        "schema",
-        "lane:backend",
-        "Design the table for accounts.",
+        *("schema", "cheap", 0.5),
         "accounts(id, email_hash, password_hash, created_at), unique on email_hash.",
+        *(True, "Only hashes are stored."),
     ),
     (
-        "limits",
-        "lane:sre-ops",
-        "Propose rate limits for sign-in.",
-        "Five attempts per account and minute, fifty per address and hour, then a delay.",
+        *("limits", "cheap", 0.8),
+        "Unlimited attempts are fine, as long as passwords are long.",
+        *(False, "It names no limit at all, and unlimited attempts invite guessing."),
+    ),
+    (
+        *("limits", "capable", 0.9),
+        "Five attempts per account and minute, fifty per address and hour, then a delay that doubles.",
+        *(True, "Every limit is a number."),
+    ),
+    (
+        *("endpoint", "cheap", 0.7),
+        "POST /sign-in looks the account up by email_hash, counts the attempt, and answers 401 or 429 alike in time.",
+        *(True, "It builds on the table and on the limits."),
+    ),
+    (
+        *("guide", "cheap", 0.4),
+        "Sign in with your address and password. After five wrong tries, wait a minute.",
+        *(True, "Two sentences, and they agree with the limits."),
     ),
 )
+_ANSWER = """\
+Keep accounts(id, email_hash, password_hash, created_at), unique on email_hash. Allow five attempts per account
+and minute and fifty per address and hour, then delay. POST /sign-in counts each attempt and answers 401 or 429.
+Tell the users: after five wrong tries, wait a minute."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tampering:
-    """One way to tamper, and what the two grades of verification say."""
-
-    name: str
-    chain: Report
-    deep: Report
-
-
-async def record_run(ledger: Path, state: Path) -> int:
-    """Record the small run; gives the number of entries."""
-    async with Hansard.open(settings=Settings(ledger=str(ledger), state=state)) as hansard:
-        recorder = hansard.recorder
-        asked = await recorder.record(
-            RunRequested(
-                mode="request", surface="cli", request=Body.text("Plan a sign-in service: storage and abuse limits.")
-            ),
-            actor="human:demo",
-            run=RUN,
-        )
-        config = await recorder.record(
-            RunConfigured(nonce="0" * 32, software="demo", max_calls=10, config=Body.json(b'{"provider":"scripted"}')),
-            actor="engine",
-            run=RUN,
-            causes=[asked],
-        )
-        claim = hansard.claim(RUN)
-        await recorder.record(
-            RunClaimed(epoch=claim.epoch, because="new"), actor="engine", run=RUN, causes=[asked], claim=claim
-        )
-        plan = await recorder.record(
-            PlanMade(
-                by="user", tasks=len(_TASKS), edges=0, waves=1, plan=Body.text("\n".join(task[2] for task in _TASKS))
-            ),
-            actor="coordinator",
-            run=RUN,
-            causes=[config],
-            claim=claim,
-        )
-        verdicts = []
-        for task, lane, instruction, output in _TASKS:
-            attempt = await recorder.record(
-                TaskAttempted(
-                    task=task,
-                    lane=lane.removeprefix("lane:"),
-                    attempt=1,
-                    rung="cheap",
-                    provider="scripted",
-                    model="script",
-                    template="demo",
-                    prompt=Body.text(instruction),
-                ),
-                actor=lane,
-                run=RUN,
-                causes=[plan],
-                claim=claim,
-            )
-            result = await recorder.record(_returned(task, output), actor=lane, run=RUN, causes=[attempt], claim=claim)
-            verdicts.append(
-                await recorder.record(
-                    TaskJudged(
-                        task=task, attempt=1, ok=True, by="checks", same_model=False, reasons=Body.text("not empty")
-                    ),
-                    actor="validator",
-                    run=RUN,
-                    causes=[result],
-                    claim=claim,
-                )
-            )
-        answer = await recorder.record(
-            RunAnswered(complete=True, answer=Body.text("\n".join(task[3] for task in _TASKS))),
-            actor="synthesizer",
-            run=RUN,
-            causes=verdicts,
-            claim=claim,
-        )
-        await recorder.record(
-            RunEnded(state="answered", reason="done", calls=2, tokens=80, cost_usd_nano=0, elapsed_us=1000),
-            actor="engine",
-            run=RUN,
-            causes=[answer],
-            claim=claim,
-        )
-        hansard.store.release(claim)
-        return hansard.store.head().size
-
-
-def check(ledger: Path, *, deep: bool = False, pin: str | None = None) -> Report:
-    return verify(ledger, Options(deep=deep, pin=pin), tools())
-
-
-def tamper(ledger: Path, folder: Path, *, signed: bool) -> Iterator[Tampering]:
-    """Tamper with copies, one way each, and verify every copy at both grades.
-
-    An end that was cut off with everything else put right shows only by a signature, so an unsigned log is spared that one.
-    """
-    ways = _WAYS if signed else _WAYS[:-1]
-    for number, (name, change) in enumerate(ways, 1):
-        copy = folder / f"tampered-{number}.db"
-        shutil.copyfile(ledger, copy)
-        change(copy)
-        yield Tampering(name=name, chain=check(copy), deep=check(copy, deep=True))
-
-
-def _returned(task: str, output: str) -> TaskReturned:
-    return TaskReturned(
-        task=task,
-        attempt=1,
-        ok=True,
-        finish="stop",
-        model="script",
-        input_tokens=20,
-        output_tokens=20,
-        cached_tokens=0,
-        tokens_estimated=True,
-        cost_usd_nano=0,
-        cost_basis="unmetered",
-        latency_us=500,
-        output=Body.text(output),
+def scripted(folder: Path, *, pace: float) -> Settings:
+    """Two scripted models, a small and a large one. `pace` 1 lets them take their time, 0 none."""
+    small, large = (
+        {"kind": "scripted", "model": f"scripted-{name}", "entries": list(entries)}
+        for name, entries in (("small", _small(pace)), ("large", _large(pace)))
+    )
+    return Settings(
+        ledger=str(folder / "ledger.db"),
+        state=folder / "state",
+        providers={"small": small, "large": large},
+        tiers={"cheap": "small", "capable": "large"},
+        budget={"max_calls": 20, "max_seconds": 300},
     )
 
 
-def _edit(copy: Path, statement: str, *values: object) -> None:
-    with closing(sqlite3.connect(copy)) as database:
-        database.execute(statement, values)
-        database.commit()
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+def local(folder: Path) -> Settings:
+    """A real small model on this machine, on every rung."""
+    return Settings(
+        ledger=str(folder / "ledger.db"),
+        state=folder / "state",
+        providers={"local": {"kind": "local", "context": 8192}},
+        run={"max_tasks": 4, "max_output_tokens": 256},
+        budget={"max_calls": 60, "max_seconds": 900},
+    )
 
 
-def _turn_verdict(copy: Path) -> None:
-    _edit(copy, "UPDATE entries SET line = replace(line, '\"ok\":true', '\"ok\":false') WHERE kind = 'task.judged'")
-
-
-def _drop_entry(copy: Path) -> None:
-    _edit(copy, "DELETE FROM entries WHERE seq = 6")
-
-
-def _hide_by_index(copy: Path) -> None:
-    _edit(copy, "UPDATE causes SET cause = 0 WHERE seq = 7")
-
-
-def _swap_body(copy: Path) -> None:
-    _edit(copy, "UPDATE bodies SET body = ? WHERE id = ?", b"Unlimited attempts are fine.", body_id(9, 0))
-
-
-def _lose_body(copy: Path) -> None:
-    _edit(copy, "DELETE FROM bodies WHERE id = ?", body_id(1, 0))
-
-
-def _cut_end(copy: Path) -> None:
-    """Rebuild the whole file from its first ten entries with the checkpoints left in place, every index right."""
-    store = open_store(str(copy), reading=True)
+def keep_receipt(settings: Settings, seq: int) -> Path:
+    """A receipt for the answer, with the answer in it, beside the ledger."""
+    path = Path(settings.ledger).with_name("answer.tlog-proof")
+    with open_ledger(settings, writing=True) as opened:
+        text = receipt(opened, seq, ("answer",))["receipt"]
     try:
-        rows = [(line, _parts(store, seq, line)) for seq, line in enumerate(store.lines(0, 10))]
-        checkpoints = list(store.checkpoints())
-    finally:
-        store.close()
-    copy.unlink()
-    restorer(str(copy))(rows, checkpoints)
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    return path
 
 
-def _parts(store: Store, seq: int, line: bytes) -> list[Part]:
-    found = [store.body(seq, part) for part in sorted(parse(line).body)]
-    return [Part(each.part, each.media, each.salt, each.body) for each in found if each]
+def _small(pace: float) -> Iterator[dict[str, Any]]:
+    for task, rung, latency_s, text, _, _ in _WORK:
+        if rung == "cheap":
+            yield {"match": {"role": "worker", "task": task}, "text": text, "latency_s": latency_s * pace}
 
 
-_WAYS: tuple[tuple[str, Callable[[Path], None]], ...] = (
-    ("turned a verdict round", _turn_verdict),
-    ("dropped an entry", _drop_entry),
-    ("edited an index to hide an effect", _hide_by_index),
-    ("swapped a body", _swap_body),
-    ("deleted a body silently", _lose_body),
-    ("cut off the end and put every index right", _cut_end),
-)
+def _large(pace: float) -> Iterator[dict[str, Any]]:
+    yield {"match": {"role": "coordinator"}, "structured": _PLAN, "latency_s": 0.6 * pace}
+    for task, rung, latency_s, text, ok, reasons in _WORK:
+        if rung == "capable":
+            yield {"match": {"role": "worker", "task": task}, "text": text, "latency_s": latency_s * pace}
+        verdict = {"ok": ok, "score": 0.9 if ok else 0.1, "reasons": reasons}
+        attempt = 1 if rung == "cheap" else 2
+        match = {"role": "validator", "task": task, "attempt": attempt}
+        yield {"match": match, "structured": verdict, "latency_s": 0.3 * pace}
+    yield {"match": {"role": "synthesizer"}, "text": _ANSWER, "latency_s": 0.6 * pace}

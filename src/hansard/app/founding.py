@@ -11,29 +11,79 @@ from hansard.errors import StoreError
 
 _CONFIG = """\
 # Hansard reads the nearest hansard.toml from the working folder upward.
+# Lines that begin with `#` and no space are settings to switch on: remove the `#`.
 
 # Where the ledger lies: a path (x.db is SQLite, x.jsonl is JSON lines) or postgresql://user@host/database.
 ledger = "{ledger}"
 {origin}
 # Who can be asked. Keys are named by environment variable, never written here; `hansard doctor` says what works.
-# [providers.cloud]
-# kind = "openai"                     # any server that speaks Chat Completions
-# model = "gpt-4.1-mini"
-# key_env = "OPENAI_API_KEY"
-# max_concurrent = 8
-#
-# [providers.ollama]
-# kind = "openai"
-# base_url = "http://127.0.0.1:11434/v1"
-# model = "llama3.2"
-#
-# [providers.program]
-# kind = "command"
-# argv = ["my-agent", "--stdin"]
-#
-# [tiers]
-# cheap = "ollama"
-# capable = "cloud"
+#[providers.cloud]
+#kind = "openai"                     # any server that speaks Chat Completions
+#model = "gpt-4.1-mini"
+#key_env = "OPENAI_API_KEY"
+#max_concurrent = 8
+
+#[providers.ollama]
+#kind = "openai"
+#base_url = "http://127.0.0.1:11434/v1"
+#model = "llama3.2"
+#unmetered = true                    # nobody sends a bill for it
+
+#[providers.program]
+#kind = "command"                    # the prompt on its standard input, the answer on its standard output
+#argv = ["my-agent", "--stdin"]
+
+# The ladder: work starts on the cheapest rung, and climbs when its result is rejected.
+#[tiers]
+#cheap = "ollama"
+#capable = "cloud"
+#frontier = "cloud:gpt-4.1"          # PROVIDER:MODEL
+
+# Who plays the control roles; without this the capable tier does.
+#[roles]
+#coordinator = "cloud"               # makes the plan
+#classifier = "ollama"               # picks a lane where the router is not certain
+#validator = "cloud"                 # judges results before anything is built on them
+#synthesizer = "cloud"               # writes the one answer
+
+# How runs go. Flags of `hansard submit` go before these.
+#[run]
+#judge = "model"                     # or "checks": only the checks of the plan, no validator
+#answer = "synthesize"               # or "join": the results one after another, without a model
+#ladder = ["cheap", "capable"]       # tiers or providers (default: the tiers above)
+#tries = 1                           # rejected results per rung before the next rung
+#timeout_s = 600                     # for one call
+#retries = 2                         # of calls that fail in passing
+#restarts = 3                        # of attempts that a crash cut short
+#corrections = 2                     # of control roles that answer in a wrong shape
+#max_tasks = 50                      # in a plan of the coordinator's
+#max_output_tokens = 4000
+#upstream_chars = 8192               # of each result that later prompts are given
+#answer_chars = 100000               # of all results that the synthesizer is given
+
+# What one run may spend; what is not set has no limit.
+#[budget]
+#max_calls = 100
+#max_tokens = 500000
+#max_usd = "1.00"
+#max_seconds = 1800
+
+# What runs may use.
+#[policy]
+#max_parallel = 8
+#deny_lanes = ["web-intel"]
+#deny_categories = ["support"]
+#allow_lanes = []                    # empty: all
+#allow_categories = []
+
+# Your own lanes; without this, the 24 that ship (`hansard roster`).
+#[roster]
+#file = "roster.toml"
+
+# Dollars per million tokens, for models that Hansard does not know; a budget in dollars needs a price for every model.
+#[prices."my-model"]
+#input = 0.40
+#output = 1.60
 """
 
 

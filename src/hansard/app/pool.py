@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hansard.app.seams import open_reviser, open_source, open_verifier
 from hansard.app.settings import Settings
+from hansard.app.wiring import open_providers
 from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.providers.base import Provider
 from hansard.providers.environment import passed_on
-from hansard.providers.open import close_providers, open_providers
 from hansard.providers.prices import Prices
 from hansard.providers.process import Program, Ran, run
 from hansard.providers.secrets import Secrets
@@ -28,6 +29,8 @@ class Pool:
         self.secrets = Secrets()
         self.prices = Prices.read(settings.prices, where=str(settings.config or "hansard.toml"))
         self.given = dict(given or {})
+        self.seams: dict[str, Any] = {}
+        """Context sources, verifiers and revisers that a program handed in, by name."""
         self._settings = settings
         self._open: dict[str, Provider] = {}
 
@@ -35,15 +38,19 @@ class Pool:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
         providers = {name: self._provider(name, table, config.folder) for name, table in config.providers.items()}
         folder = Path(config.folder) if config.folder and Path(config.folder).is_dir() else Path.cwd()
+        programs = _Programs(folder, passed_on(self._settings.environment))
         return Means(
             providers=providers,
-            programs=_Programs(folder, passed_on(self._settings.environment)),
+            programs=programs,
             price=self.prices.find,
+            sources=tuple(open_source(table, programs, self.seams) for table in config.context),
+            verifier=open_verifier(config.verifier, programs, self.seams) if config.verifier else None,
+            reviser=open_reviser(config.reviser, programs, self.seams) if config.reviser else None,
         )
 
     async def close(self) -> None:
         opened, self._open = self._open, {}
-        await close_providers(opened)
+        await asyncio.gather(*(provider.close() for provider in opened.values()), return_exceptions=True)
 
     def _provider(self, name: str, table: Mapping[str, Any], folder: str) -> Provider:
         if table.get("kind") == PYTHON_KIND:
@@ -55,14 +62,10 @@ class Pool:
             return self.given[name]
         key = json.dumps([name, table, folder], sort_keys=True, default=str)
         if key not in self._open:
-            [self._open[key]] = open_providers(
-                {name: table},
-                environment=self._settings.environment,
-                where=str(self._settings.config or "hansard.toml"),
-                folder=Path(folder or "."),
-                secrets=self.secrets,
-                prices=self.prices,
-            ).values()
+            opened = open_providers(
+                self._settings, {name: table}, folder=Path(folder or "."), secrets=self.secrets, prices=self.prices
+            )
+            [self._open[key]] = opened.values()
         return self._open[key]
 
 

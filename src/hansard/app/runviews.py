@@ -43,12 +43,26 @@ def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -
     }
     if brief:
         return view
-    return view | {"plan": _plan(entries), "tasks": _tasks(store, entries), **_answer(store, entries)}
+    return view | {
+        "route": _route(entries),
+        "plan": _plan(entries),
+        "tasks": _tasks(store, entries),
+        **_answer(store, entries),
+    }
 
 
 def _budget(configured: Entry | None) -> View:
     names = ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")
     return {name: configured.data.get(name) if configured else None for name in names}
+
+
+def _route(entries: Sequence[Entry]) -> View | None:
+    """The last word on where the request belongs."""
+    routed = next((entry for entry in reversed(entries) if entry.kind == "run.routed"), None)
+    if routed is None:
+        return None
+    names = ("tier", "lane", "runner_up", "confidence_ppm")
+    return {"seq": routed.seq, **{name: routed.data.get(name) for name in names}}
 
 
 def _plan(entries: Sequence[Entry]) -> View | None:

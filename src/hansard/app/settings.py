@@ -30,6 +30,9 @@ class Settings:
     budget: Mapping[str, Any] = field(default_factory=dict)
     prices: Mapping[str, Any] = field(default_factory=dict)
     gates: tuple[Any, ...] = ()
+    context: tuple[Any, ...] = ()
+    verifier: Mapping[str, Any] | None = None
+    reviser: Mapping[str, Any] | None = None
     policy: Policy = field(default_factory=Policy)
     roster_file: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -72,6 +75,9 @@ def read_settings(
         budget=_table(table, "budget", config),
         prices=_table(table, "prices", config),
         gates=tuple(_list(table, "gate", config)),
+        context=tuple(_list(table, "context", config)),
+        verifier=_table(table, "verifier", config) or None,
+        reviser=_table(table, "reviser", config) or None,
         policy=parse_policy(_table(table, "policy", config), f"{config}: [policy]"),
         roster_file=_roster_file(table, config),
         environment=dict(env),

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hansard.__about__ import __version__
 from hansard.app.settings import Settings
@@ -11,8 +11,12 @@ from hansard.record.draft import Drafter
 from hansard.store.base import Draft, Store
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hansard.ledger.checkpoint import Checkpoint
     from hansard.providers.base import Provider
+    from hansard.providers.prices import Prices
+    from hansard.providers.secrets import Secrets
     from hansard.record.imports import Restore
     from hansard.record.sealer import Sealer
 
@@ -170,13 +174,25 @@ def create_store(location: str, genesis: Draft) -> Store:
             return SqliteStore.create(_with_folder(location), genesis)
 
 
-def open_providers(settings: Settings) -> "dict[str, Provider]":
-    """The providers that hansard.toml names. Their keys come from the environment and stay out of everything recorded."""
+def open_providers(
+    settings: Settings,
+    tables: "Mapping[str, Any] | None" = None,
+    *,
+    folder: Path | None = None,
+    secrets: "Secrets | None" = None,
+    prices: "Prices | None" = None,
+) -> "dict[str, Provider]":
+    """The providers of these tables, or those that hansard.toml names. Keys come from the environment, and go into `secrets`."""
     from hansard.providers.open import open_providers as build
 
-    folder = settings.config.parent if settings.config else Path.cwd()
-    where = str(settings.config or "hansard.toml")
-    return build(settings.providers, environment=settings.environment, where=where, folder=folder)
+    return build(
+        settings.providers if tables is None else tables,
+        environment=settings.environment,
+        where=str(settings.config or "hansard.toml"),
+        folder=folder or (settings.config.parent if settings.config else Path.cwd()),
+        secrets=secrets,
+        prices=prices,
+    )
 
 
 def restorer(location: str) -> "Restore":

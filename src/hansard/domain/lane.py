@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from hansard.domain.budget import Budget
@@ -100,7 +99,7 @@ def _budget(values: object, where: str) -> Budget | None:
     if nano is not None and usd is not None:
         raise UsageError(f"{table.where}: max_cost_usd and max_cost_usd_nano say the same thing; keep one")
     if usd is not None:
-        nano = int(Decimal(str(usd)) * 10**9)
+        nano = max(round(usd * 1_000_000_000), 1)
     budget = Budget(
         max_calls=table.count("max_calls"),
         max_tokens=table.count("max_tokens"),

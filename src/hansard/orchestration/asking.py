@@ -20,6 +20,7 @@ from hansard.orchestration.journal import Journal
 from hansard.orchestration.judge import Programs
 from hansard.orchestration.purse import Purse, Reserved
 from hansard.orchestration.roles import Question
+from hansard.orchestration.seams import Reviser, Source, Verifier
 from hansard.providers import checks
 from hansard.providers.ask import corrected, wants_correction
 from hansard.providers.base import Provider, failure
@@ -40,20 +41,25 @@ class Means:
     price: Callable[[str], Price | None] = lambda _: None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     retries: Retries = field(default_factory=Retries)
+    sources: tuple[Source, ...] = ()
+    verifier: Verifier | None = None
+    reviser: Reviser | None = None
+    number: Callable[[str, int], int] = lambda _, previous: previous + 1
+    """The number of a task's next attempt after this one; a re-run passes over those that a crash cut short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Somebody who can be asked: a provider, and maybe one of its models."""
+    """Somebody who can be asked: a provider, and maybe one of its models.
+
+    `model_name` is the model as it stands in the record before anybody answered, `argv` the program, as JSON.
+    """
 
     provider: Provider
     name: str
     model: str | None
-
-    @property
-    def model_name(self) -> str:
-        """The model as it stands in the record before anybody answered."""
-        return self.model or self.provider.describe().get("model") or "default"
+    model_name: str
+    argv: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +89,23 @@ class Asker:
     ) -> None:
         self.config, self.nonce, self.means, self.journal = config, nonce, means, journal
         self.purse, self._lanes = purse, lanes
+        self._targets: dict[str, Target] = {}
 
     def target(self, name: str) -> Target:
         """Whom a target's name means; UsageError where nobody has it."""
+        if name not in self._targets:
+            self._targets[name] = self._found(name)
+        return self._targets[name]
+
+    def _found(self, name: str) -> Target:
         provider, _, model = name.partition(":")
         found = self.means.providers.get(name) or self.means.providers.get(provider)
         if found is None:
             known = ", ".join(self.means.providers) or "none"
             raise UsageError(f"this run asks {name!r}, and no such provider is open here (open are: {known})")
-        return Target(provider=found, name=name, model=None if name in self.means.providers else model or None)
+        asked, described = None if name in self.means.providers else model or None, found.describe()
+        said = asked or described.get("model") or "default"
+        return Target(provider=found, name=name, model=asked, model_name=said, argv=described.get("argv"))
 
     def reserve(self, exchange: Exchange, target: Target, lane: str | None) -> list[tuple[Purse, Reserved]]:
         """Set aside what a call may cost, in the run's purse and the lane's. Breach when either says no."""

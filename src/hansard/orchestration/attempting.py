@@ -3,6 +3,7 @@
 A result is judged before anybody else sees it: cheap checks, the plan's own checks, then the validator.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from hansard.domain.fact import Body
 from hansard.domain.work import TaskAttempted, TaskEscalated, TaskJudged, TaskRestarted
 from hansard.errors import StoreError
 from hansard.orchestration.asking import Asker, NoAnswer, Target, settle
+from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
 from hansard.orchestration.execute import Assignment, Rejection, returned, seen, worker_exchange
 from hansard.orchestration.fence import Fences, capped
@@ -24,6 +26,8 @@ from hansard.orchestration.templates import WORKER
 from hansard.providers.prompt import prompt_of
 from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
+
+NOTHING = Gathered()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +85,22 @@ class Attempts:
     """Takes tasks of one run through their attempts. `passed` is kept by the crew that this works for."""
 
     def __init__(
-        self, plan: Plan, plan_seq: int, asker: Asker, progress: Progress, store: Store, passed: Mapping[str, Passed]
+        self,
+        plan: Plan,
+        plan_seq: int,
+        asker: Asker,
+        progress: Progress,
+        store: Store,
+        passed: Mapping[str, Passed],
+        contexts: Contexts,
     ) -> None:
         self._plan, self._plan_seq, self._asker, self._progress, self._store = plan, plan_seq, asker, progress, store
         self._journal, self._config, self._passed = asker.journal, asker.config, passed
         self._rejections: dict[str, list[Rejection]] = {}
         self.let_through: dict[str, tuple[int, ...]] = {}
         """Gates that a task went through, which cause its attempts too."""
+        self.contexts = contexts
+        self._gathered: dict[str, Gathered] = {}
         self._verdicts = progress.verdicts
         self.rungs = {lane: self._config.rungs(lane) for lane in {task.lane for task in plan.tasks}}
         leaves = sum(1 for task in plan.tasks if not plan.consumers[task.id]) or 1
@@ -116,7 +129,6 @@ class Attempts:
         """Prepare an attempt: its prompt, and what it may cost. Breach where the budget says no."""
         target = self._asker.target(rung.target)
         held = self._asker.reserve(self._exchange(task, rung, number, target, pending), target, task.lane)
-        argv = target.provider.describe().get("argv")
         fact = TaskAttempted(
             task=task.id,
             lane=task.lane,
@@ -126,7 +138,7 @@ class Attempts:
             model=target.model_name,
             template=WORKER.id,
             prompt=Body.text(prompt_of(held[-1][1].exchange)),
-            argv=Body.json(argv.encode()) if argv else None,
+            argv=Body.json(target.argv.encode()) if target.argv else None,
         )
         return Ready(fact=fact, target=target, held=held, number=number)
 
@@ -137,17 +149,21 @@ class Attempts:
             found = pending.get(need.task) or self._passed.get(need.task)
             if found is not None:
                 causes.append(Within(~found.judged) if found.judged < 0 else found.judged)
-        return [*(causes or [self._plan_seq]), *self.let_through.get(task.id, ())]
+        given = self._gathered.get(task.id, NOTHING).seqs
+        return [*(causes or [self._plan_seq]), *self.let_through.get(task.id, ()), *given]
 
     def text(self, seq: int, id: str) -> str:
         """A recorded output as later prompts need it."""
+        return capped(self._whole(seq, id), self._keep)
+
+    def _whole(self, seq: int, id: str) -> str:
         stored = self._store.body(seq, "output")
         if stored is None:
             raise StoreError(
                 f"the output of task {id!r} (entry {seq}) is not in the ledger any more, so what needs it cannot be done; "
                 f"hansard runs retry {self._progress.run} {id} makes it again"
             )
-        return capped(seen(Body(stored.media, stored.body).as_text()), self._keep)
+        return seen(Body(stored.media, stored.body).as_text())
 
     def failed_before(self, id: str) -> int | None:
         """The verdict with which a task had failed for good, where it still stands."""
@@ -157,7 +173,10 @@ class Attempts:
             return None
         if progress.escalated is not None and progress.escalated > last.judged:
             return None
-        return None if progress.tries < self._config.tuning.tries and last.returned is not None else last.judged
+        may_climb = progress.tries < self._config.tuning.tries or next_rung(
+            self.rungs[self._plan.task(id).lane], last.rung
+        )
+        return None if may_climb and not last.final else last.judged
 
     def _has_moved_on(self, id: str, attempt: Attempt) -> bool:
         """Whether the inputs are no longer those of this attempt."""
@@ -178,9 +197,13 @@ class Attempts:
         self._recall(task.id, progress)
         rung = next((rung for rung in self.rungs[task.lane] if rung.name == progress.rung), foot)
         at = Standing(rung=rung, number=last.number, tries=progress.tries)
+        if last.judged is not None and progress.escalated is not None and progress.escalated > last.judged:
+            return replace(at, causes=(progress.escalated,))
         if last.judged is not None:
-            causes = (progress.escalated,) if progress.escalated is not None else ()
-            return replace(at, causes=causes)
+            # It was rejected, and the next step never came: `through` takes it from the verdict on.
+            rejection = self._rejections[task.id].pop()
+            judged = Judged(ok=False, reasons=rejection.reasons, text="", attempt=last.number, judged=last.judged)
+            return replace(at, tries=progress.tries - 1, judged=replace(judged, returned=last.returned))
         if last.returned is None:
             return await self._restarted(task, progress, last, at)
         if not last.returned_ok:
@@ -195,7 +218,7 @@ class Attempts:
         assert last.returned is not None
         data = self._store.entry(last.returned).data
         model = str(data["model"])
-        text = self.text(last.returned, id)
+        text = self._whole(last.returned, id)
         finish = data["finish"]
         return Completion(provider="", requested_model=model, returned_model=model, text=text, finish=finish)
 
@@ -205,7 +228,7 @@ class Attempts:
             if attempt.judged is None or attempt.passed or attempt.seq < (progress.retry or -1):
                 continue
             stored = self._store.body(attempt.judged, "reasons")
-            text = Body(stored.media, stored.body).as_text() if stored else "(not in the ledger any more)"
+            text = _recalled(stored.body) if stored else "(not in the ledger any more)"
             reasons = capped(text, self._config.tuning.upstream_chars)
             self._rejections.setdefault(id, []).append(Rejection(attempt=attempt.number, reasons=reasons))
 
@@ -254,15 +277,18 @@ class Attempts:
             inputs=tuple(inputs),
             missing=tuple(missing),
             rejections=tuple(self._rejections.get(task.id, ())),
+            context=self._gathered.get(task.id, NOTHING).texts,
         )
         return worker_exchange(assignment, self._asker.nonce, self._config.tuning, target.model)
 
     async def _attempt(self, task: Task, at: Standing, ready: Ready | None, attempted: int | None) -> Judged:
         """One attempt on a rung, and further ones after failures that pass by themselves."""
         causes, number, made = at.causes, at.number, 0
+        if task.id not in self._gathered and self.contexts.any_for(task.id):
+            self._gathered[task.id] = await self.contexts.gather(task.id, [self._plan_seq])
         while True:
             if ready is None or attempted is None:
-                ready = self.ready(task, at.rung, number + 1, {})
+                ready = self.ready(task, at.rung, self._asker.means.number(task.id, number), {})
                 attempted = await self._put(task, ready, causes)
             number, made = ready.number, made + 1
             completion = await self._asker.call(ready.target, ready.held)
@@ -342,7 +368,7 @@ class Attempts:
         return replace(
             judged,
             ok=answer.value.ok,
-            reasons=answer.value.reasons,
+            reasons=_reasons([Finding(check="validator", ok=answer.value.ok, detail=answer.value.reasons)]),
             returned=judged.returned if judged.returned is not None else answer.ahead[0],
             judged=answer.following[0],
         )
@@ -364,6 +390,15 @@ def _verdict(
         reasons=Body.json(as_json([finding.as_data() for finding in findings])),
     )
     return Step(fact, "validator" if by == "model" else "engine", [cause])
+
+
+def _recalled(recorded: bytes) -> str:
+    """The reasons of a verdict as they stand in the record, in the words in which they were told at the time."""
+    try:
+        rows = json.loads(recorded)
+        return _reasons([Finding(check=row["check"], ok=row["ok"], detail=row["detail"]) for row in rows])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return recorded.decode("utf-8", "replace")
 
 
 def _reasons(findings: Sequence[Finding]) -> str:

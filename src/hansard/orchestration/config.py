@@ -75,6 +75,12 @@ class RunConfig:
     tuning: Tuning = field(default_factory=Tuning)
     templates: Mapping[str, str] = field(default_factory=dict)
     gates: tuple[Rule, ...] = ()
+    context: tuple[Mapping[str, Any], ...] = ()
+    verifier: Mapping[str, Any] | None = None
+    reviser: Mapping[str, Any] | None = None
+    judge_intent: bool = False
+    revise: bool = False
+    profile: str = "normal"
 
     def rungs(self, lane: str) -> tuple[Rung, ...]:
         """The ladder of a lane."""
@@ -111,6 +117,12 @@ class RunConfig:
             "tuning": self.tuning.as_data(),
             "templates": dict(self.templates),
             "gates": [rule.as_data() for rule in self.gates],
+            "context": [dict(table) for table in self.context],
+            "verifier": self.verifier,
+            "reviser": self.reviser,
+            "judge_intent": self.judge_intent,
+            "revise": self.revise,
+            "profile": self.profile,
         }
 
     def to_json(self) -> bytes:
@@ -138,6 +150,12 @@ class RunConfig:
                 tuning=Tuning.read(Fields(fields.table("tuning"), where)),
                 templates=dict(fields.table("templates")),
                 gates=read_rules(fields.any("gates", []), where),
+                context=tuple(fields.any("context", [])),
+                verifier=fields.any("verifier"),
+                reviser=fields.any("reviser"),
+                judge_intent=fields.flag("judge_intent"),
+                revise=fields.flag("revise"),
+                profile=fields.text("profile", "normal"),
             )
         except (ValueError, TypeError, RecursionError, UsageError) as error:
             raise StoreError(f"{where} holds no configuration that this version can read: {error}") from error

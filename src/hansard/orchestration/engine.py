@@ -8,7 +8,7 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from hansard.domain.work import (
     EndState,
     PlanMade,
     RoleAnswered,
-    RunAnswered,
     RunClaimed,
     RunEnded,
     RunInterrupted,
@@ -27,16 +26,18 @@ from hansard.domain.work import (
     TaskSkipped,
 )
 from hansard.errors import HansardError, StoreError, UsageError
+from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
+from hansard.orchestration.contexts import Contexts
 from hansard.orchestration.execute import cut_short
-from hansard.orchestration.fence import Fences, capped
-from hansard.orchestration.gatekeeping import Gatekeeper, Shown
+from hansard.orchestration.fence import Fences
+from hansard.orchestration.gatekeeping import Gatekeeper, Shown, wall_clock_us
 from hansard.orchestration.journal import Journal, Listener
 from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
-from hansard.orchestration.roles import Choice, Result, as_json, classifier, coordinator, synthesizer
+from hansard.orchestration.roles import Choice, as_json, classifier, coordinator
 from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
 from hansard.record.recorder import Cause, Recorder, Step, Within
@@ -89,7 +90,9 @@ class Engine:
         *,
         secrets: Secrets | None = None,
         listener: Listener | None = None,
+        clock_us: Callable[[], int] = wall_clock_us,
     ) -> None:
+        self.clock_us = clock_us
         self._recorder, self._store = recorder, store
         self._means_of, self._router_of = means_of, router_of
         self._secrets, self._listener = secrets, listener
@@ -149,6 +152,7 @@ class _Drive:
         self._purse = Purse(self._config.budget, progress.spent)
         means = engine.means_of(self._config)
         self._asker = Asker(self._config, progress.nonce, means, journal, self._purse, purses)
+        self._contexts = Contexts(means.sources, self._request, journal, progress, store)
 
     def _body(self, seq: int, part: str) -> bytes:
         stored = self._store.body(seq, part)
@@ -222,19 +226,36 @@ class _Drive:
             return found
         if self._progress.mode == "plan_only":
             return Ending(state="answered", reason="planned", causes=(seq,))
-        gatekeeper = Gatekeeper(self._config.gates, self._journal, self._progress, self._store)
+        gatekeeper = Gatekeeper(self._config.gates, self._journal, self._progress, self._store, self._engine.clock_us)
         plan, seq = await self._let_through(gatekeeper, found, seq)
         if not isinstance(plan, Plan):
             return plan
+        answers = Answers(self._asker, self._progress, self._store, self._request)
         if self._progress.answered is not None:
-            return await self._after_answer(self._progress.answered)
-        crew = Crew(plan, seq, self._asker, self._progress, self._store, gatekeeper)
+            return await self._checked(answers, answers.recorded(self._progress.answered))
+        crew = Crew(plan, seq, self._asker, self._progress, self._store, gatekeeper, self._contexts)
         await crew.work()
         if crew.breach is not None:
             return await self._out_of_budget(crew, crew.breach)
         if crew.schedule.holding:
             return self._waiting()
-        return await self._answered(crew)
+        if not crew.passed:
+            return await self._nothing_passed(crew)
+        return await self._checked(answers, await answers.make(crew))
+
+    async def _checked(self, answers: Answers, answer: Answer) -> Ending:
+        """How a run with an answer ends, once the answer was looked at."""
+        await answers.check(answer)
+        if not answer.missing:
+            return Ending(state="answered", reason="answered", causes=(answer.seq,))
+        said = f"without {', '.join(answer.missing[:10])}"
+        return Ending(state="partial", reason="parts_missing", causes=(answer.seq,), detail=said)
+
+    async def _nothing_passed(self, crew: Crew) -> Ending:
+        lost = list(crew.lost)
+        what = f"none of {len(lost)} tasks passed" if len(lost) > 1 else f"task {lost[0]!r} did not pass"
+        causes = await self._journal.gathered(sorted(crew.lost.values())[:1_000])
+        return Ending(state="failed", reason="nothing_passed", causes=tuple(causes), detail=what)
 
     def _waiting(self) -> Waiting:
         return Waiting(gates=tuple(id for id, gate in self._progress.gates.items() if gate.closed is None))
@@ -342,6 +363,7 @@ class _Drive:
     async def _coordinated(self, route: "Route", routed: int) -> tuple[Plan, int]:
         fences = Fences(self._progress.nonce, "", 1, "coordinator")
         config = self._config
+        context = await self._contexts.gather(None, [self._requested, self._configured])
         question = coordinator(
             self._request,
             config.roster,
@@ -349,66 +371,15 @@ class _Drive:
             fences,
             most=config.tuning.max_tasks,
             scores=dict(route.scores),
+            context=context.texts,
         )
 
         def then(plan: Plan, _: object) -> list[Step]:
-            return [Step(_plan_made(plan, "coordinator"), "coordinator", [self._requested, routed, Within(0)])]
+            causes: list[Cause] = [self._requested, routed, *context.seqs, Within(0)]
+            return [Step(_plan_made(plan, "coordinator"), "coordinator", causes)]
 
-        answer = await self._asker.ask(question, [routed], then=then)
+        answer = await self._asker.ask(question, [routed, *context.seqs], then=then)
         return answer.value, answer.following[0]
-
-    async def _answered(self, crew: Crew) -> Ending:
-        """Make the one answer out of what passed; none where nothing did."""
-        missing = [task.id for task in crew.plan.tasks if task.id in crew.lost]
-        if not crew.passed:
-            causes = await self._journal.gathered(sorted(crew.lost.values())[:1_000])
-            what = f"none of {len(missing)} tasks passed" if len(missing) > 1 else f"task {missing[0]!r} did not pass"
-            return Ending(state="failed", reason="nothing_passed", causes=tuple(causes), detail=what)
-        results = self._results(crew)
-        causes = await self._journal.gathered([crew.passed[result.task].judged for result in results])
-        if len(crew.plan.tasks) == 1 or self._config.answer == "join":
-            fact = RunAnswered(complete=not missing, missing=tuple(missing[:1_000]), answer=self._joined(crew, results))
-            recorded = await self._journal.record(fact, "engine", causes)
-            return await self._after_answer(recorded.seq, missing)
-        fences = Fences(self._progress.nonce, "", 1, "synthesizer")
-        question = synthesizer(self._request, results, missing, fences)
-
-        def then(text: str, _: object) -> list[Step]:
-            fact = RunAnswered(complete=not missing, missing=tuple(missing[:1_000]), answer=Body.text(text))
-            return [Step(fact, "synthesizer", [*causes, Within(0)])]
-
-        answer = await self._asker.ask(question, causes, then=then)
-        return await self._after_answer(answer.following[0], missing)
-
-    def _results(self, crew: Crew) -> list[Result]:
-        """What the answer is made of: results that no other result was built on, each within its share of the prompt."""
-        used = {need.task for id in crew.passed for need in crew.plan.task(id).needs if need.kind == "data"}
-        ids = [task.id for task in crew.plan.tasks if task.id in crew.passed and task.id not in used]
-        share = max(500, self._config.tuning.answer_chars // len(ids))
-        return [
-            Result(
-                task=id,
-                lane=crew.plan.task(id).lane,
-                attempt=crew.passed[id].attempt,
-                text=capped(crew.passed[id].text, share),
-            )
-            for id in ids
-        ]
-
-    def _joined(self, crew: Crew, results: Sequence[Result]) -> Body:
-        """The answer without a model: the one output as it is, or the outputs under their names."""
-        if len(results) == 1:
-            found = self._store.body(crew.passed[results[0].task].returned, "output")
-            return Body(found.media, found.body) if found else Body.text(results[0].text)
-        return Body.text("\n\n".join(f"## {result.task}\n\n{result.text}" for result in results))
-
-    async def _after_answer(self, answer: int, missing: Sequence[str] | None = None) -> Ending:
-        """How a run with an answer ends."""
-        complete = self._progress.answer_complete if missing is None else not missing
-        if complete:
-            return Ending(state="answered", reason="answered", causes=(answer,))
-        said = f"without {', '.join(missing[:10])}" if missing else "parts are missing"
-        return Ending(state="partial", reason="parts_missing", causes=(answer,), detail=said)
 
     async def _cut(self, why: str, because: str) -> Ending:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""

@@ -15,7 +15,7 @@ from hansard.domain.work import RoleAnswered, TaskReturned
 from hansard.orchestration.config import Tuning
 from hansard.orchestration.fence import Fences
 from hansard.orchestration.plan import Task
-from hansard.orchestration.roles import Result, result_block
+from hansard.orchestration.roles import Result, context_block, result_block
 from hansard.orchestration.templates import WORKER
 
 WORKER_ROLE = "worker"
@@ -40,6 +40,8 @@ class Assignment:
     inputs: tuple[Result, ...] = ()
     missing: tuple[str, ...] = ()
     rejections: tuple[Rejection, ...] = ()
+    context: tuple[tuple[str, str], ...] = ()
+    """What sources gave, each with its source's name."""
 
 
 def worker_exchange(assignment: Assignment, run_nonce: str, tuning: Tuning, model: str | None) -> Exchange:
@@ -71,7 +73,8 @@ def worker_exchange(assignment: Assignment, run_nonce: str, tuning: Tuning, mode
 
 def _sections(assignment: Assignment, fences: Fences) -> Sequence[str]:
     task = assignment.task
-    sections = [result_block(result, fences) for result in assignment.inputs]
+    sections = [context_block(number, each, fences) for number, each in enumerate(assignment.context, 1)]
+    sections += [result_block(result, fences) for result in assignment.inputs]
     if assignment.missing:
         sections.append(fences.block("missing", "\n".join(f"- {each}" for each in assignment.missing)))
     for earlier in assignment.rejections:

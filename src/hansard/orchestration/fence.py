@@ -6,10 +6,12 @@ the same one. A text that should hold it all the same gets another.
 """
 
 import hmac
+import re
 from collections.abc import Mapping
-from hashlib import sha256
 
 NONCE_CHARACTERS = 24
+_ODD_IN_A_NAME = re.compile('["<>= ]')
+_ODD_IN_QUOTES = re.compile('["<>]')
 
 
 class Fences:
@@ -24,7 +26,8 @@ class Fences:
         count = 0
         while True:
             about = f"{self._about}|{block}|{count}" if count else f"{self._about}|{block}"
-            found = hmac.new(self._key, about.encode("utf-8", "surrogatepass"), sha256).hexdigest()[:NONCE_CHARACTERS]
+            digest = hmac.digest(self._key, about.encode("utf-8", "surrogatepass"), "sha256")
+            found = digest.hex()[:NONCE_CHARACTERS]
             if found not in text:
                 return found
             count += 1
@@ -45,10 +48,17 @@ def capped(text: str, characters: int) -> str:
 
 def _named(name: str) -> str:
     """A name that ends neither itself nor its line: tasks have such ids as people give them."""
-    return "".join(c if c.isprintable() and c not in '"<>= ' else "?" for c in name)
+    return _without(_ODD_IN_A_NAME, name)
 
 
 def _quoted(value: str | int) -> str:
     if isinstance(value, int):
         return str(value)
-    return '"' + "".join(c if c.isprintable() and c not in '"<>' else "?" for c in value) + '"'
+    return f'"{_without(_ODD_IN_QUOTES, value)}"'
+
+
+def _without(odd: re.Pattern[str], text: str) -> str:
+    # Nearly all names are plain, and every prompt has many.
+    if text.isprintable() and not odd.search(text):
+        return text
+    return odd.sub("?", "".join(c if c.isprintable() else "?" for c in text))

@@ -25,6 +25,8 @@ class Attempt:
     returned_ok: bool = False
     judged: int | None = None
     passed: bool = False
+    final: bool = False
+    """The verdict is not about the result, so that another rung would not help."""
     given_up: bool = False
     """A crash cut it short, and another attempt took its place."""
 
@@ -77,6 +79,9 @@ class Progress:
     resumed_by: int | None = None
     ended: Entry | None = None
     gates: dict[str, Gate] = field(default_factory=dict)
+    contexts: dict[tuple[str, str | None], Entry] = field(default_factory=dict)
+    checked: dict[str, Entry] = field(default_factory=dict)
+    revised: Entry | None = None
     asking: dict[int, Entry] = field(default_factory=dict)
     """Questions to roles that have no answer yet."""
     _lane_of: dict[str, str] = field(default_factory=dict)
@@ -109,6 +114,12 @@ class Progress:
             case "role.answered":
                 asked = self.asking.pop(entry.causes[0], None) if entry.causes else None
                 self._spend(entry, asked.data.get("task") if asked else None)
+            case "context.given":
+                self.contexts[str(data["source"]), data.get("task")] = entry
+            case "answer.checked":
+                self.checked[str(data["check"])] = entry
+            case "answer.revised":
+                self.revised = entry
             case "run.answered":
                 self.answered, self.answer_complete = entry.seq, data.get("complete") is True
             case "run.cancel_asked":
@@ -142,7 +153,8 @@ class Progress:
             case "task.judged":
                 attempt = _attempt(task, int(data["attempt"]))
                 attempt.judged, attempt.passed = entry.seq, data["ok"] is True
-                task.tries += 1
+                attempt.final = data["by"] == "engine" and attempt.returned not in entry.causes
+                task.tries = 0 if attempt.passed else task.tries + 1
             case "task.escalated":
                 task.rung, task.escalated, task.tries = str(data["to_rung"]), entry.seq, 0
             case "task.restarted":
@@ -157,7 +169,8 @@ class Progress:
         task.retry, task.rung, task.escalated, task.restarts, task.tries = entry.seq, None, None, 0, 0
         for each in self.tasks.values():
             each.skipped = None
-        self.ended = self.answered = self.cancel_asked = None
+        self.ended = self.answered = self.cancel_asked = self.revised = None
+        self.checked = {}
 
     def _spend(self, entry: Entry, task: str | None) -> None:
         data = entry.data

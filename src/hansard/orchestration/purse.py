@@ -46,6 +46,9 @@ class Purse:
         budget = self.budget
         if budget.max_calls is not None and self.spent.calls + self._calls >= budget.max_calls:
             raise self._breach("calls", budget.max_calls, self.spent.calls)
+        if budget.max_tokens is None and budget.max_cost_usd_nano is None:
+            self._calls += 1
+            return Reserved(exchange, 0, 0)
         asked = estimated_tokens(exchange)
         wanted = exchange.limits.max_output_tokens or USUAL_OUTPUT_TOKENS
         output = min(wanted, self._affordable_tokens(asked), self._affordable_money(asked, price))

@@ -92,7 +92,7 @@ def coordinator(
     sections = [
         fences.block("request", capped(request, REQUEST_CHARACTERS)),
         fences.block("lanes", lanes_text(lanes, scores)),
-        *(fences.block(f"context-{number}", text, {"source": source}) for number, (source, text) in enumerate(context)),
+        *(context_block(number, each, fences) for number, each in enumerate(context, 1)),
         f"Plan the request in at most {most} tasks.",
     ]
 
@@ -197,6 +197,12 @@ def result_block(result: Result, fences: Fences) -> str:
     return fences.block(f"result-{result.task}", result.text, about)
 
 
+def context_block(number: int, given: tuple[str, str], fences: Fences) -> str:
+    """What a context source gave, as data."""
+    source, text = given
+    return fences.block(f"context-{number}", text, {"source": source})
+
+
 def permitted(roster: Roster, policy: Policy) -> list[Lane]:
     """The lanes that policy allows."""
     return [lane for lane in roster.lanes if policy.refuses(lane) is None]
@@ -246,4 +252,8 @@ def _ppm(value: float) -> int:
 
 def as_json(value: Any) -> bytes:
     """Plain data as a body's bytes."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+
+
+# Made once: json.dumps makes one for each call that wants other separators.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from hansard.domain.work import BudgetBreached, TaskSkipped
 from hansard.orchestration.asking import Asker
 from hansard.orchestration.attempting import Attempts, Judged, Passed, Ready, actor
+from hansard.orchestration.contexts import Contexts
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown
 from hansard.orchestration.journal import MAX_CAUSES
 from hansard.orchestration.plan import Plan, Task
@@ -36,6 +37,7 @@ class Crew:
         progress: Progress,
         store: Store,
         gatekeeper: Gatekeeper,
+        contexts: Contexts,
     ) -> None:
         self.plan = plan
         self._plan_seq, self._store, self._gatekeeper = plan_seq, store, gatekeeper
@@ -46,11 +48,14 @@ class Crew:
         """The entry that says that the run's budget ended, and in words what."""
         self.breach_said = ""
         self._journal, self._config, self._progress = asker.journal, asker.config, progress
-        self._attempts = Attempts(plan, plan_seq, asker, progress, store, self.passed)
+        self._number = asker.means.number
+        self._attempts = Attempts(plan, plan_seq, asker, progress, store, self.passed, contexts)
         held = [task.id for task in plan.tasks if gatekeeper.rules_for(task)]
         self.schedule = Schedule(plan, limits=self._limits(), keys=self._keys, held=held)
         self._gated = bool(held)
         self._edited: dict[str, Task] = {}
+        self._on_their_way: dict[str, asyncio.Event] = {}
+        """Tasks that are settled and whose last entry is not on the record yet."""
         self._idle = asyncio.Event()
 
     def _limits(self) -> dict[str, int]:
@@ -74,7 +79,7 @@ class Crew:
             async with asyncio.TaskGroup() as self._group:
                 await self._at_the_gates()
                 self._launch()
-                while self._gated and self.schedule.busy:
+                while self._gated and (self.schedule.busy or self._on_their_way):
                     await self._until_idle(LOOK_S)
                     await self._at_the_gates()
         except BaseExceptionGroup as errors:
@@ -118,6 +123,8 @@ class Crew:
         await self._gatekeeper.listen()
         for id in list(self.schedule.holding):
             task = self.plan.task(id)
+            if self._awaited(task):
+                continue
             passage = await self._gatekeeper.passage(self._gatekeeper.rules_for(task), task, self._shown(task))
             if passage is None:
                 continue
@@ -146,6 +153,8 @@ class Crew:
     async def _one(self, task: Task, ready: Ready | None = None, attempted: int | None = None) -> None:
         """One task from its first attempt to its last verdict, and what that sets free."""
         task = self._edited.get(task.id, task)
+        for recorded in self._awaited(task):
+            await recorded.wait()
         try:
             judged = await self._attempts.through(task, ready, attempted)
         except Breach as breach:
@@ -155,6 +164,14 @@ class Crew:
             await self._pass(task, judged)
         else:
             await self._lose(task, judged)
+
+    def _awaited(self, task: Task) -> list[asyncio.Event]:
+        """What must be on the record before this task may be built on it."""
+        return [self._on_their_way[need.task] for need in task.needs if need.task in self._on_their_way]
+
+    def _arrived(self, *ids: str) -> None:
+        for id in ids:
+            self._on_their_way.pop(id).set()
 
     async def _pass(self, task: Task, judged: Judged) -> None:
         """Record the verdict together with the first attempt that it sets free, then start whatever else may start."""
@@ -167,6 +184,7 @@ class Crew:
         else:
             self.passed[task.id] = _passed(judged, judged.judged, judged.returned or 0)
         ready = self._first_attempt(following, pending) if following else None
+        self._on_their_way[task.id] = asyncio.Event()
         if ready and following:
             steps.append(Step(ready.fact, actor(following), self._attempts.inputs(following, pending)))
         recorded = [each.seq for each in await self._journal.record_all(steps)] if steps else []
@@ -174,26 +192,31 @@ class Crew:
             at = len(judged.steps) - 1
             result = judged.returned if judged.returned is not None else recorded[at - 1]
             self.passed[task.id] = _passed(judged, recorded[at], result)
+        self._arrived(task.id)
         if following:
             self._group.create_task(self._one(following, ready, recorded[-1] if ready else None))
         self._launch()
 
     def _first_attempt(self, task: Task, pending: dict[str, Passed]) -> Ready | None:
         """The first attempt of a new task; None where something else comes first, which its own coroutine sees to."""
-        if task.id in self._progress.tasks or len(task.needs) >= MAX_CAUSES:
+        busy = task.id in self._progress.tasks or self._attempts.contexts.any_for(task.id) or self._awaited(task)
+        if busy or len(task.needs) >= MAX_CAUSES:
             return None
         try:
-            return self._attempts.ready(task, self._attempts.rungs[task.lane][0], 1, pending)
+            return self._attempts.ready(task, self._attempts.rungs[task.lane][0], self._number(task.id, 0), pending)
         except Breach:
             return None
 
     async def _lose(self, task: Task, judged: Judged) -> None:
         skips = self.schedule.failed(task.id)
+        gone = (task.id, *(skip.task for skip in skips))
+        self._on_their_way |= {id: asyncio.Event() for id in gone}
         recorded = await self._journal.record_all(judged.steps) if judged.steps else []
         verdict = recorded[-1].seq if recorded else judged.judged
         assert verdict is not None
         self.lost[task.id] = verdict
         await self._skip(skips)
+        self._arrived(*gone)
         self._launch()
 
     async def _skip(self, skips: Sequence[Skip]) -> None:

@@ -1,0 +1,122 @@
+"""Opens what is plugged into runs: a program, a URL, an entry point of an installed package, or an object handed in.
+
+A program and a URL get one JSON object and give text, or JSON where there is more to say. Each call has its time limit.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from hansard.errors import ProviderError, UsageError
+from hansard.orchestration.judge import Programs
+from hansard.orchestration.seams import SEAM_SECONDS, ContextSource, Reviser, Source, Verification, Verifier
+
+GROUPS = {"context": "hansard.context", "verifier": "hansard.verifiers", "reviser": "hansard.revisers"}
+MOST_BYTES = 4 * 1024 * 1024
+
+
+class Asks(Protocol):
+    """Sends one JSON object somewhere and gives back what came."""
+
+    async def __call__(self, question: Mapping[str, Any]) -> str: ...
+
+
+class Remote:
+    """A program or URL as a context source, a verifier and a reviser at once: each asks in its own words."""
+
+    def __init__(self, ask: Asks) -> None:
+        self._ask = ask
+
+    async def context(self, request: str, task: str | None) -> str:
+        return await self._ask({"seam": "context", "request": request, "task": task})
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        said = await self._ask({"seam": "verifier", "request": request, "answer": answer})
+        try:
+            found = json.loads(said)
+            outcome, detail = found["outcome"], str(found.get("detail", ""))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ProviderError(
+                'a verifier says {"outcome": "passed" | "refused" | "abstained", "detail": "…"}; '
+                f"this one said {said!r:.200}"
+            ) from error
+        return Verification(outcome=outcome, detail=detail)
+
+    async def revise(self, request: str, answer: str) -> str | None:
+        return await self._ask({"seam": "reviser", "request": request, "answer": answer}) or None
+
+
+def open_source(table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any]) -> Source:
+    """A context source from its table."""
+    found: ContextSource = _opened("context", table, programs, given)
+    return Source(name=str(table["name"]), source=found, max_tokens=int(table["max_tokens"]), when=table["when"])
+
+
+def open_verifier(table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any]) -> Verifier:
+    found: Verifier = _opened("verifier", table, programs, given)
+    return found
+
+
+def open_reviser(table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any]) -> Reviser:
+    found: Reviser = _opened("reviser", table, programs, given)
+    return found
+
+
+def _opened(seam: str, table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any]) -> Any:
+    if "command" in table:
+        return Remote(_command(tuple(table["command"]), programs))
+    if "url" in table:
+        return Remote(_url(str(table["url"])))
+    name = str(table.get("entry_point") or table.get("python") or "")
+    if name in given:
+        return given[name]
+    if "python" in table:
+        raise UsageError(f"the {seam} {name!r} was handed in by a Python program; go on with this run from there")
+    return _entry_point(seam, name)
+
+
+def _command(argv: tuple[str, ...], programs: Programs) -> Asks:
+    async def ask(question: Mapping[str, Any]) -> str:
+        ran = await programs(argv, json.dumps(question).encode(), SEAM_SECONDS)
+        if ran.exit_code != 0:
+            said = ran.stderr[-500:].decode("utf-8", "replace").strip()
+            raise ProviderError(f"{argv[0]} ended with exit code {ran.exit_code}: {said}")
+        return ran.stdout.decode("utf-8", "replace").strip()
+
+    return ask
+
+
+def _url(url: str) -> Asks:
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{url!r:.200} is no http:// or https:// URL")
+
+    def fetch(question: Mapping[str, Any]) -> str:
+        asked = Request(url, json.dumps(question).encode(), {"Content-Type": "application/json"})  # noqa: S310 - http(s) only, checked above
+        try:
+            with urlopen(asked, timeout=SEAM_SECONDS) as answer:  # noqa: S310 - as above
+                data: bytes = answer.read(MOST_BYTES)
+                return data.decode("utf-8", "replace").strip()
+        except (URLError, OSError, ValueError) as error:
+            raise ProviderError(f"{url}: {error}") from error
+
+    async def ask(question: Mapping[str, Any]) -> str:
+        return await asyncio.to_thread(fetch, question)
+
+    return ask
+
+
+def _entry_point(seam: str, name: str) -> Any:
+    from importlib.metadata import entry_points
+
+    found = {point.name: point for point in entry_points(group=GROUPS[seam])}
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none are installed"
+        raise UsageError(f"no installed package brings the {seam} {name!r} (entry points {GROUPS[seam]}: {known})")
+    try:
+        made = found[name].load()
+        return made() if isinstance(made, type) else made
+    except Exception as error:
+        raise UsageError(f"the {seam} {name!r} ({found[name].value}) cannot be loaded: {error}") from error

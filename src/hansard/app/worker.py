@@ -1,0 +1,111 @@
+"""A worker: drives the runs of one ledger that nobody drives, until it is told to stop. It holds the claim `worker` meanwhile.
+
+What it goes on with and what it starts anew is the same to it: the engine reads where a run stands from the record.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hansard.app.service import Hansard
+from hansard.errors import Fenced, HansardError
+from hansard.store.base import Claim, Query, Store
+
+CLAIM = "worker"
+LEASE_S = 15.0
+LOOK_S = 0.25
+AGAIN_S = 3.0
+"""After this time a run that another process holds is tried again: that process may have ended."""
+GRACE_S = 1.0
+"""A new run is left alone for this long: whoever submits in the foreground drives it himself."""
+
+Tell = Callable[[str], None]
+
+
+def is_alive(store: Store) -> bool:
+    """Whether a worker holds this ledger."""
+    try:
+        store.release(store.claim(CLAIM, LEASE_S))
+    except Fenced:
+        return True
+    return False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Due:
+    """Runs that have not ended, with the time before which they are left alone."""
+
+    runs: dict[str, float] = field(default_factory=dict)
+    seen: int = -1
+
+    def look(self, store: Store, now: float) -> None:
+        """Take in what was recorded since the last look."""
+        size = store.head().size
+        first = self.seen < 0
+        for kind in ("run.requested", "run.resume_asked", "run.retry_asked"):
+            for entry in store.select(Query(kind=kind, after=self.seen, before=size)):
+                if entry.data.get("mode") != "deliberation":
+                    self.runs.setdefault(entry.run, now if first else now + GRACE_S)
+        if first:
+            self._forget_ended(store, size)
+        self.seen = size - 1
+
+    def _forget_ended(self, store: Store, size: int) -> None:
+        """Of what was there before: what has ended, and was not asked for again, needs nobody."""
+        again = {e.run: e.seq for e in store.select(Query(kind="run.retry_asked", before=size))}
+        for entry in store.select(Query(kind="run.ended", before=size)):
+            if entry.seq > again.get(entry.run, -1):
+                self.runs.pop(entry.run, None)
+
+    def take(self, now: float, free: int) -> list[str]:
+        ready = [run for run, at in self.runs.items() if at <= now][: max(0, free)]
+        for run in ready:
+            del self.runs[run]
+        return ready
+
+
+class Worker:
+    """Works on one open ledger. `tell` hears what happens, line by line."""
+
+    def __init__(self, hansard: Hansard, *, most: int = 16, tell: Tell = lambda _: None) -> None:
+        self._hansard, self._most, self._tell = hansard, most, tell
+        self._due = _Due()
+        self._driving: dict[str, asyncio.Task[None]] = {}
+
+    async def work(self) -> None:
+        """Work until cancelled; then every run that is under way is interrupted in good order. Fenced when a worker is there."""
+        store = self._hansard.store
+        claim = await asyncio.to_thread(store.claim, CLAIM, LEASE_S)
+        self._tell(f"working on {store.place}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep(claim))
+                await self._look(group)
+        finally:
+            store.release(claim)
+
+    async def _look(self, group: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.to_thread(self._due.look, self._hansard.store, loop.time())
+            for run in self._due.take(loop.time(), self._most - len(self._driving)):
+                if run not in self._driving:
+                    self._driving[run] = group.create_task(self._drive(run))
+            await asyncio.sleep(LOOK_S)
+
+    async def _drive(self, run: str) -> None:
+        try:
+            ended = await self._hansard.runs.drive(run, wait=True)
+            self._tell(f"{run} {ended.state}: {ended.reason}")
+        except Fenced:
+            self._due.runs[run] = asyncio.get_running_loop().time() + AGAIN_S
+        except HansardError as error:
+            # It stays on the record as it is; what is wrong with one run must not end the others.
+            self._tell(f"{run} left alone: {error}")
+        finally:
+            self._driving.pop(run, None)
+
+    async def _keep(self, claim: Claim) -> None:
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            await asyncio.to_thread(self._hansard.store.renew, claim, LEASE_S)

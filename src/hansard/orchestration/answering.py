@@ -1,0 +1,193 @@
+"""The one answer of a run: made of what passed, checked by what costs nothing, and by others where that was asked for.
+
+Checks never block: they stand beside the answer in the record. A revision is taken only if it is shorter and covers no less.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from hansard.domain.fact import Body
+from hansard.domain.work import AnswerChecked, AnswerRevised, RunAnswered
+from hansard.orchestration.asking import Asker, NoAnswer
+
+try:
+    from hansard.orchestration.checks import accept_revision, code, delivery, intent, intent_judge, reviser
+
+    READY = True
+except ImportError:
+    READY = False
+from hansard.orchestration.fence import Fences, capped
+from hansard.orchestration.progress import Progress
+from hansard.orchestration.purse import Breach
+from hansard.orchestration.roles import Result, as_json, synthesizer
+from hansard.orchestration.seams import Verification
+from hansard.orchestration.working import Crew
+from hansard.record.recorder import Cause, Step, Within
+from hansard.store.base import Store
+
+MAX_MISSING = 1_000
+OUTCOMES = ("passed", "refused", "abstained")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer on the record."""
+
+    seq: int
+    text: str
+    missing: tuple[str, ...]
+
+
+class Answers:
+    """Makes and checks the answer of one run."""
+
+    def __init__(self, asker: Asker, progress: Progress, store: Store, request: str) -> None:
+        self._asker, self._progress, self._store, self._request = asker, progress, store, request
+        self._journal, self._config, self._means = asker.journal, asker.config, asker.means
+
+    async def make(self, crew: Crew) -> Answer:
+        """The answer out of what passed; by the synthesizer, or without a model where one result says it all."""
+        missing = tuple(task.id for task in crew.plan.tasks if task.id in crew.lost)[:MAX_MISSING]
+        results = self._results(crew)
+        causes = await self._journal.gathered([crew.passed[result.task].judged for result in results])
+        if len(crew.plan.tasks) == 1 or self._config.answer == "join":
+            body = self._joined(crew, results)
+            fact = RunAnswered(complete=not missing, missing=missing, answer=body)
+            recorded = await self._journal.record(fact, "engine", causes)
+            return Answer(seq=recorded.seq, text=body.as_text(), missing=missing)
+        fences = Fences(self._progress.nonce, "", 1, "synthesizer")
+        question = synthesizer(self._request, results, missing, fences)
+
+        def then(text: str, _: object) -> list[Step]:
+            fact = RunAnswered(complete=not missing, missing=missing, answer=Body.text(text))
+            return [Step(fact, "synthesizer", [*causes, Within(0)])]
+
+        answer = await self._asker.ask(question, causes, then=then)
+        return Answer(seq=answer.following[0], text=answer.value, missing=missing)
+
+    def recorded(self, seq: int) -> Answer:
+        """The answer that an earlier driver made."""
+        stored = self._store.body(seq, "answer")
+        text = Body(stored.media, stored.body).as_text() if stored else ""
+        return Answer(seq=seq, text=text, missing=tuple(self._store.entry(seq).data.get("missing", ())))
+
+    async def check(self, answer: Answer) -> None:
+        """Say on the record what can be said of the answer. What an earlier driver said is not said again."""
+        if not READY:
+            return
+        done = self._progress.checked
+        flagged = await self._free_checks(answer) if "intent" not in done else False
+        if self._config.judge_intent and flagged and "intent_judge" not in done:
+            await self._ask_intent(answer)
+        if self._config.revise and self._progress.revised is None:
+            answer = await self._revise(answer)
+        if self._means.verifier is not None and "verifier" not in done:
+            await self._verify(answer)
+
+    async def _free_checks(self, answer: Answer) -> bool:
+        """Coverage, concision and code, by rule; gives whether the answer may have left the request."""
+        covered = intent(self._request, answer.text)
+        concise = delivery(answer.text, self._config.profile)
+        facts = [
+            AnswerChecked(
+                check="intent",
+                outcome="abstained" if covered.abstained else "flagged" if covered.flagged else "passed",
+                score_ppm=covered.score_ppm,
+                detail=Body.json(as_json(asdict(covered))),
+            ),
+            AnswerChecked(
+                check="delivery",
+                outcome="flagged" if concise.flagged else "passed",
+                detail=Body.json(as_json(asdict(concise))),
+            ),
+        ]
+        found = code(answer.text)
+        if found.blocks:
+            outcome = "flagged" if found.flagged else "passed"
+            facts.append(AnswerChecked(check="code", outcome=outcome, detail=Body.json(as_json(asdict(found)))))  # type: ignore[arg-type]
+        await self._journal.record_all([Step(fact, "engine", [answer.seq]) for fact in facts])
+        return covered.flagged
+
+    async def _ask_intent(self, answer: Answer) -> None:
+        """Whether a flagged answer drifted or only paraphrased, by a judge."""
+        fences = Fences(self._progress.nonce, "", 1, "intent_judge")
+        question = intent_judge(self._request, capped(answer.text, self._config.tuning.answer_chars), fences)
+
+        def then(drifted: tuple[bool, str], _: object) -> list[Step]:
+            outcome = "flagged" if drifted[0] else "passed"
+            fact = AnswerChecked(check="intent_judge", outcome=outcome, detail=Body.text(drifted[1]))  # type: ignore[arg-type]
+            return [Step(fact, "intent_judge", [answer.seq, Within(0)])]
+
+        try:
+            await self._asker.ask(question, [answer.seq], then=then)
+        except (NoAnswer, Breach) as error:
+            await self._say("intent_judge", "crashed", str(error), answer.seq)
+
+    async def _revise(self, answer: Answer) -> Answer:
+        """A shorter answer, by the reviser that is plugged in or by a model; taken only if it says no less."""
+        cause: Cause = answer.seq
+        try:
+            if self._means.reviser is not None:
+                text = await self._means.reviser.revise(self._request, answer.text)
+            else:
+                fences = Fences(self._progress.nonce, "", 1, "reviser")
+                question = reviser(self._request, capped(answer.text, self._config.tuning.answer_chars), fences)
+                asked = await self._asker.ask(question, [answer.seq])
+                text, cause = asked.value, asked.seq
+        except (NoAnswer, Breach):
+            return answer
+        except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
+            text = None
+            await self._say("delivery", "crashed", f"the reviser failed: {type(error).__name__}: {error}", answer.seq)
+        if not isinstance(text, str) or not text.strip():
+            return answer
+        judged = accept_revision(self._request, answer.text, text)
+        fact = AnswerRevised(
+            accepted=judged.accepted,
+            words_before=judged.words_before,
+            words_after=judged.words_after,
+            coverage_before_ppm=judged.coverage_before_ppm,
+            coverage_after_ppm=judged.coverage_after_ppm,
+            answer=Body.text(text),
+        )
+        causes = [answer.seq] if cause == answer.seq else [answer.seq, cause]
+        recorded = await self._journal.record(fact, "reviser", causes)
+        return Answer(seq=recorded.seq, text=text, missing=answer.missing) if judged.accepted else answer
+
+    async def _verify(self, answer: Answer) -> None:
+        assert self._means.verifier is not None
+        try:
+            said = await self._means.verifier.verify(self._request, answer.text)
+            found = said if said is not None else Verification(outcome="abstained")
+            if found.outcome not in OUTCOMES:
+                raise ValueError(f"a verifier passes, refuses or abstains; this one said {found.outcome!r:.60}")
+        except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
+            await self._say("verifier", "crashed", f"{type(error).__name__}: {error}", answer.seq)
+            return
+        await self._say("verifier", found.outcome, found.detail, answer.seq)
+
+    async def _say(self, check: str, outcome: str, detail: str, cause: int) -> None:
+        fact = AnswerChecked(check=check, outcome=outcome, detail=Body.text(detail[:100_000]))  # type: ignore[arg-type]
+        await self._journal.record(fact, check, [cause])
+
+    def _results(self, crew: Crew) -> list[Result]:
+        """What the answer is made of: results that no other result was built on, each within its share of the prompt."""
+        used = {need.task for id in crew.passed for need in crew.plan.task(id).needs if need.kind == "data"}
+        ids = [task.id for task in crew.plan.tasks if task.id in crew.passed and task.id not in used]
+        share = max(500, self._config.tuning.answer_chars // len(ids))
+        return [
+            Result(
+                task=id,
+                lane=crew.plan.task(id).lane,
+                attempt=crew.passed[id].attempt,
+                text=capped(crew.passed[id].text, share),
+            )
+            for id in ids
+        ]
+
+    def _joined(self, crew: Crew, results: Sequence[Result]) -> Body:
+        """The answer without a model: the one output as it is, or the outputs under their names."""
+        if len(results) == 1:
+            found = self._store.body(crew.passed[results[0].task].returned, "output")
+            return Body(found.media, found.body) if found else Body.text(results[0].text)
+        return Body.text("\n\n".join(f"## {result.task}\n\n{result.text}" for result in results))

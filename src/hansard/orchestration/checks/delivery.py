@@ -1,0 +1,141 @@
+"""Is an answer concise? A floor that reads lists, tables and code for what they are, in any script. Pure.
+
+It measures and judges no content. What counts as too long is a profile: plain data that a caller may bring.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+from types import MappingProxyType
+
+from hansard.errors import UsageError
+from hansard.orchestration.checks import words as known
+from hansard.orchestration.checks.markdown import Block, blocks
+from hansard.orchestration.checks.scripts import fold, normal, words
+
+_INLINE = re.compile(r"`[^`\n]{1,500}`|!?\[([^\]\n]{0,500})\]\([^)\s]{0,2000}\)")
+# A full stop ends a sentence before a space, and not after one letter or a number: `e.g.`, `3. May`.
+_END = re.compile(r"(?<=[!?])[\"'”»)]{0,2}\s+|(?<=[^\W\d_]{2}\.)[\"'”»)]{0,2}\s+|(?<=[\d)\]`\"”»]\.)\s+(?=\w{3})|[。！？؟।॥۔]+|\n\n+")
+_VERSE = 60
+REPEATED_WORDS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How long an answer and its parts may be for a kind of reader."""
+
+    words: int
+    sentence: int
+    paragraph: int
+    filler_ppm: int
+    least_filler: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """The measures of an answer, and what is wrong with it."""
+
+    words: int
+    longest_sentence: int
+    longest_paragraph: int
+    filler: int
+    reasons: tuple[str, ...]
+
+    @property
+    def flagged(self) -> bool:
+        return bool(self.reasons)
+
+
+PROFILES: Mapping[str, Profile] = MappingProxyType(
+    {
+        "brief": Profile(words=150, sentence=35, paragraph=80, filler_ppm=30_000, least_filler=2),
+        "normal": Profile(words=1_500, sentence=60, paragraph=180, filler_ppm=40_000),
+        "thorough": Profile(words=5_000, sentence=70, paragraph=250, filler_ppm=40_000),
+        "report": Profile(words=20_000, sentence=70, paragraph=300, filler_ppm=30_000, least_filler=8),
+    }
+)
+
+
+def profile(name: str) -> Profile:
+    """A profile by name."""
+    if name not in PROFILES:
+        raise UsageError(f"there is no delivery profile {name!r}; choose one of {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def delivery(answer: str, measure: Profile | str = "normal") -> Delivery:
+    """The measures of an answer against a profile."""
+    limits = profile(measure) if isinstance(measure, str) else measure
+    parts = [block for block in blocks(normal(answer)) if block.kind != "code"]
+    texts = [_INLINE.sub(_shown, block.text) for block in parts]
+    sentences = [each for block, text in zip(parts, texts, strict=True) for each in _sentences(block, text)]
+    lengths = [words(each) for each in sentences]
+    found = Delivery(
+        words=sum(lengths),
+        longest_sentence=max(lengths, default=0),
+        longest_paragraph=max(map(words, texts), default=0),
+        filler=sum(map(_filler, texts)),
+        reasons=(),
+    )
+    return _judged(found, limits, _repeated(sentences, lengths))
+
+
+def _judged(found: Delivery, limits: Profile, repeated: int) -> Delivery:
+    reasons = [
+        f"{what} {value} words, more than {most}"
+        for what, value, most in (
+            ("the answer has", found.words, limits.words),
+            ("a sentence has", found.longest_sentence, limits.sentence),
+            ("a paragraph has", found.longest_paragraph, limits.paragraph),
+        )
+        if value > most
+    ]
+    if found.filler >= limits.least_filler and found.filler * 1_000_000 > limits.filler_ppm * found.words:
+        reasons.append(f"{found.filler} phrases in {found.words} words say nothing")
+    if repeated > 1:
+        reasons.append(f"{repeated} sentences stand there more than once")
+    return Delivery(
+        words=found.words,
+        longest_sentence=found.longest_sentence,
+        longest_paragraph=found.longest_paragraph,
+        filler=found.filler,
+        reasons=tuple(reasons),
+    )
+
+
+def _sentences(block: Block, text: str) -> Iterator[str]:
+    lines = [line for line in text.split("\n") if line.strip()]
+    # Verse, addresses and signatures are made of short lines without a full stop.
+    if len(lines) > 2 and median(map(len, lines)) < _VERSE and block.kind == "prose":
+        yield from lines
+    else:
+        yield from (each for each in _END.split(text) if each and each.strip())
+
+
+def _repeated(sentences: list[str], lengths: list[int]) -> int:
+    """How many sentences of some length have been said before."""
+    long = [" ".join(fold(each).split()) for each, length in zip(sentences, lengths, strict=True) if length >= REPEATED_WORDS]
+    return len(long) - len(set(long))
+
+
+def _filler(text: str) -> int:
+    """How many phrases say nothing."""
+    whole, cut = _phrases()
+    flat = " ".join(fold(text).split())
+    return sum(1 for pattern in (whole, cut) for _ in pattern.finditer(flat))
+
+
+@cache
+def _phrases() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    whole, cut = (
+        "|".join(sorted((re.escape(fold(" ".join(each.split()))) for each in text.split("|")), key=len, reverse=True))
+        for text in (known.FILLER, known.FILLER_CUT)
+    )
+    return re.compile(rf"(?<!\w)[و]?(?:{whole})(?!\w)"), re.compile(cut)
+
+
+def _shown(inline: re.Match[str]) -> str:
+    """An inline piece of code is one word; of a link its words are read."""
+    return "code" if inline[1] is None else inline[1]

@@ -1,0 +1,47 @@
+"""Is a reviser's text better than what it revises? Shorter, no less to the point, and with everything that must survive. Pure."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from hansard.orchestration.checks.intent import intent
+from hansard.orchestration.checks.markdown import code_blocks, prose
+from hansard.orchestration.checks.scripts import links, normal, words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """A proposal, measured. `why` says what speaks against it, and is empty when nothing does."""
+
+    accepted: bool
+    words_before: int
+    words_after: int
+    coverage_before_ppm: int
+    coverage_after_ppm: int
+    why: str
+
+
+def accept_revision(request: str, before: str, after: str) -> Revision:
+    """Whether a revised answer may stand for the answer."""
+    was, now = intent(request, before), intent(request, after)
+    words_before, words_after = words(normal(prose(before))), words(normal(prose(after)))
+    objections = (
+        (not after.strip(), "it is empty"),
+        (words_after >= words_before, "it is not shorter"),
+        (now.score_ppm < was.score_ppm, "it covers less of the request"),
+        (now.flagged and not was.flagged, f"its intent is in doubt: {now.why}"),
+        (_code(before) != _code(after), "its code differs"),
+        (links(before) != links(after), "its links differ"),
+    )
+    why = next((reason for holds, reason in objections if holds), "")
+    return Revision(
+        accepted=not why,
+        words_before=words_before,
+        words_after=words_after,
+        coverage_before_ppm=was.score_ppm,
+        coverage_after_ppm=now.score_ppm,
+        why=why,
+    )
+
+
+def _code(text: str) -> Counter[str]:
+    return Counter("\n".join(line.rstrip() for line in block.text.splitlines()).strip() for block in code_blocks(text))

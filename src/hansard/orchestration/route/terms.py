@@ -1,0 +1,101 @@
+"""A text as terms: words for scripts that write spaces, pairs of characters for those that do not. Pure; knows no lane.
+
+Requests are typed in haste and in any language, so case, accents, apostrophes and common endings are folded away.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+
+MAX_CHARACTERS, MAX_WORD = 4_000, 40
+
+_UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+# Vowel signs of Arabic, Hebrew and Indic scripts are no word characters to Python, but they stand inside words.
+_SIGNS = "\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0981-\u0983\u09bc-\u09cd\u0b82-\u0bcd"
+_ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:\+\+|#)?")
+_TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_]|[{_SIGNS}])+(?:\+\+|#)?")
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_APOSTROPHES = re.compile("(?<=\\w)['’ʼ`](?=\\w)")
+_VOWEL = re.compile("[aeiouy]")
+# Scripts of languages that inflect at the end of words, where the beginning carries the meaning.
+_ENDS_VARY = re.compile("[\u0370-\u052f]{6,}")
+
+
+def words(text: str) -> list[str]:
+    """The words in their order: stems, or overlapping pairs of characters where no spaces separate words.
+
+    What lies behind the cap is not looked at.
+    """
+    return _tokens(_fold(text[:MAX_CHARACTERS]))
+
+
+def words_of_each(texts: Iterable[str]) -> list[list[str]]:
+    """The words of many texts, folded in one go."""
+    return [_tokens(line) for line in _fold("\n".join(" ".join(text.splitlines()) for text in texts)).split("\n")]
+
+
+def pairs(stems: list[str]) -> list[str]:
+    """Neighbouring words as one term each: `look over` says what neither of its words does."""
+    return [f"{first} {second}" for first, second in pairwise(stems) if not (is_unspaced(first) or is_unspaced(second))]
+
+
+def grams(word: str) -> set[str]:
+    """The character trigrams of a word with its borders marked, to find its likes among words that are known."""
+    marked = f"<{word}>"
+    return {marked[i : i + 3] for i in range(len(marked) - 2)}
+
+
+def is_unspaced(word: str) -> bool:
+    return word[0] > "\u0dff" and _IS_UNSPACED.match(word) is not None
+
+
+def _fold(text: str) -> str:
+    """The text without case, accents, apostrophes and compatibility forms."""
+    if text.isascii():
+        return _APOSTROPHES.sub("", text.lower()) if "'" in text or "`" in text else text.lower()
+    short = unicodedata.normalize("NFKC", text).casefold()
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", short))
+    return (
+        _APOSTROPHES.sub("", unicodedata.normalize("NFC", plain)).replace("ı", "i").replace("ø", "o").replace("ł", "l")
+    )
+
+
+def _tokens(folded: str) -> list[str]:
+    if folded.isascii():
+        return [_stem(token[:MAX_WORD]) for token in _ASCII_TOKEN.findall(folded)]
+    found: list[str] = []
+    for token in _TOKEN.findall(folded):
+        if is_unspaced(token):
+            found += [token[i : i + 2] for i in range(max(len(token) - 1, 1))]
+        else:
+            found.append(_stem(token[:MAX_WORD]))
+    return found
+
+
+@lru_cache(maxsize=20_000)
+def _stem(word: str) -> str:
+    """A word without its commonest endings; the same for documents and requests, so it need not be pretty."""
+    if len(word) < 4 or not word.isascii():
+        return _stem_of_another_script(word)
+    if not word.isalpha():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        word = word[:-3] + "y"
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        rest = word.removesuffix(ending)
+        if rest != word and len(rest) >= 3 and _VOWEL.search(rest):
+            word = rest[:-1] if rest[-1] == rest[-2] and rest[-1] not in "lsz" else rest
+            break
+    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+
+
+def _stem_of_another_script(word: str) -> str:
+    if _ENDS_VARY.fullmatch(word):
+        return word[:5]
+    # The Arabic article is written as part of its word.
+    return word.removeprefix("ال") if len(word) > 4 else word
