@@ -243,7 +243,8 @@ def _check_targets(config: RunConfig) -> None:
 
 def _check_prices(config: RunConfig, pool: Pool) -> None:
     """Under a money budget every model has a known price, or nobody sends a bill for it."""
-    if config.budget.max_cost_usd_nano is None:
+    lanes = [lane.budget for lane in config.roster.lanes if lane.budget]
+    if all(budget.max_cost_usd_nano is None for budget in (config.budget, *lanes)):
         return
     providers = pool.means_of(config).providers
     for target in config.targets:

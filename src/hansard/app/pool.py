@@ -31,14 +31,14 @@ class Pool:
         self.given = dict(given or {})
         self.seams: dict[str, Any] = {}
         """Context sources, verifiers and revisers that a program handed in, by name."""
-        self._settings = settings
+        self.settings = settings
         self._open: dict[str, Provider] = {}
 
     def means_of(self, config: RunConfig) -> Means:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
         providers = {name: self._provider(name, table, config.folder) for name, table in config.providers.items()}
         folder = Path(config.folder) if config.folder and Path(config.folder).is_dir() else Path.cwd()
-        programs = _Programs(folder, passed_on(self._settings.environment))
+        programs = _Programs(folder, passed_on(self.settings.environment))
         return Means(
             providers=providers,
             programs=programs,
@@ -63,7 +63,7 @@ class Pool:
         key = json.dumps([name, table, folder], sort_keys=True, default=str)
         if key not in self._open:
             opened = open_providers(
-                self._settings, {name: table}, folder=Path(folder or "."), secrets=self.secrets, prices=self.prices
+                self.settings, {name: table}, folder=Path(folder or "."), secrets=self.secrets, prices=self.prices
             )
             [self._open[key]] = opened.values()
         return self._open[key]

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
 from hansard.app.people import human as human
 from hansard.app.pool import Pool
+from hansard.app.rerun import rerun
 from hansard.app.runviews import plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.app.wiring import SOFTWARE
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from hansard.orchestration.route import Route, Router
 
 MAX_REQUEST = 10_000_000
+SWAPPABLE = ("worker", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 
 
 class Runs:
@@ -162,6 +165,29 @@ class Runs:
         fact = RetryAsked(task=task, surface=surface)
         await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
         return await self.drive(run)
+
+    async def rerun(self, run: str, swap: Mapping[str, str] | None = None) -> View:
+        """Re-run a run from the record alone. `swap` names providers, by role, that are asked live instead."""
+        config = self._config(run)
+        named = {
+            name: config.providers.get(name) or self._pool.settings.providers.get(name)
+            for name in (swap or {}).values()
+        }
+        for role, name in (swap or {}).items():
+            if role not in SWAPPABLE:
+                raise UsageError(f"there is no role {role!r}; one of {', '.join(SWAPPABLE)} can be swapped")
+            if named[name] is None:
+                raise UsageError(f"there is no provider {name!r}; name one of the run's, or one of hansard.toml")
+        live = self._pool.means_of(replace(config, providers={name: table for name, table in named.items() if table}))
+        swapped = {role: live.providers[name] for role, name in (swap or {}).items()}
+        done = await rerun(self._store, run, self._pool.settings, price=self._pool.prices.find, swap=swapped)
+        return done.as_view()
+
+    def _config(self, run: str) -> RunConfig:
+        configured = next((entry for entry in self.entries(run) if entry.kind == "run.configured"), None)
+        if configured is None:
+            raise self._unknown(run)
+        return RunConfig.from_json(self._body(configured.seq, "config"), f"entry {configured.seq}")
 
     def listed(self, *, limit: int = 20, state: str | None = None) -> list[View]:
         """The newest runs first."""

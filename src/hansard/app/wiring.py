@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hansard.ledger.checkpoint import Checkpoint
     from hansard.providers.base import Provider
     from hansard.providers.prices import Prices
+    from hansard.providers.recording import Recording
+    from hansard.providers.replayed import Replayed
     from hansard.providers.secrets import Secrets
     from hansard.record.imports import Restore
     from hansard.record.sealer import Sealer
@@ -193,6 +195,13 @@ def open_providers(
         secrets=secrets,
         prices=prices,
     )
+
+
+def replayed(recording: "Recording") -> "Replayed":
+    """A provider that answers from a recording, and asks nobody."""
+    from hansard.providers.replayed import Replayed
+
+    return Replayed(recording)
 
 
 def restorer(location: str) -> "Restore":

@@ -96,7 +96,7 @@ class Worker:
     async def _drive(self, run: str) -> None:
         try:
             ended = await self._hansard.runs.drive(run, wait=True)
-            self._tell(f"{run} {ended.state}: {ended.reason}")
+            self._tell(f"{run} {ended.state} ({ended.reason})")
         except Fenced:
             self._due.runs[run] = asyncio.get_running_loop().time() + AGAIN_S
         except HansardError as error:

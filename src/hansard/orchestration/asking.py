@@ -18,7 +18,7 @@ from hansard.orchestration.config import RunConfig
 from hansard.orchestration.execute import answered
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.judge import Programs
-from hansard.orchestration.purse import Purse, Reserved
+from hansard.orchestration.purse import Breach, Purse, Reserved
 from hansard.orchestration.roles import Question
 from hansard.orchestration.seams import Reviser, Source, Verifier
 from hansard.providers import checks
@@ -90,6 +90,7 @@ class Asker:
         self.config, self.nonce, self.means, self.journal = config, nonce, means, journal
         self.purse, self._lanes = purse, lanes
         self._targets: dict[str, Target] = {}
+        self._freed = asyncio.Event()
 
     def target(self, name: str) -> Target:
         """Whom a target's name means; UsageError where nobody has it."""
@@ -129,6 +130,23 @@ class Asker:
             return completion
         finally:
             settle(held, completion)
+            self._freed.set()
+
+    async def after_a_call(self, breach: Breach) -> None:
+        """Wait until a call that is under way has settled; raises the breach where none is."""
+        if not breach.passing:
+            raise breach
+        self._freed.clear()
+        await self._freed.wait()
+
+    async def _affordable(
+        self, exchange: Exchange, target: Target, lane: str | None
+    ) -> list[tuple[Purse, Reserved]]:
+        while True:
+            try:
+                return self.reserve(exchange, target, lane)
+            except Breach as breach:
+                await self.after_a_call(breach)
 
     def pause_s(self, completion: Completion, made: int, about: str) -> float | None:
         """How long to wait before another try, None for no other try. The jitter follows from the run's nonce."""
@@ -198,7 +216,7 @@ class Asker:
     ) -> tuple[list[int], Exchange, list[tuple[Purse, Reserved]]]:
         """Reserve, and put the question on the record; its entry is the last."""
         try:
-            held = self.reserve(exchange, target, lane)
+            held = await self._affordable(exchange, target, lane)
         except Exception:
             if ahead:
                 await self.journal.record_all(ahead)

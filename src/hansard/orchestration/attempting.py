@@ -20,7 +20,7 @@ from hansard.orchestration.journal import MAX_CAUSES
 from hansard.orchestration.judge import Finding, at_a_glance, declared
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Attempt, Progress, TaskProgress
-from hansard.orchestration.purse import Purse, Reserved
+from hansard.orchestration.purse import Breach, Purse, Reserved
 from hansard.orchestration.roles import Result, Verdict, as_json, validator
 from hansard.orchestration.templates import WORKER
 from hansard.providers.prompt import prompt_of
@@ -288,7 +288,7 @@ class Attempts:
             self._gathered[task.id] = await self.contexts.gather(task.id, [self._plan_seq])
         while True:
             if ready is None or attempted is None:
-                ready = self.ready(task, at.rung, self._asker.means.number(task.id, number), {})
+                ready = await self._affordable(task, at.rung, self._asker.means.number(task.id, number))
                 attempted = await self._put(task, ready, causes)
             number, made = ready.number, made + 1
             completion = await self._asker.call(ready.target, ready.held)
@@ -299,6 +299,14 @@ class Attempts:
             [recorded] = await self._journal.record_all([step])
             causes, ready, attempted = (recorded.seq,), None, None
             await self._asker.means.sleep(pause)
+
+    async def _affordable(self, task: Task, rung: Rung, number: int) -> Ready:
+        """An attempt once the budget allows it; Breach when no call that is under way could change that."""
+        while True:
+            try:
+                return self.ready(task, rung, number, {})
+            except Breach as breach:
+                await self._asker.after_a_call(breach)
 
     async def _put(self, task: Task, ready: Ready, extra: Sequence[Cause]) -> int:
         """Put an attempt on the record, before anybody is asked."""

@@ -207,7 +207,8 @@ class _Drive:
 
     async def _watch(self, work: "asyncio.Future[Ending | Waiting]") -> None:
         """Keep the claim, and notice when somebody asks to cancel."""
-        renewed, after = asyncio.get_running_loop().time(), self._progress.claims[-1]
+        # Behind what was folded, and not behind the claim: somebody may have asked in between.
+        renewed, after = asyncio.get_running_loop().time(), self._progress.seen
         asked = Query(run=self._journal.run, kind="run.cancel_asked", after=after, limit=1)
         while True:
             await asyncio.sleep(LOOK_S)
@@ -385,13 +386,15 @@ class _Drive:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = _closed(progress, why)
+        # They were made, whatever they cost: the record counts them, and so does the run's last word.
+        self._purse.spent = replace(self._purse.spent, calls=self._purse.spent.calls + len(steps))
         cause: Cause
         if because == "cancelled":
             assert progress.cancel_asked is not None
             cause, state, reason = progress.cancel_asked, "cancelled", "cancelled"
         else:
-            limit = int(self._config.budget.max_seconds or 0)
-            spent = self._elapsed_us() // 1_000_000
+            limit = ceil(self._config.budget.max_seconds or 0)
+            spent = ceil(self._elapsed_us() / 1e6)
             steps.append(Step(BudgetBreached(unit="seconds", limit=limit, spent=spent), "engine", [self._configured]))
             cause, state, reason = Within(len(steps) - 1), "stopped", "deadline"
         breach = len(steps) - 1

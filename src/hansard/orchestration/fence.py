@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 NONCE_CHARACTERS = 24
+_HALVES = re.compile("[\ud800-\udfff]")
 _ODD_IN_A_NAME = re.compile('["<>= ]')
 _ODD_IN_QUOTES = re.compile('["<>]')
 
@@ -33,7 +34,11 @@ class Fences:
             count += 1
 
     def block(self, name: str, text: str, provenance: Mapping[str, str | int] | None = None) -> str:
-        """The text as data, between its two lines. Provenance stands outside of what its writer controls."""
+        """The text as data, between its two lines. Provenance stands outside of what its writer controls.
+
+        Half of a surrogate pair is no character, and no provider could be asked with it: a mark stands in its place.
+        """
+        text = _HALVES.sub("\ufffd", text)
         nonce = self.nonce(name, text)
         about = "".join(f" {key}={_quoted(value)}" for key, value in (provenance or {}).items())
         return f"<<<DATA {nonce} {_named(name)}{about}>>>\n{text}\n<<<END {nonce}>>>"

@@ -4,8 +4,9 @@ Programs and regular expressions run through a port: a pattern may take for ever
 """
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Protocol
 
 from hansard.domain.exchange import Completion
@@ -39,14 +40,16 @@ class Programs(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check says."""
+    """What one check says, and which program it ran for that."""
 
     check: str
     ok: bool
     detail: str = ""
+    program: Mapping[str, Any] | None = None
 
     def as_data(self) -> dict[str, Any]:
-        return {"check": self.check, "ok": self.ok, "detail": self.detail}
+        data = {"check": self.check, "ok": self.ok, "detail": self.detail}
+        return data if self.program is None else data | {"program": dict(self.program)}
 
 
 def at_a_glance(completion: Completion) -> Finding:
@@ -82,16 +85,18 @@ async def _one(check: Check, output: str, programs: Programs) -> Finding:
             "regex", (sys.executable, "-I", "-S", "-c", _MATCHES), pattern + b"\0" + text, programs, REGEX_SECONDS
         )
         detail = finding.detail if finding.ok else f"no match for {check.value!r:.200}. {finding.detail}".strip()
-        return Finding(check="regex", ok=finding.ok, detail=detail)
+        return replace(finding, detail=detail)
     return await _program("command", tuple(check.value), text, programs, CHECK_SECONDS)
 
 
 async def _program(name: str, argv: tuple[str, ...], stdin: bytes, programs: Programs, timeout_s: float) -> Finding:
+    about: dict[str, Any] = {"argv": list(argv), "stdin_sha256": sha256(stdin).hexdigest()}
     try:
         ran = await programs(argv, stdin, timeout_s)
     except ProviderError as error:
-        return Finding(check=name, ok=False, detail=str(error)[:DETAIL_CHARACTERS])
+        return Finding(check=name, ok=False, detail=str(error)[:DETAIL_CHARACTERS], program=about | {"failed": True})
+    said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip()[-DETAIL_CHARACTERS:]
+    about |= {"exit_code": ran.exit_code, "said": said}
     if ran.exit_code == 0:
-        return Finding(check=name, ok=True)
-    said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip()
-    return Finding(check=name, ok=False, detail=f"exit code {ran.exit_code}. {said[-DETAIL_CHARACTERS:]}".strip())
+        return Finding(check=name, ok=True, program=about)
+    return Finding(check=name, ok=False, detail=f"exit code {ran.exit_code}. {said}".strip(), program=about)

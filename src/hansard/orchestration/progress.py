@@ -84,11 +84,14 @@ class Progress:
     revised: Entry | None = None
     asking: dict[int, Entry] = field(default_factory=dict)
     """Questions to roles that have no answer yet."""
+    seen: int = -1
+    """The newest entry that was folded in."""
     _lane_of: dict[str, str] = field(default_factory=dict)
     _epoch_ts: int = 0
 
     def take(self, entry: Entry) -> None:
         """Fold one entry of the run in."""
+        self.seen = entry.seq
         data = entry.data
         if self._epoch_ts and entry.kind not in ("run.claimed", "run.retry_asked", "run.resume_asked"):
             self.spent = replace(self.spent, elapsed_us=self.spent.elapsed_us + max(0, entry.ts - self._epoch_ts))
@@ -178,7 +181,8 @@ class Progress:
         self.spent = _more(self.spent, tokens, cost)
         lane = self._lane_of.get(task) if task else None
         if lane is not None:
-            self.lanes[lane] = _more(self.lanes.get(lane, Spend()), tokens, cost)
+            spent = _more(self.lanes.get(lane, Spend()), tokens, cost)
+            self.lanes[lane] = replace(spent, elapsed_us=spent.elapsed_us + int(data["latency_us"]))
 
     @property
     def attempting(self) -> list[tuple[str, Attempt]]:

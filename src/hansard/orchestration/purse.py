@@ -1,10 +1,13 @@
 """What a run may still spend. A call reserves before it is made and settles after; nothing here looks at a clock.
 
+A run's seconds are its driver's affair. A lane's are the seconds that its calls took, and bound how long the next may take.
+
 Tokens and money are reserved by estimate: what the prompt holds, and what the answer may have at most. Where less is left than
 an answer may cost, the answer is bounded to what is left.
 """
 
 from dataclasses import replace
+from math import ceil
 from typing import NamedTuple
 
 from hansard.domain.budget import Budget, Spend
@@ -26,11 +29,11 @@ class Reserved(NamedTuple):
 
 
 class Breach(Exception):
-    """A limit is reached: the call is not made."""
+    """A limit is reached: the call is not made. `passing` says that calls are under way which may cost less than set aside."""
 
-    def __init__(self, unit: BudgetUnit, limit: int, spent: int, lane: str | None) -> None:
+    def __init__(self, unit: BudgetUnit, limit: int, spent: int, lane: str | None, *, passing: bool = False) -> None:
         super().__init__(f"{unit}: {spent:,} of {limit:,} spent")
-        self.unit, self.limit, self.spent, self.lane = unit, limit, spent, lane
+        self.unit, self.limit, self.spent, self.lane, self.passing = unit, limit, spent, lane, passing
 
 
 class Purse:
@@ -46,6 +49,7 @@ class Purse:
         budget = self.budget
         if budget.max_calls is not None and self.spent.calls + self._calls >= budget.max_calls:
             raise self._breach("calls", budget.max_calls, self.spent.calls)
+        exchange = self._within_time(exchange)
         if budget.max_tokens is None and budget.max_cost_usd_nano is None:
             self._calls += 1
             return Reserved(exchange, 0, 0)
@@ -68,7 +72,17 @@ class Purse:
         self._tokens -= reserved.tokens
         self._cost -= reserved.cost_usd_nano
         if completion is not None:
-            self.spent = self.spent.plus(completion)
+            took_us = completion.latency_us if self.lane else 0
+            self.spent = replace(self.spent.plus(completion), elapsed_us=self.spent.elapsed_us + took_us)
+
+    def _within_time(self, exchange: Exchange) -> Exchange:
+        limit = self.budget.max_seconds
+        if self.lane is None or limit is None:
+            return exchange
+        left_s = limit - self.spent.elapsed_us / 1e6
+        if left_s <= 0:
+            raise self._breach("seconds", ceil(limit), self.spent.elapsed_us // 1_000_000)
+        return replace(exchange, limits=replace(exchange.limits, timeout_s=min(exchange.limits.timeout_s, left_s)))
 
     def _affordable_tokens(self, asked: int) -> int:
         if self.budget.max_tokens is None:
@@ -91,7 +105,7 @@ class Purse:
         return self._breach("cost_usd_nano", budget.max_cost_usd_nano or 0, self.spent.cost_usd_nano)
 
     def _breach(self, unit: BudgetUnit, limit: int, spent: int) -> Breach:
-        return Breach(unit, limit, spent, self.lane)
+        return Breach(unit, limit, spent, self.lane, passing=self._calls > 0)
 
 
 def estimated_tokens(exchange: Exchange) -> int:

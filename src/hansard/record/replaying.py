@@ -1,0 +1,128 @@
+"""What a recorded run was answered, in the form in which it can stand in for models and programs. Refuses what was tampered with.
+
+Every entry and every body that is read is checked against the log first: a re-run of a changed record would prove nothing.
+"""
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any
+
+from hansard.domain.exchange import RETRYABLE, Completion, Cost, Failure, Usage
+from hansard.domain.fact import Body
+from hansard.errors import StoreError
+from hansard.ledger.body import opens
+from hansard.ledger.entry import Entry
+from hansard.ledger.merkle import leaf_hash
+from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording
+from hansard.store.base import Store
+
+CUT_SHORT = frozenset({"cancelled", "deadline"})
+"""Errors of answers that never came, because the run was stopped while they were waited for."""
+WORKER = "worker"
+
+
+class Reader:
+    """Reads a run's entries and bodies, and checks each against the log."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def sound(self, entry: Entry) -> Entry:
+        """The entry, if the log's own tree holds exactly this line."""
+        if self._store.node(0, entry.seq) != leaf_hash(entry.line):
+            raise StoreError(f"entry {entry.seq} is not what the log's tree says it is; run: hansard verify")
+        return entry
+
+    def body(self, entry: Entry, part: str) -> Body | None:
+        """A body, if it opens its commitment; None where the entry has no such part."""
+        if part not in entry.body:
+            return None
+        stored = self._store.body(entry.seq, part)
+        if stored is None:
+            raise StoreError(f"the {part} of entry {entry.seq} is not in the ledger any more: the run cannot be re-run")
+        if not opens(entry.body[part], stored.salt, stored.media, stored.body):
+            raise StoreError(
+                f"the {part} of entry {entry.seq} is not what was recorded: it does not open its commitment"
+            )
+        return Body(stored.media, stored.body)
+
+    def data(self, entry: Entry, part: str) -> bytes:
+        """The bytes of a body that the entry must have."""
+        found = self.body(entry, part)
+        if found is None or found.data is None:
+            raise StoreError(f"entry {entry.seq} ({entry.kind}) has no {part}")
+        return found.data
+
+
+def recording_of(store: Store, entries: Iterable[Entry]) -> Recording:
+    """Everything that a run was answered. Questions that were never answered are left out."""
+    reader, asked, calls, programs = Reader(store), dict[int, Entry](), list[RecordedCall](), list[RecordedProgram]()
+    for entry in entries:
+        reader.sound(entry)
+        match entry.kind:
+            case "task.attempted" | "role.asked":
+                asked[entry.seq] = entry
+            case "task.returned" | "role.answered" if entry.data.get("error") not in CUT_SHORT:
+                question = asked[entry.causes[0]]
+                calls.append(_call(reader, question, entry))
+            case "task.judged":
+                programs += _programs(json.loads(reader.data(entry, "reasons")))
+    return Recording(calls=tuple(calls), programs=tuple(programs))
+
+
+def _call(reader: Reader, question: Entry, answer: Entry) -> RecordedCall:
+    data: Any = question.data
+    role, turn = (WORKER, 1) if question.kind == "task.attempted" else (data["role"], data["turn"])
+    return RecordedCall(
+        call=Call(role, data.get("task") or "", data["attempt"], turn),
+        prompt_sha256=sha256(reader.data(question, "prompt")).hexdigest(),
+        completion=_completion(reader, question, answer),
+    )
+
+
+def _completion(reader: Reader, question: Entry, answer: Entry) -> Completion:
+    data: Any = answer.data
+    output = reader.body(answer, "output")
+    text = output.as_text() if output else ""
+    stderr = reader.body(answer, "stderr")
+    printed = output.data if output and data.get("exit_code") is not None else None
+    return Completion(
+        provider=str(question.data["provider"]),
+        requested_model=str(question.data["model"]),
+        returned_model=data["model"],
+        text=text.rstrip("\r\n") if printed is not None else text,
+        finish=data["finish"],
+        usage=Usage(
+            input_tokens=data["input_tokens"],
+            output_tokens=data["output_tokens"],
+            cached_tokens=data["cached_tokens"],
+            estimated=data["tokens_estimated"],
+        ),
+        cost=Cost(usd_nano=data["cost_usd_nano"], basis=data["cost_basis"]),
+        latency_us=data["latency_us"],
+        exit_code=data.get("exit_code"),
+        stderr=stderr.data if stderr else None,
+        failure=_failure(data.get("error"), text),
+    )
+
+
+def _failure(kind: str | None, text: str) -> Failure | None:
+    """The failure of a call. An answer that missed its shape is given out again as it came, and misses it again."""
+    if kind is None or kind == "malformed_response":
+        return None
+    return Failure(kind=kind, message=text or kind, retryable=kind in RETRYABLE)  # type: ignore[arg-type]
+
+
+def _programs(findings: list[dict[str, Any]]) -> list[RecordedProgram]:
+    return [
+        RecordedProgram(
+            argv=tuple(found["argv"]),
+            stdin_sha256=found["stdin_sha256"],
+            stdout=b"",
+            stderr=found["said"].encode("utf-8", "surrogatepass"),
+            exit_code=found["exit_code"],
+        )
+        for each in findings
+        if (found := each.get("program")) and found.get("exit_code") is not None
+    ]
