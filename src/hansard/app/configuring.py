@@ -66,8 +66,8 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     tables = {name: dict(table) for name, table in settings.providers.items()}
     tables |= {name: _described(provider) for name, provider in pool.given.items()}
     roster = wishes.roster or settings_roster(settings)
-    chosen, flagged = _flagged(wishes)
-    tables |= flagged
+    chosen, named = flagged(wishes)
+    tables |= named
     if chosen == REHEARSAL and REHEARSAL not in tables:
         tables[REHEARSAL] = rehearsal_table(roster)
     if chosen is not None and chosen.partition(":")[0] not in tables:
@@ -95,7 +95,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         tuning=_tuning(run),
         templates=digests(),
         gates=_gates(settings, wishes, where),
-        context=read_sources(settings.context, where),
+        context=_context(settings, wishes, where),
         verifier=_verifier(settings, wishes, where),
         reviser=_seam(settings.reviser, f"{where} [reviser]"),
         judge_intent=wishes.judge_intent or judge_intent,
@@ -122,7 +122,7 @@ def _described(provider: Provider) -> dict[str, Any]:
     return {**provider.describe(), "kind": PYTHON_KIND}
 
 
-def _flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
+def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
     """The provider that flags ask for, as its name and its table."""
     given = [name for name in ("provider", "cmd", "chat_url", "api") if getattr(wishes, name) is not None]
     if len(given) > 1:
@@ -203,6 +203,12 @@ def _gates(settings: Settings, wishes: Wishes, where: str) -> tuple[Rule, ...]:
             raise UsageError(f"--gate {wish!r}: write plan, task:ID or lane:NAME")
         rules.append(rule)
     return tuple(rules)
+
+
+def _context(settings: Settings, wishes: Wishes, where: str) -> tuple[Mapping[str, Any], ...]:
+    """The context sources of the settings, and the capsules that are wished for."""
+    capsules = [{"name": f"capsule-{number}", "run": run} for number, run in enumerate(wishes.context, 1)]
+    return read_sources([*settings.context, *capsules], where)
 
 
 def _verifier(settings: Settings, wishes: Wishes, where: str) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +32,20 @@ class Pool:
         self.seams: dict[str, Any] = {}
         """Context sources, verifiers and revisers that a program handed in, by name."""
         self.settings = settings
+        self.capsule: Callable[[str], str] = _no_capsule
+        """The capsule of a run, as context for another."""
         self._open: dict[str, Provider] = {}
 
     def means_of(self, config: RunConfig) -> Means:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
-        providers = {name: self._provider(name, table, config.folder) for name, table in config.providers.items()}
+        providers = {name: self.provider(name, table, config.folder) for name, table in config.providers.items()}
         folder = Path(config.folder) if config.folder and Path(config.folder).is_dir() else Path.cwd()
         programs = _Programs(folder, passed_on(self.settings.environment))
         return Means(
             providers=providers,
             programs=programs,
             price=self.prices.find,
-            sources=tuple(open_source(table, programs, self.seams) for table in config.context),
+            sources=tuple(open_source(table, programs, self.seams, self.capsule) for table in config.context),
             verifier=open_verifier(config.verifier, programs, self.seams) if config.verifier else None,
             reviser=open_reviser(config.reviser, programs, self.seams) if config.reviser else None,
         )
@@ -52,7 +54,8 @@ class Pool:
         opened, self._open = self._open, {}
         await asyncio.gather(*(provider.close() for provider in opened.values()), return_exceptions=True)
 
-    def _provider(self, name: str, table: Mapping[str, Any], folder: str) -> Provider:
+    def provider(self, name: str, table: Mapping[str, Any], folder: str) -> Provider:
+        """The provider of this name and table, opened at its first use."""
         if table.get("kind") == PYTHON_KIND:
             if name not in self.given:
                 raise UsageError(
@@ -67,6 +70,10 @@ class Pool:
             )
             [self._open[key]] = opened.values()
         return self._open[key]
+
+
+def _no_capsule(run: str) -> str:
+    raise UsageError(f"there is no ledger open to look for run {run}")
 
 
 class _Programs:

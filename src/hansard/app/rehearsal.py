@@ -41,3 +41,33 @@ def rehearsal_table(roster: Roster) -> dict[str, Any]:
             {"match": {"role": "synthesizer"}, "text": f"{said}the answer."},
         ],
     }
+
+
+def panel_rehearsal_table() -> dict[str, Any]:
+    """A scripted provider that goes through the motions of one round and a synthesis."""
+    said = "[rehearsal] No model was asked. Here would stand "
+    none: dict[str, Any] = {"resolved_disagreements": [], "unresolved_disagreements": []}
+    verdict = {
+        "next_action": "finalize",
+        "rationale": f"{said}why the panel is done.",
+        "confidence": 0.5,
+        "focus": f"{said}what matters most.",
+        "next_agents": [],
+        **none,
+    }
+    return {
+        "kind": "scripted",
+        "model": REHEARSAL,
+        "on_exhaustion": "loop",
+        "entries": [
+            {
+                "match": {"schema": "turn_structured_output"},
+                "structured": {"text": f"{said}what this agent thinks."},
+            },
+            {"match": {"schema": "verdict"}, "structured": verdict},
+            {
+                "match": {"schema": "synthesis_content"},
+                "structured": {"integrated_answer": f"{said}the answer.", **none},
+            },
+        ],
+    }

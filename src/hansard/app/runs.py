@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hansard.app.capsule import capsule, capsule_text
+from hansard.app.compare import answer_of, compared, figures, last_verdicts
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
 from hansard.app.people import human as human
 from hansard.app.pool import Pool
 from hansard.app.rerun import rerun
+from hansard.app.runpage import run_page
 from hansard.app.runviews import plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.app.wiring import SOFTWARE
@@ -46,6 +49,7 @@ class Runs:
         self._routers: dict[str, Router] = {}
         self._listeners: list[Listener] = []
         self._driving: dict[str, asyncio.Task[Ended]] = {}
+        pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
         self._engine = Engine(
             recorder, store, pool.means_of, self._router_of, secrets=pool.secrets, listener=self._tell
         )
@@ -166,6 +170,28 @@ class Runs:
         await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
         return await self.drive(run)
 
+    def figures(self, run: str) -> View:
+        """What a run came to, in figures."""
+        return figures(self._store, self.entries(self.find(run)))
+
+    def compare(self, a: str, b: str, others: "Runs | None" = None) -> View:
+        """What changed between two runs; the second may lie in another ledger."""
+        beside = others or self
+        first, second = self.entries(self.find(a)), beside.entries(beside.find(b))
+        answers = (answer_of(self._store, first), answer_of(beside._store, second))
+        sides = (figures(self._store, first), figures(beside._store, second))
+        return compared(*sides, answers, (last_verdicts(first), last_verdicts(second)))
+
+    def capsule(self, run: str) -> View:
+        """What a run knows, small enough to be given to the next one."""
+        found = self.find(run)
+        return capsule(self._store, found, self.entries(found))
+
+    def page(self, run: str) -> str:
+        """A run as one HTML page that needs nothing else."""
+        view = self.show(run)
+        return run_page(self._store, view, self.plan(view["run"]), self.entries(view["run"]))
+
     async def rerun(self, run: str, swap: Mapping[str, str] | None = None) -> View:
         """Re-run a run from the record alone. `swap` names providers, by role, that are asked live instead."""
         config = self._config(run)
@@ -207,8 +233,8 @@ class Runs:
 
     def answer(self, run: str) -> bytes | None:
         """The answer's bytes; None where there is none."""
-        entries = [entry for entry in self.entries(run) if entry.kind == "run.answered"]
-        return self._body(entries[-1].seq, "answer") if entries else None
+        text = answer_of(self._store, self.entries(run))
+        return None if text is None else text.encode("utf-8", "surrogatepass")
 
     def plan(self, run: str) -> View | None:
         """The newest plan of a run, as a file that `submit --plan` takes; None where there is none."""

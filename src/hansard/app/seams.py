@@ -5,7 +5,7 @@ A program and a URL get one JSON object and give text, or JSON where there is mo
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -49,9 +49,22 @@ class Remote:
         return await self._ask({"seam": "reviser", "request": request, "answer": answer}) or None
 
 
-def open_source(table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any]) -> Source:
+class Capsule:
+    """What another run knows, as context."""
+
+    def __init__(self, run: str, capsule: Callable[[str], str]) -> None:
+        self._run, self._capsule = run, capsule
+
+    async def context(self, request: str, task: str | None) -> str:
+        return await asyncio.to_thread(self._capsule, self._run)
+
+
+def open_source(
+    table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any], capsule: Callable[[str], str]
+) -> Source:
     """A context source from its table."""
-    found: ContextSource = _opened("context", table, programs, given)
+    found: ContextSource
+    found = Capsule(str(table["run"]), capsule) if "run" in table else _opened("context", table, programs, given)
     return Source(name=str(table["name"]), source=found, max_tokens=int(table["max_tokens"]), when=table["when"])
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hansard.providers.prices import Prices
     from hansard.providers.recording import Recording
     from hansard.providers.replayed import Replayed
+    from hansard.providers.script import Script
     from hansard.providers.secrets import Secrets
     from hansard.record.imports import Restore
     from hansard.record.sealer import Sealer
@@ -202,6 +203,13 @@ def replayed(recording: "Recording") -> "Replayed":
     from hansard.providers.replayed import Replayed
 
     return Replayed(recording)
+
+
+def open_script(script: "Script", id: str) -> "Provider":
+    """A provider that answers from this script, one call at a time."""
+    from hansard.providers.scripted import Scripted
+
+    return Scripted(script, id=id, one_at_a_time=True)
 
 
 def restorer(location: str) -> "Restore":

@@ -1,0 +1,128 @@
+"""What a run came to, in figures, and what changed between two runs. Counted from the record alone."""
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from hansard.app.views import View
+from hansard.domain.fact import Body
+from hansard.ledger.entry import Entry
+from hansard.store.base import Store
+
+DIFF_LINES = 200
+
+
+def figures(store: Store, entries: Sequence[Entry]) -> View:
+    """The figures of one run."""
+    kinds = Counter(entry.kind for entry in entries)
+    answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
+    verdicts = [entry.data for entry in entries if entry.kind == "task.judged"]
+    checks = [entry.data for entry in entries if entry.kind == "answer.checked"]
+    ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), None)
+    text = answer_of(store, entries)
+    return {
+        "state": ended.data["state"] if ended else "unfinished",
+        "entries": len(entries),
+        "calls": len(answers),
+        "calls_by_role": _by_role(entries),
+        "calls_by_model": dict(sorted(Counter(str(entry.data["model"]) for entry in answers).items())),
+        "failed_calls": sum(1 for entry in answers if entry.data["ok"] is not True),
+        "input_tokens": _sum(answers, "input_tokens"),
+        "output_tokens": _sum(answers, "output_tokens"),
+        "cost_usd_nano": _sum(answers, "cost_usd_nano"),
+        "model_us": _sum(answers, "latency_us"),
+        "elapsed_us": ended.data["elapsed_us"] if ended else None,
+        "tasks": len({entry.data["task"] for entry in entries if entry.kind == "task.attempted"}),
+        "attempts": kinds["task.attempted"],
+        "passed": sum(1 for each in verdicts if each["ok"] is True),
+        "rejected": sum(1 for each in verdicts if each["ok"] is not True),
+        "judged_by_own_model": sum(1 for each in verdicts if each["same_model"] is True),
+        "escalations": kinds["task.escalated"],
+        "skipped": kinds["task.skipped"],
+        "restarts": kinds["task.restarted"],
+        "retries": kinds["run.retry_asked"],
+        "gates": kinds["gate.opened"],
+        "breaches": kinds["budget.breached"],
+        "contexts": kinds["context.given"],
+        "checks_flagged": sum(1 for each in checks if each["outcome"] in ("flagged", "refused")),
+        "prompt_bytes": _bytes(store, entries, "prompt"),
+        "output_bytes": _bytes(store, entries, "output"),
+        "answer_bytes": len(text.encode("utf-8", "surrogatepass")) if text is not None else None,
+        "answer_sha256": sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text is not None else None,
+    }
+
+
+def compared(a: View, b: View, answers: tuple[str | None, str | None], tasks: tuple[View, View]) -> View:
+    """Two runs beside each other: the figures of both, what B has more than A, the verdicts that differ, the answers."""
+    more = {key: b[key] - a[key] for key in a if _is_number(a[key]) and _is_number(b[key])}
+    changed = {
+        task: {"a": tasks[0].get(task), "b": tasks[1].get(task)}
+        for task in dict.fromkeys((*tasks[0], *tasks[1]))
+        if tasks[0].get(task) != tasks[1].get(task)
+    }
+    return {
+        "a": a,
+        "b": b,
+        "more_in_b": more,
+        "tasks_that_differ": changed,
+        "same_answer": answers[0] == answers[1],
+        "answer_diff": _diff(*answers),
+    }
+
+
+def last_verdicts(entries: Sequence[Entry]) -> dict[str, str]:
+    """How each task stood at the end."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if entry.kind == "task.judged":
+            found[str(entry.data["task"])] = "passed" if entry.data["ok"] is True else "rejected"
+        elif entry.kind == "task.skipped":
+            found[str(entry.data["task"])] = f"skipped: {entry.data['because']}"
+    return found
+
+
+def answer_of(store: Store, entries: Sequence[Entry]) -> str | None:
+    """The answer as it was given: a revision that was accepted goes before what it revises."""
+    for entry in reversed(entries):
+        if entry.kind == "run.answered" or (entry.kind == "answer.revised" and entry.data["accepted"] is True):
+            stored = store.body(entry.seq, "answer")
+            return Body(stored.media, stored.body).as_text() if stored else None
+    return None
+
+
+def _by_role(entries: Sequence[Entry]) -> dict[str, int]:
+    roles = Counter(str(entry.data["role"]) for entry in entries if entry.kind == "role.answered")
+    roles["worker"] = sum(1 for entry in entries if entry.kind == "task.returned")
+    return dict(sorted((role, count) for role, count in roles.items() if count))
+
+
+def _sum(entries: Sequence[Entry], name: str) -> int:
+    return sum(value for entry in entries if type(value := entry.data.get(name)) is int)
+
+
+def _bytes(store: Store, entries: Sequence[Entry], part: str) -> int:
+    stored = [store.body(entry.seq, part) for entry in entries if part in entry.body]
+    return sum(len(each.body) for each in stored if each is not None)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _diff(a: str | None, b: str | None) -> list[str]:
+    lines = difflib.unified_diff((a or "").splitlines(), (b or "").splitlines(), "a", "b", lineterm="")
+    return [line for line, _ in zip(lines, range(DIFF_LINES), strict=False)]
+
+
+def shown(view: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """A comparison as rows for people: what, A, B, and how much more."""
+    rows = []
+    for key, value in view["a"].items():
+        other = view["b"][key]
+        if isinstance(value, dict) or key == "answer_sha256":
+            continue
+        more = view["more_in_b"].get(key)
+        rows.append((key, str(value), str(other), "" if not more else f"{more:+,}"))
+    return rows

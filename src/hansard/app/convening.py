@@ -1,0 +1,252 @@
+"""From a problem, a configuration and flags to everything that a session is convened with, as it goes on the record.
+
+What is written here is enough to go on with the session in another process: no file is read a second time.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from hansard.app.configuring import NOBODY, Wishes, flagged
+from hansard.app.pool import PYTHON_KIND, Pool
+from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
+from hansard.app.settings import Settings
+from hansard.app.wiring import open_script
+from hansard.deliberation.documents import SCHEMA_VERSION, Config, FakeProviderScript
+from hansard.deliberation.documents.scripting import neutral_script
+from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL
+from hansard.deliberation.session import PRODUCER
+from hansard.deliberation.setting import Setting
+from hansard.deliberation.turn import MessageShape
+from hansard.errors import UsageError
+from hansard.providers.base import Provider
+from hansard.providers.cli_auto import installed
+
+CLI_AUTO = "cli-auto"
+FAKE = "fake"
+BARE = ("openai", "anthropic", "claude-cli", "codex-cli", "gemini-cli", CLI_AUTO)
+"""Kinds of providers that can be named in a configuration without a table in hansard.toml."""
+ITS_OWN = "default"
+UNNAMED = "new"
+"""The id of a session whose configuration names none; it gets its run's when there is one."""
+CAPS = {"max_total_tokens": 500_000, "max_total_cost_usd": 5.0, "max_rounds": 5, "max_wallclock_seconds": 1800}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convening:
+    """What a session is convened with. `runs` is the folder for its directory, None where it gets none."""
+
+    config: Config
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    folder: str = "."
+    runs: str | None = None
+    shape: MessageShape = "golden"
+    producer: Mapping[str, str] = field(default_factory=lambda: dict(PRODUCER))
+    script: Mapping[str, Any] | None = None
+    selector_script: Mapping[str, Any] | None = None
+
+    def as_json(self) -> bytes:
+        data = {
+            "config": self.config.as_data(),
+            "providers": {name: dict(table) for name, table in self.providers.items()},
+            "folder": self.folder,
+            "runs": self.runs,
+            "message_shape": self.shape,
+            "producer": dict(self.producer),
+            "script": self.script,
+            "selector_script": self.selector_script,
+        }
+        return json.dumps(data, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        read = json.loads(data)
+        return cls(config=Config.parse(read.pop("config")), shape=read.pop("message_shape"), **read)
+
+    def named(self, session: str) -> Self:
+        """The same under another session id."""
+        return replace(self, config=Config.parse({**self.config.as_data(), "session_id": session}))
+
+    def setting(self, pool: Pool, *, answered: int = 0) -> Setting:
+        """The setting, with providers open. A script goes on behind the calls that were answered already."""
+        config, selector = self.config, None
+        used = dict.fromkeys(agent.provider for agent in (*config.agents, config.coordinator))
+        if self.script is not None:
+            script = neutral_script(FakeProviderScript.parse(self.script))
+            at = answered % len(script.entries) if script.on_exhaustion == "loop" else answered
+            rest = script.entries[:at] if script.on_exhaustion == "loop" else ()
+            answers = open_script(replace(script, entries=(*script.entries[at:], *rest)), FAKE)
+            providers = dict.fromkeys(used, answers)
+        else:
+            providers = {id: pool.provider(id, self.providers[id], self.folder) for id in used if id in self.providers}
+        if self.selector_script is not None:
+            chosen = neutral_script(FakeProviderScript.parse(self.selector_script), for_selector=True)
+            selector = open_script(chosen, FAKE)
+        return Setting.of(config, providers=providers, selector=selector, secrets=pool.secrets, shape=self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What somebody wants of a session, besides what a configuration says. None leaves it to that."""
+
+    problem: str | None = None
+    config: Mapping[str, Any] | Config | None = None
+    panel: Sequence[str] | None = None
+    max_rounds: int | None = None
+    session: str | None = None
+    runs: Path | None = None
+    script: Mapping[str, Any] | None = None
+    selector_script: Mapping[str, Any] | None = None
+    shape: MessageShape = "golden"
+    producer: tuple[str, str] | None = None
+    wishes: Wishes = field(default_factory=Wishes)
+
+
+def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
+    """Everything together, checked as far as it can be before a session begins. UsageError says what to write instead."""
+    name, tables = flagged(call.wishes)
+    config = _config(settings, call, name)
+    config = _as_wished(config, call)
+    where = str(settings.config.parent if settings.config else Path.cwd())
+    if name is not None:
+        config, tables = _for_all(settings, pool, config, call.wishes, name, tables, where)
+    elif call.script is None:
+        tables = _tables(settings, pool, config)
+    _check_script(config, call)
+    made = Convening(
+        config=config,
+        providers=tables,
+        folder=where,
+        runs=str(call.runs.absolute()) if call.runs else None,
+        shape=call.shape,
+        producer=dict(zip(("name", "version"), call.producer, strict=True)) if call.producer else dict(PRODUCER),
+        script=FakeProviderScript.parse(call.script).as_data() if call.script else None,
+        selector_script=FakeProviderScript.parse(call.selector_script).as_data() if call.selector_script else None,
+    )
+    # Opened now: what cannot be opened here is a mistake of usage, and its keys are known before anything is recorded.
+    made.setting(pool)
+    return made
+
+
+def _config(settings: Settings, call: Call, chosen: str | None) -> Config:
+    """The configuration as given, or the default panel with whoever can be asked."""
+    given = call.config
+    if isinstance(given, Config):
+        given = given.as_data()
+    if given is not None:
+        data = {**given} if isinstance(given, Mapping) else given
+        if call.problem is not None and isinstance(data, dict):
+            data["problem_statement"] = call.problem
+        return Config.parse(data)
+    if call.problem is None:
+        raise UsageError(
+            'there is no problem to deliberate; write `hansard deliberate "…"`, or name a --config that has one'
+        )
+    provider = FAKE if call.script is not None else chosen or _default_provider(settings)
+    return default_config(call.problem, provider)
+
+
+def default_config(problem: str, provider: str, model: str = ITS_OWN) -> Config:
+    """The default panel under the default caps."""
+    agents = [
+        {"id": persona.id, "persona_ref": persona.id, "provider": provider, "model": model}
+        for persona in (*DEFAULT_PANEL, COORDINATOR)
+    ]
+    return Config.parse(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "session_id": UNNAMED,
+            "originator": "user",
+            "problem_statement": problem,
+            "selector": {
+                "strategy": "fixed",
+                "default_deliberation_panel": [persona.id for persona in DEFAULT_PANEL],
+                "coordinator_agent": COORDINATOR.id,
+            },
+            "agents": agents[:-1],
+            "coordinator": agents[-1],
+            "budget": CAPS,
+            "runtime": {},
+        }
+    )
+
+
+def _default_provider(settings: Settings) -> str:
+    """Whom to ask when nobody says: what hansard.toml names, else the agent CLIs that are installed."""
+    if found := settings.roles.get("default") or next(iter(settings.providers), None):
+        return found.partition(":")[0]
+    if installed(settings.environment):
+        return CLI_AUTO
+    raise UsageError(NOBODY)
+
+
+def _as_wished(config: Config, call: Call) -> Config:
+    data = config.as_data()
+    if call.session is not None:
+        data["session_id"] = call.session
+    if call.max_rounds is not None:
+        data["budget"]["max_rounds"] = call.max_rounds
+    if call.panel is not None:
+        known = [agent.id for agent in config.agents]
+        for id in call.panel:
+            if id not in known:
+                raise UsageError(f"there is no agent {id!r} for the panel; there are {', '.join(known)}")
+        data["selector"]["default_deliberation_panel"] = list(call.panel)
+    return Config.parse(data)
+
+
+def _for_all(
+    settings: Settings,
+    pool: Pool,
+    config: Config,
+    wishes: Wishes,
+    name: str,
+    tables: dict[str, dict[str, Any]],
+    folder: str,
+) -> tuple[Config, dict[str, dict[str, Any]]]:
+    """The configuration with every agent on this one provider [A-33]."""
+    id, _, model = name.partition(":")
+    found = tables or {id: table for id, table in [(id, _table(settings, pool, id))] if table is not None}
+    if found:
+        described = pool.provider(id, found[id], folder).describe().get("model")
+        model = model or wishes.model or wishes.api or described or ITS_OWN
+    data = config.as_data()
+    for agent in (*data["agents"], data["coordinator"]):
+        agent["provider"] = id
+        agent["model"] = model or agent["model"]
+    return Config.parse(data), found
+
+
+def _tables(settings: Settings, pool: Pool, config: Config) -> dict[str, dict[str, Any]]:
+    """A table for each provider that the configuration names. One that nobody knows has none, and the session says so."""
+    used = dict.fromkeys(agent.provider for agent in (*config.agents, config.coordinator))
+    found = {id: _table(settings, pool, id) for id in used}
+    return {id: table for id, table in found.items() if table is not None}
+
+
+def _table(settings: Settings, pool: Pool, id: str) -> dict[str, Any] | None:
+    if id in pool.given:
+        return {**pool.given[id].describe(), "kind": PYTHON_KIND}
+    if id in settings.providers:
+        return dict(settings.providers[id])
+    if id == FAKE:
+        raise UsageError(f"provider {FAKE!r} answers from a script; name one with --script FILE")
+    if id == REHEARSAL:
+        return panel_rehearsal_table()
+    return {"kind": id} if id in BARE else None
+
+
+def _check_script(config: Config, call: Call) -> None:
+    if call.selector_script is not None and config.selector.strategy != "llm":
+        raise UsageError(f"--selector-script is for the llm selector, and this one is {config.selector.strategy}")
+    if call.script is not None and call.selector_script is None and config.selector.strategy == "llm":
+        raise UsageError("the llm selector has answers of its own; name them with --selector-script FILE")
+
+
+def given(pool: Pool, providers: Mapping[str, Provider] | Provider, config: Config) -> None:
+    """Make providers known that a program hands in: by the ids of the configuration, or one for all of them."""
+    if not isinstance(providers, Mapping):
+        providers = dict.fromkeys((agent.provider for agent in (*config.agents, config.coordinator)), providers)
+    pool.given.update(providers)
