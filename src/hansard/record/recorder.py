@@ -25,7 +25,7 @@ F_co = TypeVar("F_co", bound=Fact, covariant=True)
 RIDE_S = 0.005
 UPKEEP_S = 4.0
 INLINE_BELOW_S = 0.0004
-INLINE_BATCH = 4
+INLINE_DRAFTS = 12
 STREAK = 8
 NUDGE_AFTER_S = 0.003
 NUDGE_EVERY_S = 0.001
@@ -128,7 +128,7 @@ class Recorder:
             places = outcome
         else:
             places = await self._enqueue(drafts, urgent=urgent)
-        return [Recorded(at.seq, at.ts, at.leaf, step.fact) for at, step in zip(places, steps, strict=True)]
+        return [new(Recorded, (at[0], at[1], at[2], step[0])) for at, step in zip(places, steps, strict=True)]
 
     def seal_soon(self) -> None:
         """Let the sealer see to what is unsigned as soon as nothing is left to write: a run has ended, say."""
@@ -250,7 +250,7 @@ class Recorder:
 
     async def _commit(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
         """Inline where commits are known to be quick, else in the writer thread."""
-        if len(groups) <= INLINE_BATCH and self._usual_s < INLINE_BELOW_S:
+        if self._usual_s < INLINE_BELOW_S and _are_few(groups):
             return self._append(groups)
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._thread, self._append, groups)
@@ -269,7 +269,7 @@ class Recorder:
         outcomes = self.store.append(groups, self._sealing.seal() if self._sealing else None)
         if self._sealing:
             self._sealing.committed()
-        if len(groups) <= INLINE_BATCH:
+        if _are_few(groups):
             self._usual_s += 0.2 * (time.perf_counter() - start - self._usual_s)
         return outcomes
 
@@ -308,6 +308,10 @@ class _Nudge:
 
     def stop(self) -> None:
         self._timer.cancel()
+
+
+def _are_few(groups: list[Sequence[Draft]]) -> bool:
+    return len(groups) <= INLINE_DRAFTS and sum(map(len, groups)) <= INLINE_DRAFTS
 
 
 def _causes(causes: Iterable[Cause]) -> tuple[int, ...]:

@@ -87,12 +87,13 @@ def _completion(reader: Reader, question: Entry, answer: Entry) -> Completion:
     text = output.as_text() if output else ""
     stderr = reader.body(answer, "stderr")
     printed = output.data if output and data.get("exit_code") is not None else None
+    misshapen = data.get("error") == "malformed_response"
     return Completion(
         provider=str(question.data["provider"]),
         requested_model=str(question.data["model"]),
         returned_model=data["model"],
         text=text.rstrip("\r\n") if printed is not None else text,
-        finish=data["finish"],
+        finish="stop" if misshapen and data["finish"] == "error" else data["finish"],
         usage=Usage(
             input_tokens=data["input_tokens"],
             output_tokens=data["output_tokens"],
@@ -102,6 +103,7 @@ def _completion(reader: Reader, question: Entry, answer: Entry) -> Completion:
         cost=Cost(usd_nano=data["cost_usd_nano"], basis=data["cost_basis"]),
         latency_us=data["latency_us"],
         exit_code=data.get("exit_code"),
+        output=printed,
         stderr=stderr.data if stderr else None,
         failure=_failure(data.get("error"), text),
     )

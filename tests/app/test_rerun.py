@@ -1,0 +1,290 @@
+"""Re-runs: the same decisions from the record alone, the first that came out otherwise, and no trust in a changed record."""
+
+import asyncio
+import socket
+import sqlite3
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansard.app.configuring import Wishes
+from hansard.app.gates import Gates
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.domain.exchange import Exchange
+from hansard.errors import StoreError, UsageError
+from hansard.orchestration.gates import read_rules
+from hansard.orchestration.seams import Verification
+from running import FINE, POOR, Answers, Desk, Ledger, Said, desk, fails, obliging, plan, task, who
+
+DIAMOND = plan(task("a"), task("b", "a", lane="beta"), task("c", "a"), task("d", "b", "c"))
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever opens a connection in a re-run is found out."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a re-run went to the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    return
+
+
+async def again(at: Desk, run: str, **swap: str) -> dict[str, Any]:
+    return await at.runs.rerun(run, swap)
+
+
+def picky(exchange: Exchange) -> Said:
+    """Rejects what the first rung makes of b, and answers badly formed once."""
+    role, about, attempt = who(exchange)
+    if role == "validator" and about == "b" and exchange.metadata["turn"] == 1:
+        return "I would rather not say"
+    if role == "validator" and about == "b" and attempt == 1:
+        return POOR
+    return obliging(exchange)
+
+
+async def test_every_decision_of_a_run_with_corrections_and_escalation_comes_out_the_same() -> None:
+    told = Answers(picky)
+    at = desk(told)
+    ended = await at.run(plan=DIAMOND, wishes=Wishes(ladder=("told", "told:better")))
+    made = len(told.calls)
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+    assert report["miss"] is None
+    assert report["decisions"] >= 12
+    assert len(told.calls) == made
+
+
+async def test_a_planned_run_and_a_classified_one_are_re_run_too() -> None:
+    at = desk(Answers())
+    planned = await at.run("make a plan of this")
+    single = await at.run("qqq zzz", mode="single")
+    assert (planned.state, single.state) == ("answered", "answered")
+    for run in (planned.run, single.run):
+        report = await again(at, run)
+        assert report["identical"] is True, report
+
+
+async def test_failures_that_pass_and_failures_that_do_not_come_out_the_same() -> None:
+    def flaky(exchange: Exchange) -> Said:
+        role, about, attempt = who(exchange)
+        if role == "worker" and about == "a" and attempt == 1:
+            return fails("rate_limit", "slow down")
+        if role == "worker" and about == "c":
+            return fails("auth_failure", "no key")
+        return obliging(exchange)
+
+    at = desk(Answers(flaky))
+    ended = await at.run(plan=DIAMOND)
+    assert ended.state == "partial"
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("limit", [1, 3, 6])
+async def test_a_run_that_ran_out_of_calls_stops_at_the_same_place(limit: int) -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=plan(task("a"), task("b", "a"), task("c", "b")), wishes=Wishes(max_calls=limit))
+    assert ended.state == "stopped"
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+async def test_a_changed_validator_is_the_first_divergence() -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=DIAMOND)
+    strict = Answers(lambda _: POOR, id="strict")
+    at.pool.given["strict"] = strict
+    report = await again(replace(at, settings=_with_provider(at, "strict")), ended.run, validator="strict")
+    assert report["identical"] is False
+    assert report["first_divergence"]["decision"] == "verdict a 1"
+    assert report["first_divergence"]["recorded"].startswith("passed")
+    assert report["first_divergence"]["now"].startswith("rejected")
+    assert {who(each)[0] for each in strict.calls} == {"validator"}
+
+
+async def test_a_changed_worker_ends_at_the_first_prompt_that_the_record_cannot_answer() -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=plan(task("a"), task("b", "a")))
+    at.pool.given["other"] = Answers(lambda _: "something new", id="other")
+    report = await again(replace(at, settings=_with_provider(at, "other")), ended.run, worker="other")
+    assert report["identical"] is False
+    assert "validator, task a" in report["miss"]
+
+
+async def test_a_swap_that_names_nobody_is_refused() -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=plan(task("a")))
+    with pytest.raises(UsageError, match="no role"):
+        await again(at, ended.run, barista="told")
+    with pytest.raises(UsageError, match="no provider"):
+        await again(at, ended.run, validator="ghost")
+    with pytest.raises(UsageError, match="no run"):
+        await again(at, "0000")
+
+
+def _with_provider(at: Desk, name: str) -> Settings:
+    settings = replace(at.settings, providers={name: {"kind": "python"}})
+    at.pool.settings = settings
+    return settings
+
+
+async def test_a_run_that_crashed_anywhere_and_was_resumed_is_re_run_as_if_nothing_had_happened() -> None:
+    ledger = Ledger()
+    at = desk(Answers(picky), store=ledger)
+    ended = await at.run(plan=DIAMOND, wishes=Wishes(ladder=("told", "told:better")))
+    assert ended.state == "answered"
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(Answers(picky), store=ledger.until(commits))
+        assert (await resumed.runs.drive(ended.run)).state == "answered"
+        report = await again(resumed, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+async def test_what_people_decided_at_gates_is_decided_again() -> None:
+    at = desk(Answers())
+    rules = read_rules([{"tasks": ["b"], "needed": 2, "approvers": ["human:ann", "human:bob", "human:cyd"]}], "test")
+    run = await at.runs.submit("please", replace(at.config(), gates=rules), plan=DIAMOND)
+    gates = Gates(at.recorder, at.store)
+    first = (await at.runs.drive(run)).gates[0]
+    await gates.decide(first, "edit", edit="do b gently", actor="human:ann")
+    second = (await at.runs.drive(run)).gates[0]
+    await gates.decide(second, "approve", actor="human:bob")
+    assert (await at.runs.drive(run)).state == "answered"
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+async def test_a_gate_that_expired_expires_again() -> None:
+    at = desk(Answers())
+    rules = read_rules([{"tasks": ["b"], "deadline_s": 0.01}], "test")
+    run = await at.runs.submit("please", replace(at.config(), gates=rules), plan=DIAMOND)
+    assert (await at.runs.drive(run, wait=True)).state == "partial"
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+async def test_a_task_that_was_retried_is_retried_again() -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=DIAMOND)
+    await at.runs.retry(ended.run, "b")
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+    assert report["decisions"] > 12
+
+
+async def test_a_cancelled_run_is_compared_up_to_where_it_was_cut() -> None:
+    gate = asyncio.Event()
+
+    async def stuck(exchange: Exchange) -> Said:
+        if who(exchange)[1] == "d":
+            gate.set()
+            await asyncio.sleep(60)
+        said = obliging(exchange)
+        assert isinstance(said, str | dict)
+        return said
+
+    at = desk(Answers(stuck))
+    run = await at.submit(plan=DIAMOND)
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    await gate.wait()
+    await at.runs.cancel(run)
+    assert (await driving).state == "cancelled"
+    report = await again(at, run)
+    assert report["first_divergence"] is None
+    assert "cut short" in report["note"]
+
+
+class Library:
+    """A context source, a verifier and a reviser that a program hands in."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def context(self, request: str, task: str | None) -> str:
+        self.asked += 1
+        return f"what is known about {task or 'the request'}"
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        self.asked += 1
+        return Verification(outcome="refused", detail="I looked it up")
+
+
+async def test_what_seams_said_is_said_again_and_they_are_not_asked() -> None:
+    library = Library()
+    at = desk(Answers())
+    at.pool.seams["library"] = library
+    context = {"name": "library", "entry_point": "library", "max_tokens": 100, "when": "both"}
+    config = replace(at.config(), context=(context,), verifier={"entry_point": "library"})
+    run = await at.runs.submit("please", config)
+    assert (await at.runs.drive(run)).state == "answered"
+    asked = library.asked
+    assert asked == 3
+    report = await again(at, run)
+    assert report["identical"] is True, report
+    assert library.asked == asked
+
+
+CHECKED = """
+import sys
+text = sys.stdin.read()
+sys.exit(0 if "result" in text else 3)
+"""
+
+
+async def test_programs_of_checks_and_of_workers_are_not_run_again(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    script = f"open({str(trace)!r}, 'a').write('x'); print('result: ' + str(len(__import__('sys').stdin.read())))"
+    check = tmp_path / "check.py"
+    check.write_text(f"open({str(trace)!r}, 'a').write('c')\n{CHECKED}")
+    table = {"worker": {"kind": "command", "argv": [sys.executable, "-I", "-S", "-c", script]}}
+    settings = Settings(
+        ledger=str(tmp_path / "l.db"), state=tmp_path / "state", providers=table, environment={"PATH": "/usr/bin:/bin"}
+    )
+    checks = [{"command": [sys.executable, "-I", "-S", str(check)]}, {"regex": "result: [0-9]+"}]
+    work = plan(task("a", lane="backend", checks=checks), task("b", "a", lane="backend"))
+    async with Hansard.open(settings=settings) as hansard:
+        run = await hansard.submit("count", plan=work, wishes=Wishes(judge="checks", answer="join"))
+        assert (await run.ended()).state == "answered"
+        before = trace.read_text()
+        assert sorted(before) == ["c", "x", "x"]
+        report = await hansard.runs.rerun(run.id)
+    assert report["identical"] is True, report
+    assert trace.read_text() == before
+
+
+async def test_a_tampered_body_is_refused(tmp_path: Path) -> None:
+    ledger = tmp_path / "l.db"
+    settings = Settings(ledger=str(ledger), state=tmp_path / "state")
+    async with Hansard.open(settings=settings, providers={"told": Answers()}) as hansard:
+        run = await hansard.submit("please", plan=plan(task("a", lane="backend")), provider="told")
+        assert (await run.ended()).state == "answered"
+    with sqlite3.connect(ledger) as edit:
+        edit.execute(
+            "update bodies set body = cast('another result' as blob) where body = cast('result of a, attempt 1' as blob)"
+        )
+        assert edit.total_changes > 0
+    edit.close()
+    async with Hansard.open(settings=settings, providers={"told": Answers()}) as hansard:
+        with pytest.raises(StoreError, match="does not open its commitment"):
+            await hansard.runs.rerun(run.id)
+
+
+async def test_a_run_that_a_redaction_took_an_answer_from_says_so() -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=plan(task("a")))
+    returned = at.entries(ended.run, "task.returned")[0]
+    at.store.erase(returned.seq, "output")
+    with pytest.raises(StoreError, match=f"output of entry {returned.seq}"):
+        await again(at, ended.run)
+
+
+def test_the_verdicts_that_these_tests_speak_of_differ() -> None:
+    assert FINE["ok"] is not POOR["ok"]
