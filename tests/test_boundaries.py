@@ -68,6 +68,7 @@ PURE = (
     "hansard.orchestration.schedule",
     "hansard.orchestration.escalate",
     "hansard.orchestration.gates",
+    "hansard.orchestration.checks",
     "hansard.deliberation.protocol",
 )
 CLOCKS_AND_CHANCE = {"random", "secrets", "time", "uuid"}

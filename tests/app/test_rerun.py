@@ -4,7 +4,6 @@ import asyncio
 import socket
 import sqlite3
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ DIAMOND = plan(task("a"), task("b", "a", lane="beta"), task("c", "a"), task("d",
 
 
 @pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever opens a connection in a re-run is found out."""
 
     def refuse(*_: object, **__: object) -> None:
@@ -33,7 +32,6 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    return
 
 
 async def again(at: Desk, run: str, **swap: str) -> dict[str, Any]:

@@ -84,11 +84,17 @@ def last_verdicts(entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def answer_of(store: Store, entries: Sequence[Entry]) -> str | None:
+    """The answer as text."""
+    found = answer_body(store, entries)
+    return found.as_text() if found else None
+
+
+def answer_body(store: Store, entries: Sequence[Entry]) -> Body | None:
     """The answer as it was given: a revision that was accepted goes before what it revises."""
     for entry in reversed(entries):
         if entry.kind == "run.answered" or (entry.kind == "answer.revised" and entry.data["accepted"] is True):
             stored = store.body(entry.seq, "answer")
-            return Body(stored.media, stored.body).as_text() if stored else None
+            return Body(stored.media, stored.body) if stored else None
     return None
 
 

@@ -13,6 +13,7 @@ from hansard.app.settings import Settings
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
+from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.checks.delivery import PROFILES
 from hansard.orchestration.config import RunConfig, Tuning, read_budget
 from hansard.orchestration.escalate import default_ladder
@@ -93,7 +94,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         judge=wishes.judge or run.choice("judge", ("model", "checks"), "model"),  # type: ignore[arg-type]
         answer=wishes.answer or run.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
         tuning=_tuning(run),
-        templates=digests(),
+        templates=digests() | {name: template.digest for name, template in CHECK_TEMPLATES.items()},
         gates=_gates(settings, wishes, where),
         context=_context(settings, wishes, where),
         verifier=_verifier(settings, wishes, where),

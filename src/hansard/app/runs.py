@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hansard.app.capsule import capsule, capsule_text
-from hansard.app.compare import answer_of, compared, figures, last_verdicts
+from hansard.app.compare import answer_body, answer_of, compared, figures, last_verdicts
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
@@ -49,6 +49,8 @@ class Runs:
         self._routers: dict[str, Router] = {}
         self._listeners: list[Listener] = []
         self._driving: dict[str, asyncio.Task[Ended]] = {}
+        self.deliberate: Callable[[str], Coroutine[Any, Any, Ended]] | None = None
+        """Who drives a run that is a deliberation."""
         pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
         self._engine = Engine(
             recorder, store, pool.means_of, self._router_of, secrets=pool.secrets, listener=self._tell
@@ -99,6 +101,8 @@ class Runs:
         steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
         for recorded in await self._recorder.record_all(steps, run=run):
             self._tell(run, recorded)
+        if written:
+            self._engine.brought[run] = written
         return run
 
     def _written(self, request: str, config: RunConfig, plan: object, lane: str | None) -> Plan | None:
@@ -115,12 +119,17 @@ class Runs:
         while True:
             task = self._driving.get(run)
             if task is None:
-                task = self._driving[run] = asyncio.ensure_future(self._engine.drive(run))
+                task = self._driving[run] = asyncio.ensure_future(self._driver(run))
                 task.add_done_callback(lambda _: self._driven(run))
             ended = await task
             if ended.state != "waiting" or not wait:
                 return ended
             await decided(self._store, run)
+
+    def _driver(self, run: str) -> Coroutine[Any, Any, Ended]:
+        first = next(iter(self._store.select(Query(run=run, kind="run.requested", limit=1))), None)
+        other = first is not None and first.data.get("mode") == "deliberation"
+        return self.deliberate(run) if other and self.deliberate else self._engine.drive(run)
 
     async def close(self) -> None:
         """Interrupt whatever is driven here; the record says so, and it can be resumed."""
@@ -233,8 +242,8 @@ class Runs:
 
     def answer(self, run: str) -> bytes | None:
         """The answer's bytes; None where there is none."""
-        text = answer_of(self._store, self.entries(run))
-        return None if text is None else text.encode("utf-8", "surrogatepass")
+        found = answer_body(self._store, self.entries(run))
+        return found.data if found else None
 
     def plan(self, run: str) -> View | None:
         """The newest plan of a run, as a file that `submit --plan` takes; None where there is none."""

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
 from hansard.app.configuring import Wishes, run_config
+from hansard.app.deliberations import Deliberations
 from hansard.app.gates import Gates
 from hansard.app.ledger import LedgerService
 from hansard.app.pool import Pool
@@ -36,6 +37,8 @@ class Hansard:
         self.pool = Pool(self.settings, providers)
         self.runs = Runs(self.recorder, opened.store, self.pool)
         self.gates = Gates(self.recorder, opened.store)
+        self.deliberations = Deliberations(self.recorder, opened.store, self.pool)
+        self.runs.deliberate = self.deliberations.drive
 
     @classmethod
     def open(

@@ -3,19 +3,21 @@
 Checks never block: they stand beside the answer in the record. A revision is taken only if it is shorter and covers no less.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
+from typing import ParamSpec, TypeVar
 
 from hansard.domain.fact import Body
 from hansard.domain.work import AnswerChecked, AnswerRevised, RunAnswered
 from hansard.orchestration.asking import Asker, NoAnswer
-
-try:
-    from hansard.orchestration.checks import accept_revision, code, delivery, intent, intent_judge, reviser
-
-    READY = True
-except ImportError:
-    READY = False
+from hansard.orchestration.checks.asking import Drift, intent_judge, reviser
+from hansard.orchestration.checks.code import CodeReport, code
+from hansard.orchestration.checks.delivery import Delivery, delivery
+from hansard.orchestration.checks.intent import Coverage, intent
+from hansard.orchestration.checks.revision import accept_revision
 from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
@@ -25,7 +27,11 @@ from hansard.orchestration.working import Crew
 from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 MAX_MISSING = 1_000
+_READER = ThreadPoolExecutor(1, thread_name_prefix="hansard-reader")
 OUTCOMES = ("passed", "refused", "abstained")
 
 
@@ -36,6 +42,15 @@ class Answer:
     seq: int
     text: str
     missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What can be said of an answer without asking anybody."""
+
+    coverage: Coverage
+    delivery: Delivery
+    code: CodeReport
 
 
 class Answers:
@@ -73,49 +88,53 @@ class Answers:
 
     async def check(self, answer: Answer) -> None:
         """Say on the record what can be said of the answer. What an earlier driver said is not said again."""
-        if not READY:
-            return
         done = self._progress.checked
-        flagged = await self._free_checks(answer) if "intent" not in done else False
-        if self._config.judge_intent and flagged and "intent_judge" not in done:
-            await self._ask_intent(answer)
-        if self._config.revise and self._progress.revised is None:
-            answer = await self._revise(answer)
+        if self._config.answer != "join" and self._needs_look():
+            look = await _apart(_looked, self._request, answer.text, self._config.profile)
+            if "intent" not in done:
+                await self._say_what_is_seen(look, answer.seq)
+            if self._config.judge_intent and look.coverage.flagged and "intent_judge" not in done:
+                await self._ask_intent(answer, look.coverage)
+            if self._config.revise and self._progress.revised is None:
+                answer = await self._revise(answer, look.delivery)
         if self._means.verifier is not None and "verifier" not in done:
             await self._verify(answer)
 
-    async def _free_checks(self, answer: Answer) -> bool:
-        """Coverage, concision and code, by rule; gives whether the answer may have left the request."""
-        covered = intent(self._request, answer.text)
-        concise = delivery(answer.text, self._config.profile)
+    def _needs_look(self) -> bool:
+        """Whether something is left that an earlier driver did not come to. Results that stand joined are judged already."""
+        done = self._progress.checked
+        wanted = {"intent"} | ({"intent_judge"} if self._config.judge_intent else set())
+        return not wanted <= set(done) or (self._config.revise and self._progress.revised is None)
+
+    async def _say_what_is_seen(self, look: "Look", seq: int) -> None:
+        """Coverage, concision and code, by rule."""
         facts = [
             AnswerChecked(
                 check="intent",
-                outcome="abstained" if covered.abstained else "flagged" if covered.flagged else "passed",
-                score_ppm=covered.score_ppm,
-                detail=Body.json(as_json(asdict(covered))),
+                outcome=look.coverage.outcome,
+                score_ppm=look.coverage.score_ppm,
+                detail=Body.json(as_json(asdict(look.coverage))),
             ),
             AnswerChecked(
                 check="delivery",
-                outcome="flagged" if concise.flagged else "passed",
-                detail=Body.json(as_json(asdict(concise))),
+                outcome="flagged" if look.delivery.flagged else "passed",
+                detail=Body.json(as_json(asdict(look.delivery))),
             ),
         ]
-        found = code(answer.text)
-        if found.blocks:
-            outcome = "flagged" if found.flagged else "passed"
-            facts.append(AnswerChecked(check="code", outcome=outcome, detail=Body.json(as_json(asdict(found)))))  # type: ignore[arg-type]
-        await self._journal.record_all([Step(fact, "engine", [answer.seq]) for fact in facts])
-        return covered.flagged
+        if look.code.blocks:
+            outcome = "flagged" if look.code.flagged else "passed"
+            facts.append(AnswerChecked(check="code", outcome=outcome, detail=Body.json(as_json(asdict(look.code)))))  # type: ignore[arg-type]
+        await self._journal.record_all([Step(fact, "engine", [seq]) for fact in facts])
 
-    async def _ask_intent(self, answer: Answer) -> None:
+    async def _ask_intent(self, answer: Answer, coverage: Coverage) -> None:
         """Whether a flagged answer drifted or only paraphrased, by a judge."""
         fences = Fences(self._progress.nonce, "", 1, "intent_judge")
-        question = intent_judge(self._request, capped(answer.text, self._config.tuning.answer_chars), fences)
+        shown = capped(answer.text, self._config.tuning.answer_chars)
+        question = intent_judge(self._request, shown, coverage, fences)
 
-        def then(drifted: tuple[bool, str], _: object) -> list[Step]:
-            outcome = "flagged" if drifted[0] else "passed"
-            fact = AnswerChecked(check="intent_judge", outcome=outcome, detail=Body.text(drifted[1]))  # type: ignore[arg-type]
+        def then(drift: Drift, _: object) -> list[Step]:
+            outcome = "flagged" if drift.drifted else "passed"
+            fact = AnswerChecked(check="intent_judge", outcome=outcome, detail=Body.text(drift.reason))  # type: ignore[arg-type]
             return [Step(fact, "intent_judge", [answer.seq, Within(0)])]
 
         try:
@@ -123,7 +142,7 @@ class Answers:
         except (NoAnswer, Breach) as error:
             await self._say("intent_judge", "crashed", str(error), answer.seq)
 
-    async def _revise(self, answer: Answer) -> Answer:
+    async def _revise(self, answer: Answer, found: Delivery) -> Answer:
         """A shorter answer, by the reviser that is plugged in or by a model; taken only if it says no less."""
         cause: Cause = answer.seq
         try:
@@ -131,7 +150,8 @@ class Answers:
                 text = await self._means.reviser.revise(self._request, answer.text)
             else:
                 fences = Fences(self._progress.nonce, "", 1, "reviser")
-                question = reviser(self._request, capped(answer.text, self._config.tuning.answer_chars), fences)
+                shown = capped(answer.text, self._config.tuning.answer_chars)
+                question = reviser(self._request, shown, found, fences)
                 asked = await self._asker.ask(question, [answer.seq])
                 text, cause = asked.value, asked.seq
         except (NoAnswer, Breach):
@@ -141,7 +161,7 @@ class Answers:
             await self._say("delivery", "crashed", f"the reviser failed: {type(error).__name__}: {error}", answer.seq)
         if not isinstance(text, str) or not text.strip():
             return answer
-        judged = accept_revision(self._request, answer.text, text)
+        judged = await _apart(accept_revision, self._request, answer.text, text)
         fact = AnswerRevised(
             accepted=judged.accepted,
             words_before=judged.words_before,
@@ -191,3 +211,12 @@ class Answers:
             found = self._store.body(crew.passed[results[0].task].returned, "output")
             return Body(found.media, found.body) if found else Body.text(results[0].text)
         return Body.text("\n\n".join(f"## {result.task}\n\n{result.text}" for result in results))
+
+
+def _looked(request: str, text: str, profile: str) -> Look:
+    return Look(coverage=intent(request, text), delivery=delivery(text, profile), code=code(text))
+
+
+async def _apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Off the event loop: a hostile answer may take seconds. One at a time, because parsing code touches global state."""
+    return await asyncio.get_running_loop().run_in_executor(_READER, partial(work, *args, **kwargs))

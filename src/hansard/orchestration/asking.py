@@ -139,9 +139,7 @@ class Asker:
         self._freed.clear()
         await self._freed.wait()
 
-    async def _affordable(
-        self, exchange: Exchange, target: Target, lane: str | None
-    ) -> list[tuple[Purse, Reserved]]:
+    async def _affordable(self, exchange: Exchange, target: Target, lane: str | None) -> list[tuple[Purse, Reserved]]:
         while True:
             try:
                 return self.reserve(exchange, target, lane)

@@ -17,7 +17,7 @@ from hansard.orchestration.escalate import Rung, next_rung
 from hansard.orchestration.execute import Assignment, Rejection, returned, seen, worker_exchange
 from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.journal import MAX_CAUSES
-from hansard.orchestration.judge import Finding, at_a_glance, declared
+from hansard.orchestration.judge import WHOLE, Finding, at_a_glance, declared
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Attempt, Progress, TaskProgress
 from hansard.orchestration.purse import Breach, Purse, Reserved
@@ -234,13 +234,14 @@ class Attempts:
 
     async def _restarted(self, task: Task, progress: TaskProgress, last: Attempt, at: Standing) -> Standing:
         """An attempt was cut short by a crash: once more, within bounds."""
-        if progress.restarts >= self._config.tuning.restarts:
-            detail = f"the engine ended {progress.restarts + 1} times while this was tried"
+        restarts = progress.restarts + (not last.interrupted)
+        if restarts > self._config.tuning.restarts:
+            detail = f"the engine ended {restarts} times while this was tried"
             found = [Finding(check="restarts", ok=False, detail=detail)]
             step = _verdict(task, last.number, found, ok=False, by="engine", cause=last.seq)
             judged = Judged(ok=False, reasons=detail, text="", attempt=last.number, climbs=False, steps=(step,))
             return replace(at, judged=judged)
-        fact = TaskRestarted(task=task.id, attempt=last.number, restarts=progress.restarts + 1)
+        fact = TaskRestarted(task=task.id, attempt=last.number, restarts=restarts)
         recorded = await self._journal.record(fact, "engine", [last.seq, *self._progress.claims[-1:]])
         return replace(at, causes=(recorded.seq,))
 
@@ -335,17 +336,18 @@ class Attempts:
         ahead = [] if attempted is None else [Step(returned(task.id, number, completion), actor(task), [attempted])]
         cause: Cause = Within(0) if result is None else result
         ok = all(finding.ok for finding in findings)
+        asks = ok and self._config.judge == "model"
+        by = "checks" if completion.ok else "engine"
+        steps = () if asks else (*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause))
         judged = Judged(
             ok=ok,
             reasons=_reasons(findings),
             text=capped(seen(completion.text), self._keep),
             attempt=number,
+            steps=steps,
             returned=result,
         )
-        if ok and self._config.judge == "model":
-            return await self._ask_validator(task, judged, completion, findings, ahead, cause)
-        by = "checks" if completion.ok else "engine"
-        return replace(judged, steps=(*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause)))
+        return await self._ask_validator(task, judged, completion, findings, ahead, cause) if asks else judged
 
     async def _ask_validator(
         self,
@@ -382,6 +384,11 @@ class Attempts:
         )
 
 
+# What most verdicts say, written once.
+_WHOLE = [WHOLE]
+_NOTHING_WRONG = Body.json(as_json([WHOLE.as_data()]))
+
+
 def actor(task: Task) -> str:
     return f"lane:{task.lane}"
 
@@ -395,7 +402,7 @@ def _verdict(
         ok=ok,
         by=by,  # type: ignore[arg-type]
         same_model=same,
-        reasons=Body.json(as_json([finding.as_data() for finding in findings])),
+        reasons=_NOTHING_WRONG if findings == _WHOLE else Body.json(as_json([each.as_data() for each in findings])),
     )
     return Step(fact, "validator" if by == "model" else "engine", [cause])
 

@@ -9,7 +9,8 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING
 
 from hansard.domain.fact import Body, Fact
@@ -96,6 +97,8 @@ class Engine:
         self._recorder, self._store = recorder, store
         self._means_of, self._router_of = means_of, router_of
         self._secrets, self._listener = secrets, listener
+        self.brought: dict[str, Plan] = {}
+        """Plans of runs that were submitted here, as they were read then; what counts is the record."""
 
     async def drive(self, run: str) -> Ended:
         """Drive a run to its end. Fenced when another driver holds it; UsageError when there is nothing to drive."""
@@ -294,7 +297,8 @@ class _Drive:
             plan = self._parsed(self._body(self._progress.plan, "plan"), f"entry {self._progress.plan}")
             return plan, self._progress.plan
         if "plan" in self._store.entry(self._requested).body:
-            plan = self._parsed(self._body(self._requested, "plan"), "the plan")
+            data, known = self._body(self._requested, "plan"), self._engine.brought.pop(self._journal.run, None)
+            plan = known if known and as_json(known.as_data()) == data else self._parsed(data, "the plan")
             recorded = await self._journal.record(
                 _plan_made(plan, "user"), "engine", [self._requested, self._configured]
             )

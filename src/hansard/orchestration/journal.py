@@ -44,10 +44,12 @@ class Journal:
 
     async def record_all(self, steps: Sequence[Step]) -> list[Recorded[Fact]]:
         """Record several facts in one commit."""
-        clean = [Step(self._clean(step.fact), step.actor, step.causes) for step in steps]
-        recorded = await self._recorder.record_all(clean, run=self.run, claim=self.claim)
-        for each in recorded:
-            self._tell(each)
+        if self._secrets:
+            steps = [Step(self._clean(step.fact), step.actor, step.causes) for step in steps]
+        recorded = await self._recorder.record_all(steps, run=self.run, claim=self.claim)
+        if self._listener:
+            for each in recorded:
+                self._listener(self.run, each)
         return recorded
 
     async def gathered(self, causes: Sequence[int]) -> list[int]:

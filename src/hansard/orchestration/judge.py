@@ -52,6 +52,9 @@ class Finding:
         return data if self.program is None else data | {"program": dict(self.program)}
 
 
+WHOLE = Finding(check="not empty", ok=True)
+
+
 def at_a_glance(completion: Completion) -> Finding:
     """Whether there is a whole answer at all."""
     if completion.failure is not None:
@@ -60,7 +63,7 @@ def at_a_glance(completion: Completion) -> Finding:
         return Finding(check="finish", ok=False, detail=f"the answer ended with {completion.finish}: it is not whole")
     if not completion.text.strip():
         return Finding(check="not empty", ok=False, detail="the answer is empty")
-    return Finding(check="not empty", ok=True)
+    return WHOLE
 
 
 async def declared(checks: Sequence[Check], output: str, programs: Programs) -> list[Finding]:

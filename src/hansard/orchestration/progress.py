@@ -27,6 +27,8 @@ class Attempt:
     passed: bool = False
     final: bool = False
     """The verdict is not about the result, so that another rung would not help."""
+    interrupted: bool = False
+    """Its driver stopped in good order while it was made: no crash, and nothing that counts against it."""
     given_up: bool = False
     """A crash cut it short, and another attempt took its place."""
 
@@ -131,6 +133,9 @@ class Progress:
                 self.resumed_by = entry.seq
             case "run.retry_asked":
                 self._retry(entry)
+            case "run.interrupted" if data["by"] != "error":
+                for _, attempt in self.attempting:
+                    attempt.interrupted = True
             case "run.ended":
                 self.ended = entry
             case "gate.opened" | "gate.decided" | "gate.closed":
@@ -161,7 +166,7 @@ class Progress:
             case "task.escalated":
                 task.rung, task.escalated, task.tries = str(data["to_rung"]), entry.seq, 0
             case "task.restarted":
-                task.restarts += 1
+                task.restarts = int(data["restarts"])
                 _attempt(task, int(data["attempt"])).given_up = True
             case "task.skipped":
                 task.skipped = entry.seq

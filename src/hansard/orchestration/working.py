@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hansard.domain.fact import Fact
 from hansard.domain.work import BudgetBreached, TaskSkipped
 from hansard.orchestration.asking import Asker
 from hansard.orchestration.attempting import Attempts, Judged, Passed, Ready, actor
@@ -18,12 +19,14 @@ from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
 from hansard.orchestration.schedule import Schedule, Skip
-from hansard.record.recorder import Cause, Step, Within
+from hansard.record.recorder import Cause, Recorded, Step, Within
 from hansard.store.base import Store
 
 RUN_KEY = "run"
 LOOK_S = 0.5
 MAX_SHOWN = 500
+TOGETHER = 128
+"""How many tasks start with one commit: enough to share it, and few enough that they work while the next are recorded."""
 
 
 class Crew:
@@ -99,13 +102,40 @@ class Crew:
                 self.schedule.passed(id)
             elif self.schedule.state(id) != "skipped" and (verdict := self._attempts.failed_before(id)) is not None:
                 self.lost[id] = verdict
-                await self._skip(self.schedule.failed(id))
+                await self._skip(self._still_to_skip(self.schedule.failed(id)))
+
+    def _still_to_skip(self, skips: Sequence[Skip]) -> list[Skip]:
+        """What the record does not call skipped yet."""
+        for skip in skips:
+            progress = self._progress.tasks.get(skip.task)
+            if progress is not None and progress.skipped is not None:
+                self.lost[skip.task] = progress.skipped
+        return [skip for skip in skips if skip.task not in self.lost]
 
     def _launch(self) -> None:
-        for task in self.schedule.start():
-            self._group.create_task(self._one(task))
+        if tasks := [self._edited.get(task.id, task) for task in self.schedule.start()]:
+            self._group.create_task(self._begin(tasks))
         if self.schedule.holding or not self.schedule.busy:
             self._idle.set()
+
+    async def _begin(self, tasks: Sequence[Task]) -> None:
+        """Start tasks: many at once share the commits of their first attempts."""
+        recorded: list[Recorded[Fact]] = []
+        before: list[tuple[Task, Ready | None]] = []
+        for at in range(0, len(tasks), TOGETHER):
+            some = [(task, self._first_attempt(task, {})) for task in tasks[at : at + TOGETHER]]
+            steps = [Step(ready.fact, actor(task), self._attempts.inputs(task, {})) for task, ready in some if ready]
+            writing = self._group.create_task(self._journal.record_all(steps)) if steps else None
+            # The writer takes these up first; while it writes, those before them go to work.
+            await asyncio.sleep(0)
+            self._go(before, recorded)
+            before, recorded = some, await writing if writing else []
+        self._go(before, recorded)
+
+    def _go(self, tasks: Sequence[tuple[Task, Ready | None]], recorded: Sequence[Recorded[Fact]]) -> None:
+        places = iter(recorded)
+        for task, ready in tasks:
+            self._group.create_task(self._one(task, ready, next(places).seq if ready else None))
 
     async def _until_idle(self, longest_s: float) -> None:
         """Wait a little, or until something changed that may concern a gate."""
@@ -179,10 +209,10 @@ class Crew:
         following = next(self.schedule.start(), None)
         following = self._edited.get(following.id, following) if following else None
         steps, pending = list(judged.steps), {}
-        if judged.judged is None:
-            pending = {task.id: _passed(judged, ~(len(steps) - 1), judged.returned or 0)}
-        else:
+        if judged.judged is not None:
             self.passed[task.id] = _passed(judged, judged.judged, judged.returned or 0)
+        elif following:
+            pending = {task.id: _passed(judged, ~(len(steps) - 1), judged.returned or 0)}
         ready = self._first_attempt(following, pending) if following else None
         self._on_their_way[task.id] = asyncio.Event()
         if ready and following:

@@ -8,16 +8,50 @@ MAX_DEPTH = 90
 _DASHED = {"sql", "postgresql", "mysql", "sqlite", "lua", "haskell", "hs"}
 _HASHED = {"python", "py", "r", "ruby", "rb", "php", "julia", "perl", "elixir", "nix"}
 _SLASHED = {
-    *("c", "h", "cpp", "c++", "cc", "cs", "csharp", "java", "javascript", "js", "jsx", "typescript", "ts", "tsx", "go", "golang"),
-    *("rust", "rs", "kotlin", "kt", "swift", "scala", "dart", "php", "groovy", "jsonc", "json5", "proto", "solidity", "css", "scss"),
+    *(
+        "c",
+        "h",
+        "cpp",
+        "c++",
+        "cc",
+        "cs",
+        "csharp",
+        "java",
+        "javascript",
+        "js",
+        "jsx",
+        "typescript",
+        "ts",
+        "tsx",
+        "go",
+        "golang",
+    ),
+    *(
+        "rust",
+        "rs",
+        "kotlin",
+        "kt",
+        "swift",
+        "scala",
+        "dart",
+        "php",
+        "groovy",
+        "jsonc",
+        "json5",
+        "proto",
+        "solidity",
+        "css",
+        "scss",
+    ),
 }
 LANGUAGES: Final = frozenset(_DASHED | _SLASHED | {"r", "julia", "elixir"})
 _PAIRS = {")": "(", "]": "[", "}": "{"}
-_DOUBLE = r'"(?:[^"\\\n]|\\.)*"'
-_LINE = r"'(?:[^'\\\n]|\\.)*'"
+# Closing marks are optional: what is never closed is read once to its end, and not again from each mark in it.
+_DOUBLE = r'"(?:[^"\\\n]|\\.)*"?'
+_LINE = r"'(?:[^'\\\n]|\\.)*'?"
 # A lone quote is a lifetime in Rust, and a part of a number or a name elsewhere.
 _CHARACTER = r"'(?:[^'\\\n]|\\[^\n]{1,8}?)'"
-_REGEX = r"(?<=[(=,:;!&|?{}])\s*/(?![*/])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/"
+_REGEX = r"(?:(?<=[(=,:;!&|?{}])|(?<=[(=,:;!&|?{}] ))/(?![*/])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.){0,99}\]){1,300}/"
 
 
 def unbalanced(code: str, language: str) -> str | None:
@@ -50,17 +84,33 @@ def depth(code: str) -> int:
 
 
 def _strings_and_comments(language: str) -> re.Pattern[str]:
-    patterns = ['"""(?:.|\n)*?"""'] if language in {"python", "py", "java", "kotlin", "kt", "swift", "scala"} else []
+    patterns = (
+        ['"""(?:.|\n)*?(?:"""|\\Z)'] if language in {"python", "py", "java", "kotlin", "kt", "swift", "scala"} else []
+    )
     if language in _DASHED:
-        patterns += ["--[^\n]*", r"/\*(?:.|\n)*?\*/"]
+        patterns += ["--[^\n]*", r"/\*(?:.|\n)*?(?:\*/|\Z)"]
     if language in _HASHED:
         patterns.append("#[^\n]*")
     if language in _SLASHED:
-        patterns += ["//[^\n]*", r"/\*(?:.|\n)*?\*/"]
+        patterns += ["//[^\n]*", r"/\*(?:.|\n)*?(?:\*/|\Z)"]
     if language in {"javascript", "js", "jsx", "typescript", "ts", "tsx"}:
-        patterns += [r"`(?:[^`\\]|\\.)*`", _REGEX]
-    by_character = language in {"rust", "rs", "c", "h", "cpp", "c++", "cc", "java", "go", "golang", "scala", "haskell", "hs"}
-    patterns += ["`[^`]*`"] if language in {"go", "golang"} else []
+        patterns += [r"`(?:[^`\\]|\\.)*`?", _REGEX]
+    by_character = language in {
+        "rust",
+        "rs",
+        "c",
+        "h",
+        "cpp",
+        "c++",
+        "cc",
+        "java",
+        "go",
+        "golang",
+        "scala",
+        "haskell",
+        "hs",
+    }
+    patterns += ["`[^`]*`?"] if language in {"go", "golang"} else []
     return re.compile("|".join([*patterns, _DOUBLE, _CHARACTER if by_character else _LINE]))
 
 

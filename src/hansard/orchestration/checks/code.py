@@ -21,6 +21,7 @@ LINE_LENGTH, FUNCTION_LINES = 120, 60
 
 _PYTHON = frozenset({"python", "py", "python3"})
 _SESSION = frozenset({"pycon", "doctest"})
+_DOTTED = re.compile(r"(?:[\w\"'-]{1,99}[ \t]?\.[ \t]?){40}")
 _PROMPT = re.compile(r"^\s*(?:>>>|\.\.\.)(?: |$)")
 
 
@@ -114,6 +115,9 @@ def _json_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _toml(text: str) -> Iterator[tuple[str, str]]:
+    # The parser's time grows with the square of a key's length.
+    if _DOTTED.search(text):
+        raise ValueError("a key has too many parts: it was not parsed")
     tomllib.loads(text)
     return iter(())
 

@@ -4,6 +4,7 @@ It measures and judges no content. What counts as too long is a profile: plain d
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,13 +14,17 @@ from types import MappingProxyType
 from hansard.errors import UsageError
 from hansard.orchestration.checks import words as known
 from hansard.orchestration.checks.markdown import Block, blocks
-from hansard.orchestration.checks.scripts import fold, normal, words
+from hansard.orchestration.checks.scripts import HAN, SIGNS, SOUTH_EAST, folded, normal, words
 
-_INLINE = re.compile(r"`[^`\n]{1,500}`|!?\[([^\]\n]{0,500})\]\([^)\s]{0,2000}\)")
+_INLINE = re.compile(r"`[^`\n]{1,500}`|!?\[([^\[\]\n]{0,300})\]\([^)\s\[]{0,2000}\)")
 # A full stop ends a sentence before a space, and not after one letter or a number: `e.g.`, `3. May`.
-_END = re.compile(r"(?<=[!?])[\"'”»)]{0,2}\s+|(?<=[^\W\d_]{2}\.)[\"'”»)]{0,2}\s+|(?<=[\d)\]`\"”»]\.)\s+(?=\w{3})|[。！？؟।॥۔]+|\n\n+")
+_END = re.compile(
+    r"(?<=[!?])[\"'”»)]{0,2}\s+|(?<=[^\W\d_]{2}\.)[\"'”»)]{0,2}\s+|(?<=[\d)\]`\"”»]\.)\s+(?=\w{3})|[。！？؟।॥۔]+|\n\n+"
+)
 _VERSE = 60
-REPEATED_WORDS = 5
+# So many words in a row, or characters where no spaces separate words, count as the same phrase.
+SAME, LEAST_PHRASES, REPEATED_PPM = 5, 20, 250_000
+_UNIT = re.compile(rf"[{HAN}{SOUTH_EAST}]|(?:(?![{HAN}{SOUTH_EAST}])[^\W_]|[{SIGNS}])+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +84,10 @@ def delivery(answer: str, measure: Profile | str = "normal") -> Delivery:
         filler=sum(map(_filler, texts)),
         reasons=(),
     )
-    return _judged(found, limits, _repeated(sentences, lengths))
+    return _judged(found, limits, _repeated_ppm(parts, texts))
 
 
-def _judged(found: Delivery, limits: Profile, repeated: int) -> Delivery:
+def _judged(found: Delivery, limits: Profile, repeated_ppm: int) -> Delivery:
     reasons = [
         f"{what} {value} words, more than {most}"
         for what, value, most in (
@@ -94,8 +99,8 @@ def _judged(found: Delivery, limits: Profile, repeated: int) -> Delivery:
     ]
     if found.filler >= limits.least_filler and found.filler * 1_000_000 > limits.filler_ppm * found.words:
         reasons.append(f"{found.filler} phrases in {found.words} words say nothing")
-    if repeated > 1:
-        reasons.append(f"{repeated} sentences stand there more than once")
+    if repeated_ppm > REPEATED_PPM:
+        reasons.append(f"{repeated_ppm // 10_000} % of the prose has been said before")
     return Delivery(
         words=found.words,
         longest_sentence=found.longest_sentence,
@@ -106,31 +111,38 @@ def _judged(found: Delivery, limits: Profile, repeated: int) -> Delivery:
 
 
 def _sentences(block: Block, text: str) -> Iterator[str]:
+    pieces = text.split("\n") if block.kind == "prose" and _is_verse(text) else _END.split(text)
+    yield from (each for each in pieces if each and each.strip())
+
+
+def _is_verse(text: str) -> bool:
+    """Verse, addresses and signatures are made of short lines."""
     lines = [line for line in text.split("\n") if line.strip()]
-    # Verse, addresses and signatures are made of short lines without a full stop.
-    if len(lines) > 2 and median(map(len, lines)) < _VERSE and block.kind == "prose":
-        yield from lines
-    else:
-        yield from (each for each in _END.split(text) if each and each.strip())
+    return len(lines) > 2 and median(map(len, lines)) < _VERSE
 
 
-def _repeated(sentences: list[str], lengths: list[int]) -> int:
-    """How many sentences of some length have been said before."""
-    long = [" ".join(fold(each).split()) for each, length in zip(sentences, lengths, strict=True) if length >= REPEATED_WORDS]
-    return len(long) - len(set(long))
+def _repeated_ppm(parts: list[Block], texts: list[str]) -> int:
+    """How much of the running prose has been said before, word for word. Lists, tables and verse may repeat themselves."""
+    said: Counter[tuple[str, ...]] = Counter()
+    for block, text in zip(parts, texts, strict=True):
+        if block.kind == "prose" and not _is_verse(text):
+            units = _UNIT.findall(folded(text))
+            said.update(zip(*(units[at:] for at in range(SAME)), strict=False))
+    whole = said.total()
+    return 1_000_000 * (whole - len(said)) // whole if whole >= LEAST_PHRASES else 0
 
 
 def _filler(text: str) -> int:
     """How many phrases say nothing."""
     whole, cut = _phrases()
-    flat = " ".join(fold(text).split())
+    flat = " ".join(folded(text).split())
     return sum(1 for pattern in (whole, cut) for _ in pattern.finditer(flat))
 
 
 @cache
 def _phrases() -> tuple[re.Pattern[str], re.Pattern[str]]:
     whole, cut = (
-        "|".join(sorted((re.escape(fold(" ".join(each.split()))) for each in text.split("|")), key=len, reverse=True))
+        "|".join(sorted((re.escape(folded(" ".join(each.split()))) for each in text.split("|")), key=len, reverse=True))
         for text in (known.FILLER, known.FILLER_CUT)
     )
     return re.compile(rf"(?<!\w)[و]?(?:{whole})(?!\w)"), re.compile(cut)

@@ -13,13 +13,14 @@ from typing import Literal
 
 from hansard.orchestration.checks import words as known
 from hansard.orchestration.checks.markdown import code_blocks, prose
-from hansard.orchestration.checks.scripts import fold, normal, script, shares, tokens, words
+from hansard.orchestration.checks.scripts import fold, folded, normal, script, shares, tokens, words
 from hansard.orchestration.checks.stems import keys
 from hansard.orchestration.checks.terms import Index, Term, heavy, language, terms
 
 Outcome = Literal["passed", "flagged", "abstained"]
 
-BAR_PPM = 300_000
+# One term of four: a good answer in other words keeps at least so much of the request.
+BAR_PPM = 240_000
 # Of a long request only the terms that stand at its ends or come again are looked for, and fewer of them must be found.
 MOST_TERMS, FEW_TERMS, EDGE = 40, 20, 25
 OPENING = 300
@@ -27,6 +28,7 @@ NOVEL_IN_A_REFUSAL, NOVEL_IN_A_PARROT = 10, 2
 BARE_VALUE_WORDS = 5
 _ENDS_AS_QUESTION = re.compile(r"[?？؟]\W*$")
 _SPACES = re.compile(r"\s+")
+_UNSPACED = frozenset({"han", "hangul", "south-east"})
 _KANA = re.compile("[\u3040-\u30ff]")
 
 
@@ -92,8 +94,8 @@ def _asked(found: Sequence[Term]) -> list[Term]:
         before = seen.get(term.keys[0], (edge, term))
         seen[term.keys[0]] = (min(before[0] + 1, 8), before[1])
     if len(seen) > MOST_TERMS:
-        best = sorted(seen, key=lambda key: -seen[key][0] * seen[key][1].weight)[:MOST_TERMS]
-        seen = {key: pair for key, pair in seen.items() if key in set(best)}
+        best = set(sorted(seen, key=lambda key: -seen[key][0] * seen[key][1].weight)[:MOST_TERMS])
+        seen = {key: pair for key, pair in seen.items() if key in best}
     return [term for _, term in seen.values()]
 
 
@@ -108,8 +110,8 @@ def _novel(request: str, said: Sequence[Term]) -> int:
 
 
 def _refuses(answer: str) -> bool:
-    opening = _SPACES.sub(" ", fold(answer[:OPENING].replace("’", "'")))
-    return any(phrase in opening for phrase in _refusals())
+    opening = _SPACES.sub(" ", folded(answer[:OPENING].replace("’", "'")))
+    return _refusals().search(opening) is not None
 
 
 def _parrots(request: str, answer: str, said: Sequence[Term]) -> bool:
@@ -160,8 +162,12 @@ def _other_language(request: str, answer: str) -> bool:
 
 
 @cache
-def _refusals() -> tuple[str, ...]:
-    return tuple(fold(_SPACES.sub(" ", phrase)).strip() for phrase in known.REFUSALS.split("|"))
+def _refusals() -> re.Pattern[str]:
+    phrases = [folded(_SPACES.sub(" ", phrase)).strip() for phrase in known.REFUSALS.split("|")]
+    ends = (("", "") if script(each) in _UNSPACED else (r"(?<!\w)", r"(?!\w)") for each in phrases)
+    return re.compile(
+        "|".join(f"{left}{re.escape(each)}{right}" for each, (left, right) in zip(phrases, ends, strict=True))
+    )
 
 
 @cache
@@ -176,4 +182,4 @@ def _translating() -> frozenset[str]:
 
 @cache
 def _translating_in_runs() -> tuple[str, ...]:
-    return tuple(word for word in known.TRANSLATE.split() if script(word) in {"han", "hangul", "south-east"})
+    return tuple(word for word in known.TRANSLATE.split() if script(word) in _UNSPACED)

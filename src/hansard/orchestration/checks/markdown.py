@@ -10,8 +10,10 @@ from typing import Literal
 
 Kind = Literal["prose", "item", "cell", "heading", "code"]
 
-_FENCE = re.compile(r"^([ \t]*(?:>[ \t]?)*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*$")
-_ITEM = re.compile(r"^[ \t]*(?:[-*+•·‣◦–][ \t]+|\(?\d{1,3}(?:[.)][ \t]+|、)|\(?[a-zA-Z]\)[ \t]+|[①-⑳]|[一二三四五六七八九十]{1,3}、)")
+_FENCE = re.compile(r"^([ \t]*(?:>[ \t]?)*(?:(?:[-*+]|\d{1,3}[.)])[ \t]+)?)(`{3,}|~{3,})(.*)$")
+_ITEM = re.compile(
+    r"^[ \t]*(?:[-*+•·‣◦–][ \t]+|\(?\d{1,3}(?:[.)][ \t]+|、)|\(?[a-zA-Z]\)[ \t]+|[①-⑳]|[一二三四五六七八九十]{1,3}、)"
+)
 _HEADING = re.compile(r"^#{1,6}[ \t]+")
 _RULE = re.compile(r"^[ \t|:=*_-]*$")
 _QUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+")
@@ -36,7 +38,7 @@ def blocks(text: str) -> tuple[Block, ...]:
     at = 0
     while at < len(lines):
         line = lines[at]
-        if fence := _FENCE.match(line):
+        if (fence := _FENCE.match(line)) and "`" not in fence[3]:
             _close(found, kind, held)
             block, at = _code(lines, at, fence)
             found.append(block)
@@ -93,7 +95,8 @@ def _close(found: list[Block], kind: Kind, held: list[str]) -> None:
 
 def _code(lines: list[str], at: int, fence: re.Match[str]) -> tuple[Block, int]:
     """The code that begins at this line, without the indentation of its fence, and where to read on."""
-    lead, marks, language = fence.groups()
+    lead, marks, about = fence.groups()
+    language = (about.split() or [""])[0].lower()
     quoted = ">" in lead
     width = len(lead.expandtabs(4))
     held: list[str] = []
@@ -101,9 +104,9 @@ def _code(lines: list[str], at: int, fence: re.Match[str]) -> tuple[Block, int]:
         line = _QUOTE.sub("", lines[end]) if quoted else lines[end]
         bare = line.strip()
         if len(bare) >= len(marks) and not bare.strip(marks[0]):
-            return Block(kind="code", text="\n".join(held), language=language.lower()), end + 1
+            return Block(kind="code", text="\n".join(held), language=language), end + 1
         held.append(line if quoted else _dedented(line, width))
-    return Block(kind="code", text="\n".join(held), language=language.lower(), closed=False), len(lines)
+    return Block(kind="code", text="\n".join(held), language=language, closed=False), len(lines)
 
 
 def _dedented(line: str, width: int) -> str:

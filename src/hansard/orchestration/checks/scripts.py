@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 MAX_CHARACTERS = 200_000
-MAX_TOKEN = 60
+MAX_TOKEN = 200
 
 HAN = "\u3005\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 # Thai, Lao, Burmese and Khmer.
@@ -21,7 +21,9 @@ _LETTER = rf"(?:(?![{HAN}{SOUTH_EAST}])[^\W_]|[{SIGNS}])"
 _TOKEN = re.compile(
     rf"\d+(?:[.,:]\d+)+|[A-Za-z0-9]+(?:_+[A-Za-z0-9]+)*(?!{_LETTER})|{_LETTER}+(?:_+{_LETTER}+)*|[{HAN}]+|[{SOUTH_EAST}]+"
 )
-_DROPPED = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u093c\u200b-\u200f\u2060\ufeff\u00ad]")
+_DROPPED = re.compile(
+    "[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u093c\u200b-\u200f\u2060\ufeff\u00ad]"
+)
 _ALIKE = str.maketrans({"ى": "ي", "ی": "ي", "ک": "ك", "ة": "ه", "ँ": "ं", "ı": "i", "ø": "o", "ł": "l", "đ": "d"})
 _SPECIES = (
     ("latin", re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")),
@@ -46,24 +48,34 @@ def normal(text: str) -> str:
     return short if short.isascii() else unicodedata.normalize("NFKC", short)[:MAX_CHARACTERS]
 
 
-@lru_cache(maxsize=20_000)
-def fold(text: str) -> str:
-    """A short text without case, accents, vowel points and spelling variants."""
+def folded(text: str) -> str:
+    """The text without case, accents, vowel points and spelling variants."""
     if text.isascii():
         return text.lower()
     plain = _DROPPED.sub("", unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold()))
     return unicodedata.normalize("NFC", plain).translate(_ALIKE)
 
 
+@lru_cache(maxsize=20_000)
+def fold(token: str) -> str:
+    """What `folded` says of a token."""
+    return folded(token)
+
+
 def tokens(text: str) -> Iterator[str]:
-    """Words, numbers, identifiers, and runs of text without spaces, as they stand in a normal text."""
-    return (found[0] for found in _TOKEN.finditer(text))
+    """Words, numbers, identifiers, and runs of text without spaces, as they stand in a normal text; overlong ones in pieces."""
+    for found in _TOKEN.finditer(text):
+        token = found[0]
+        if len(token) <= MAX_TOKEN:
+            yield token
+        else:
+            yield from (token[at : at + MAX_TOKEN] for at in range(0, len(token), MAX_TOKEN))
 
 
 @lru_cache(maxsize=20_000)
 def script(token: str) -> str:
     """The script of a token, told by its first letter that tells."""
-    for character in token[:MAX_TOKEN]:
+    for character in token:
         for name, pattern in _SPECIES:
             if pattern.match(character):
                 return name

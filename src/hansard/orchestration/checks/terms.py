@@ -14,6 +14,8 @@ from hansard.orchestration.checks.scripts import fold, normal, script, tokens
 from hansard.orchestration.checks.stems import beginning, beginnings, keys, parts
 
 HEAVY, LIGHT = 10, 1
+# Only at the beginning: inside a word it means to ask for leave, or to invite.
+_PLEASE = "请請"
 _BY_CHARACTERS = {"han", "hangul", "south-east"}
 _PIECE = re.compile("[\u3040-\u309f]+|[\u30a0-\u30ff]+|[^\u3040-\u30ff]+")
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
@@ -37,10 +39,12 @@ class Index:
         self._keys: set[str] = set()
         self._beginnings: set[str] = set()
         self._pairs: set[str] = set()
-        for token in tokens(normal(text)):
+        self._single: set[str] = set()
+        for token in set(tokens(normal(text))):
             folded = fold(token)
             if script(token) in _BY_CHARACTERS:
                 self._pairs.update(_pairs(folded))
+                self._single.update(folded)
                 continue
             for part in {token, *parts(token)}:
                 found = keys(part)
@@ -59,13 +63,14 @@ class Index:
         inner = [part for part in parts(term.shown) if len(part) > 1]
         if len(inner) > 1:
             return 0.7 * sum(not self._keys.isdisjoint(keys(part)) for part in inner) / len(inner)
-        # `Datenbankreplikation` is half said by `Datenbank`.
-        return 0.5 if any(start in self._keys for start in beginnings(term.keys[0])) else 0.0
+        # `Datenbankreplikation` is half said by `Datenbank`, and `Apfelkuchen` by `Kuchen`.
+        halves = (*beginnings(term.keys[0]), *(term.shown[at:] for at in range(3, len(term.shown) - 4)))
+        return 0.0 if self._keys.isdisjoint(halves) else 0.5
 
     def _characters(self, run: str) -> int:
         """How many characters of a run stand in a pair that the text has too."""
         if len(run) == 1:
-            return int(any(run in pair for pair in self._pairs))
+            return int(run in self._single)
         hits = [pair in self._pairs for pair in _pairs(run)]
         return sum(left or right for left, right in pairwise([False, *hits, False]))
 
@@ -108,7 +113,7 @@ def _word_term(token: str) -> Term | None:
 
 
 def _run_terms(run: str) -> Iterator[Term]:
-    for cut in _cuts(_KANA.search(run) is not None).split(fold(run)):
+    for cut in _cuts(_KANA.search(run) is not None).split(fold(run).lstrip(_PLEASE)):
         for piece in _PIECE.findall(cut):
             if _HIRAGANA.fullmatch(piece):
                 # Written so are endings and particles, and few nouns.

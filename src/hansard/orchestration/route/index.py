@@ -7,16 +7,17 @@ shares says little, whoever wrote it. Words that stand only in examples count le
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from hansard.domain.lane import Lane
-from hansard.orchestration.route.terms import grams, pairs, words, words_of_each
+from hansard.orchestration.route.spelling import Spelling
+from hansard.orchestration.route.terms import pairs, words, words_of_each
 
 # How much one mention is worth, by where it stands. Chosen by leaving each example of the default roster out once.
 VOCABULARY, VOCABULARY_WORD, EXAMPLE, PROSE = 3.0, 1.2, 1.0, 0.5
 PAIR = 0.6
 _FILLER_MASS, _RARE, _HALF, _POWER = 3.0, 0.2, 0.6, 1.5
-_LIKENESS, _LIKE_WORTH, _SHORTEST_LIKE, _MAX_LIKES = 0.5, 0.8, 4, 10_000
-_NOTHING_LIKE = ("", 0.0)
+_MAX_LIKES = 10_000
 
 Weights = tuple[tuple[int, float], ...]
 
@@ -36,17 +37,12 @@ class Index:
     def __init__(self, documents: Sequence[Lane], filler: frozenset[str]) -> None:
         self.size = len(documents)
         self._filler = filler
-        self._uses: dict[str, dict[int, float]] = {}
-        sizes = []
-        for place, lane in enumerate(documents):
-            mentions = _mentions(lane, filler)
-            sizes.append(sum(worth for term, worth in mentions.items() if " " not in term) or 1.0)
-            for term, worth in mentions.items():
-                self._uses.setdefault(term, {})[place] = worth
+        self._mentions = [_mentions(lane, filler) for lane in documents]
+        sizes = [sum(worth for term, worth in each.items() if " " not in term) or 1.0 for each in self._mentions]
         # Long documents are kept from shouting.
         self._scale = [sum(sizes) / len(sizes) / size for size in sizes]
         self._weights: dict[str, Weights] = {}
-        self._by_gram: dict[str, list[str]] = {}
+        self._spelling: Spelling | None = None
         self._likes: dict[str, tuple[str, float]] = {}
 
     def matches(self, text: str) -> list[Match]:
@@ -54,18 +50,27 @@ class Index:
         stems = words(text)
         found = []
         for word in dict.fromkeys(stems):
-            known, worth = (word, 1.0) if word in self._uses or word in self._filler else self._like(word)
-            if known in self._uses:
-                found.append(self._match(word, known, worth))
-        found += [self._match(pair, pair, PAIR) for pair in dict.fromkeys(pairs(stems)) if pair in self._uses]
-        return found
+            known, worth = word, 1.0
+            if not self._weigh(word) and word not in self._filler:
+                known, worth = self._like(word)
+            found.append(self._match(word, known, worth))
+        found += [self._match(pair, pair, PAIR) for pair in dict.fromkeys(pairs(stems))]
+        return [match for match in found if match.weights]
 
     def _match(self, typed: str, known: str, worth: float) -> Match:
-        if known not in self._weights:
-            self._weights[known] = self._weigh(self._uses[known], known in self._filler)
-        return Match(typed, known, tuple((place, weight * worth) for place, weight in self._weights[known]))
+        return Match(typed, known, tuple((place, weight * worth) for place, weight in self._weigh(known)))
 
-    def _weigh(self, uses: dict[int, float], is_filler: bool) -> Weights:
+    def _weigh(self, term: str) -> Weights:
+        """What a term is worth to each lane that uses it; nothing where none does."""
+        if term in self._weights:
+            return self._weights[term]
+        uses = {place: each[term] for place, each in enumerate(self._mentions) if term in each}
+        if not uses:
+            return ()
+        self._weights[term] = self._weights_of(uses, term in self._filler)
+        return self._weights[term]
+
+    def _weights_of(self, uses: dict[int, float], is_filler: bool) -> Weights:
         scaled = {place: count * self._scale[place] for place, count in uses.items()}
         noise = _FILLER_MASS if is_filler else 0.0
         mass = sum(scaled.values()) + noise
@@ -77,29 +82,14 @@ class Index:
         return tuple((place, worth * math.log1p(count / _RARE)) for place, count in scaled.items())
 
     def _like(self, word: str) -> tuple[str, float]:
-        """The known word nearest to one that nobody wrote down, as typing errors are; and what it is worth then."""
-        if len(word) < _SHORTEST_LIKE or not word.isalpha():
-            return _NOTHING_LIKE
+        """The known word that an unknown one was probably meant to be, and what it is worth then."""
+        if self._spelling is None:
+            self._spelling = Spelling(chain(*self._mentions, self._filler))
         if word not in self._likes:
             if len(self._likes) >= _MAX_LIKES:
                 self._likes.clear()
-            self._likes[word] = self._nearest(word)
+            self._likes[word] = self._spelling.nearest(word)
         return self._likes[word]
-
-    def _nearest(self, word: str) -> tuple[str, float]:
-        if not self._by_gram:
-            for known in (*self._uses, *self._filler):
-                if len(known) >= _SHORTEST_LIKE and " " not in known:
-                    for gram in grams(known):
-                        self._by_gram.setdefault(gram, []).append(known)
-        mine, shared = grams(word), dict[str, int]()
-        for gram in mine:
-            for known in self._by_gram.get(gram, ()):
-                shared[known] = shared.get(known, 0) + 1
-        likeness, known = max(
-            ((2 * count / (len(mine) + len(known)), known) for known, count in shared.items()), default=(0.0, "")
-        )
-        return (known, likeness * _LIKE_WORTH) if likeness >= _LIKENESS else _NOTHING_LIKE
 
 
 def _mentions(lane: Lane, filler: frozenset[str]) -> dict[str, float]:

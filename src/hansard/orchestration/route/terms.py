@@ -18,7 +18,7 @@ _ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:\+\+|#)?")
 _TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_]|[{_SIGNS}])+(?:\+\+|#)?")
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_APOSTROPHES = re.compile("(?<=\\w)['’ʼ`](?=\\w)")
+_APOSTROPHES = re.compile("(?<=\\w)['’ʼ](?=\\w)")
 _VOWEL = re.compile("[aeiouy]")
 # Scripts of languages that inflect at the end of words, where the beginning carries the meaning.
 _ENDS_VARY = re.compile("[\u0370-\u052f]{6,}")
@@ -33,19 +33,19 @@ def words(text: str) -> list[str]:
 
 
 def words_of_each(texts: Iterable[str]) -> list[list[str]]:
-    """The words of many texts, folded in one go."""
-    return [_tokens(line) for line in _fold("\n".join(" ".join(text.splitlines()) for text in texts)).split("\n")]
+    """The words of many texts that were written for this and need no cap."""
+    return [_tokens(_fold(text)) for text in texts]
+
+
+def spellings(text: str) -> dict[str, str]:
+    """Each word of a text as it was typed, by its stem, so that an explanation can say it."""
+    tokens = _TOKEN.findall(_fold(text[:MAX_CHARACTERS]))
+    return {_stem(token[:MAX_WORD]): token[:MAX_WORD] for token in reversed(tokens) if not is_unspaced(token)}
 
 
 def pairs(stems: list[str]) -> list[str]:
     """Neighbouring words as one term each: `look over` says what neither of its words does."""
     return [f"{first} {second}" for first, second in pairwise(stems) if not (is_unspaced(first) or is_unspaced(second))]
-
-
-def grams(word: str) -> set[str]:
-    """The character trigrams of a word with its borders marked, to find its likes among words that are known."""
-    marked = f"<{word}>"
-    return {marked[i : i + 3] for i in range(len(marked) - 2)}
 
 
 def is_unspaced(word: str) -> bool:
@@ -55,7 +55,7 @@ def is_unspaced(word: str) -> bool:
 def _fold(text: str) -> str:
     """The text without case, accents, apostrophes and compatibility forms."""
     if text.isascii():
-        return _APOSTROPHES.sub("", text.lower()) if "'" in text or "`" in text else text.lower()
+        return _APOSTROPHES.sub("", text.lower()) if "'" in text else text.lower()
     short = unicodedata.normalize("NFKC", text).casefold()
     plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", short))
     return (
@@ -80,7 +80,7 @@ def _stem(word: str) -> str:
     """A word without its commonest endings; the same for documents and requests, so it need not be pretty."""
     if len(word) < 4 or not word.isascii():
         return _stem_of_another_script(word)
-    if not word.isalpha():
+    if word[-1] not in "degs" or not word.isalpha():
         return word
     if word.endswith("ies") and len(word) > 4:
         word = word[:-3] + "y"

@@ -1,0 +1,114 @@
+"""The deliberation functions that `hansard` offers to Python: `run_session`, `execution_replay`, `transcript_replay`.
+
+Each works on the ledger that Hansard.open would open. Those that ask models come twice: plain, and as a coroutine.
+"""
+
+import asyncio
+from collections.abc import Collection, Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hansard.app.configuring import Wishes
+from hansard.app.convening import Call, Convening, convening, given
+from hansard.app.service import Hansard
+from hansard.app.settings import read_settings
+from hansard.deliberation.documents import Artifact, Config
+from hansard.deliberation.documents.vocabulary import PinningCondition
+from hansard.deliberation.pins import Pins
+from hansard.deliberation.replay import ExecutionReplay, PinningViolation, TranscriptReplay
+from hansard.deliberation.replay import transcript_replay as _transcript_replay
+from hansard.errors import UsageError
+from hansard.providers.base import Provider
+
+Providers = Mapping[str, Provider] | Provider
+T = TypeVar("T")
+
+__all__ = [
+    "PinningViolation",
+    "execution_replay",
+    "execution_replay_async",
+    "run_session",
+    "run_session_async",
+    "transcript_replay",
+]
+
+
+async def run_session_async(
+    config: Mapping[str, Any] | Config,
+    providers: Providers | None = None,
+    *,
+    problem: str | None = None,
+    runs_root: str | Path | None = None,
+    ledger: str | None = None,
+    script: Mapping[str, Any] | None = None,
+    selector_script: Mapping[str, Any] | None = None,
+    wishes: Wishes | None = None,
+    harness_pinning: Pins | None = None,
+) -> Artifact:
+    """Hold a session and give its artifact. Cancelling this leaves it resumable; `Hansard.deliberations` can also end it.
+
+    `providers` are those that the configuration names, by id, or one for all; without them, those of hansard.toml.
+    """
+    call = Call(
+        config=config,
+        problem=problem,
+        runs=Path(runs_root) if runs_root is not None else None,
+        script=script,
+        selector_script=selector_script,
+        wishes=wishes or Wishes(),
+    )
+    async with Hansard.open(ledger) as hansard:
+        if providers is not None:
+            given(hansard.pool, providers, Config.parse(config) if isinstance(config, Mapping) else config)
+        made = convening(hansard.settings, hansard.pool, call)
+        run = await hansard.deliberations.convene(made)
+        sat = await hansard.deliberations.hold(run, pins=harness_pinning)
+    return Artifact.parse(sat.sitting.artifact)
+
+
+def run_session(config: Mapping[str, Any] | Config, providers: Providers | None = None, **more: Any) -> Artifact:
+    """The same without a loop; takes what run_session_async takes."""
+    return _run(run_session_async(config, providers, **more), "run_session_async")
+
+
+def transcript_replay(artifact: Mapping[str, Any] | Artifact) -> TranscriptReplay:
+    """The canonical bytes of a transcript and their digest. Give the JSON as it is stored: a digest is over that."""
+    return _transcript_replay(artifact.as_data() if isinstance(artifact, Artifact) else artifact)
+
+
+async def execution_replay_async(
+    folder: str | Path,
+    providers: Providers | None = None,
+    *,
+    runs_root: str | Path | None = None,
+    ledger: str | None = None,
+    script: Mapping[str, Any] | None = None,
+    selector_script: Mapping[str, Any] | None = None,
+    assumed: Collection[PinningCondition] = (),
+) -> ExecutionReplay:
+    """Hold a finished session again. PinningViolation names the condition that does not hold; nothing was run then."""
+
+    def make(config: Config) -> Convening:
+        if providers is not None:
+            given(hansard.pool, providers, config)
+        call = Call(config=config, script=script, selector_script=selector_script)
+        made = convening(hansard.settings, hansard.pool, call)
+        return replace(made, runs=str(runs_root) if runs_root is not None else None)
+
+    async with Hansard.open(ledger, settings=read_settings(ledger)) as hansard:
+        return await hansard.deliberations.replay(Path(folder), make, assumed=assumed)
+
+
+def execution_replay(folder: str | Path, providers: Providers | None = None, **more: Any) -> ExecutionReplay:
+    """The same without a loop; takes what execution_replay_async takes."""
+    return _run(execution_replay_async(folder, providers, **more), "execution_replay_async")
+
+
+def _run(work: Coroutine[Any, Any, T], instead: str) -> T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    work.close()
+    raise UsageError(f"an event loop is running here; await {instead} instead")

@@ -1,0 +1,331 @@
+"""Deliberations, for every surface: convene, hold, cancel, resume, list, replay. A deliberation is a run of its own mode.
+
+The run is on the record before its session, and its end behind it; what is shown of it is what the record says.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hansard.app.convening import UNNAMED, Convening
+from hansard.app.deliberationviews import MODE, convening_of, has_session
+from hansard.app.ids import new_nonce, new_run_id
+from hansard.app.people import human
+from hansard.app.pool import Pool
+from hansard.app.wiring import SOFTWARE
+from hansard.deliberation.documents import Config
+from hansard.deliberation.documents.vocabulary import PinningCondition
+from hansard.deliberation.pins import Pins
+from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, execution_replay, read_original
+from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
+from hansard.deliberation.story import Story, read_story
+from hansard.domain.fact import Body, Fact
+from hansard.domain.work import (
+    CancelAsked,
+    EndState,
+    ResumeAsked,
+    RunAnswered,
+    RunClaimed,
+    RunConfigured,
+    RunEnded,
+    RunInterrupted,
+    RunRequested,
+    Surface,
+)
+from hansard.errors import Fenced, HansardError, UsageError
+from hansard.ledger.entry import Entry
+from hansard.orchestration.engine import Ended
+from hansard.orchestration.progress import Progress, progress_of
+from hansard.record.recorder import Cause, Recorded, Recorder, Step, Within
+from hansard.store.base import Claim, Query, Store
+
+LEASE_S, LOOK_S = 15.0, 0.5
+ENGINE = "engine"
+NANO = 1_000_000_000
+ENDS: dict[str, EndState] = {
+    "synthesis": "answered",
+    "schema_error": "failed",
+    "provider_unrecoverable": "failed",
+    "budget_exceeded": "stopped",
+    "timeout": "stopped",
+    "user_cancel": "cancelled",
+    "user_input_required": "stopped",
+    "external_research_required": "stopped",
+}
+"""How a run ends when its session ends so."""
+
+Listener = Callable[[str, Recorded[Fact]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sat:
+    """A deliberation that is over."""
+
+    run: str
+    sitting: Sitting
+
+
+class Deliberations:
+    """The deliberations of one open ledger."""
+
+    def __init__(self, recorder: Recorder, store: Store, pool: Pool) -> None:
+        self._recorder, self._store, self._pool = recorder, store, pool
+        self._listeners: list[Listener] = []
+        self._cancels: dict[str, asyncio.Event] = {}
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear of everything that sessions of this process record; gives what ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def convene(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> str:
+        """Put a session on the record with everything that it is to be held with; gives the run's id. Nobody is asked yet."""
+        run, config = new_run_id(), made.config
+        secrets = self._pool.secrets
+        requested = RunRequested(mode=MODE, surface=surface, request=Body.text(secrets.scrub(config.problem_statement)))
+        written = made.named(self._free_id(made, run))
+        configured = RunConfigured(
+            nonce=new_nonce(),
+            software=SOFTWARE,
+            max_tokens=config.budget.max_total_tokens,
+            max_cost_usd_nano=round(config.budget.max_total_cost_usd * NANO),
+            max_seconds=config.budget.max_wallclock_seconds,
+            config=Body.json(secrets.scrub(written.as_json())),
+        )
+        steps = [Step(requested, actor or human()), Step(configured, ENGINE, [Within(0)])]
+        self._tell(run, await self._recorder.record_all(steps, run=run))
+        return run
+
+    async def hold(self, run: str, *, pins: Pins | None = None) -> Sat:
+        """Hold the session of a run, or what is left of it. Fenced when another process holds it."""
+        async with self._claimed(run) as (progress, claim, cancel):
+            made = convening_of(self._store, progress.configured)
+            pen = self._pen(progress, claim)
+            story = self._story(run)
+            try:
+                if story is None:
+                    sitting = await self._begin(made, pen, pins, cancel)
+                else:
+                    sitting = await self._go_on(made, pen, story, pins, cancel)
+            except asyncio.CancelledError:
+                await self._interrupted(progress, pen)
+                raise
+            if progress.ended is None:
+                await self._ended(pen, sitting)
+            return Sat(run=run, sitting=sitting)
+
+    async def drive(self, run: str) -> Ended:
+        """The same for whoever drives runs of every mode."""
+        sat = await self.hold(run)
+        return Ended(run=run, state=ENDS[sat.sitting.reason], reason=sat.sitting.reason)
+
+    async def cancel(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
+        """End a session with user_cancel, whoever holds it. Where nobody does, this carries it out."""
+        requested = self._unfinished(run)
+        fact = CancelAsked(surface=surface)
+        recorded = await self._recorder.record(fact, actor=actor or human(), run=run, causes=[requested])
+        self._tell(run, [recorded])
+        if run in self._cancels:
+            self._cancels[run].set()
+            return
+        try:
+            await self.hold(run)
+        except Fenced:
+            # Another process holds it, and will see the request in the record.
+            return
+
+    async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Sat:
+        """Hold the rest of a session that was interrupted, or complete its directory."""
+        progress = self._progress(run)
+        story = self._story(run)
+        if progress.ended is not None and (story is None or story.archived is not None):
+            raise UsageError(f"run {run} has ended ({progress.ended.data['reason']}); there is nothing to resume")
+        assert progress.requested is not None
+        recorded = await self._recorder.record(
+            ResumeAsked(surface=surface), actor=actor or human(), run=run, causes=[progress.requested]
+        )
+        self._tell(run, [recorded])
+        return await self.hold(run)
+
+    async def replay(
+        self,
+        folder: Path,
+        make: Callable[[Config], Convening],
+        *,
+        assumed: Collection[PinningCondition] = (),
+        surface: Surface = "python",
+    ) -> ExecutionReplay:
+        """Hold a finished session again. PinningViolation where something that decided it is not as it was."""
+        original = read_original(folder)
+        made = make(original.config)
+        run = await self.convene(replace(made, runs=None), surface=surface)
+        async with self._claimed(run) as (progress, claim, _):
+            pen = self._pen(progress, claim)
+            try:
+                done = await execution_replay(
+                    original,
+                    lambda config: made.named(config.session_id).setting(self._pool),
+                    pen,
+                    assumed=assumed,
+                    runs=Path(made.runs) if made.runs else None,
+                    producer=made.producer,
+                )
+            except HansardError:
+                await self._record(pen, [_run_ended("failed", "not_replayed", (), progress.claims[-1])])
+                raise
+            await self._ended(pen, done.fresh)
+            return done
+
+    async def _begin(self, made: Convening, pen: Pen, pins: Pins | None, cancel: asyncio.Event) -> Sitting:
+        runs = Path(made.runs) if made.runs else None
+        # A crash may have left an empty directory behind, which is never used again [R-7.3-2].
+        made = made.named(_free(runs, made.config.session_id))
+        return await run_session(
+            made.setting(self._pool),
+            pen,
+            pins=pins,
+            runs=runs,
+            cancel=cancel,
+            listener=lambda recorded: self._tell(pen.run, [recorded]),
+            producer=made.producer,
+        )
+
+    async def _go_on(
+        self, made: Convening, pen: Pen, story: Story, pins: Pins | None, cancel: asyncio.Event
+    ) -> Sitting:
+        made = made.named(story.config.session_id)
+        return await resume_session(
+            made.setting(self._pool, answered=story.calls),
+            pen,
+            story,
+            pins=pins,
+            runs=Path(made.runs) if made.runs else None,
+            cancel=cancel,
+            listener=lambda recorded: self._tell(pen.run, [recorded]),
+            producer=made.producer,
+        )
+
+    @asynccontextmanager
+    async def _claimed(self, run: str) -> "AsyncIterator[tuple[Progress, Claim, asyncio.Event]]":
+        """The run under a claim that is kept as long as this lasts; the event is set when somebody asks to cancel."""
+        claim = await asyncio.to_thread(self._store.claim, run, LEASE_S)
+        cancel = self._cancels[run] = asyncio.Event()
+        progress = self._progress(run)
+        keeping = asyncio.ensure_future(self._keep(claim, progress, cancel))
+        try:
+            causes = [progress.requested, *progress.claims[-1:]]
+            causes += [progress.resumed_by] if progress.resumed_by is not None else []
+            fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
+            recorded = await self._recorder.record(
+                fact, actor=ENGINE, run=run, causes=[each for each in causes if each is not None], claim=claim
+            )
+            self._tell(run, [recorded])
+            progress.claims.append(recorded.seq)
+            yield progress, claim, cancel
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            self._cancels.pop(run, None)
+            await asyncio.to_thread(_release, self._store, claim)
+            self._recorder.seal_soon()
+
+    async def _keep(self, claim: Claim, progress: Progress, cancel: asyncio.Event) -> None:
+        """Keep the claim, and notice when somebody asks to cancel."""
+        loop = asyncio.get_running_loop()
+        renewed = loop.time()
+        if progress.cancel_asked is not None:
+            cancel.set()
+        asked = Query(run=progress.run, kind="run.cancel_asked", after=progress.seen, limit=1)
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if await asyncio.to_thread(lambda: list(self._store.select(asked))):
+                cancel.set()
+            if loop.time() - renewed > LEASE_S / 3:
+                renewed = loop.time()
+                await asyncio.to_thread(self._store.renew, claim, LEASE_S)
+
+    async def _ended(self, pen: Pen, sitting: Sitting) -> None:
+        """The answer, where there is one, and the end of the run: one commit."""
+        state, outcome = ENDS[sitting.reason], sitting.artifact["outcome"]
+        over = next(iter(self._store.select(Query(run=pen.run, kind="session.ended", newest_first=True, limit=1))))
+        steps = []
+        if outcome["kind"] == "synthesis":
+            answer = sitting.artifact["canonical_transcript"][-1]["content"]["integrated_answer"]
+            steps.append(Step(RunAnswered(complete=True, answer=Body.text(answer)), ENGINE, [over.seq]))
+        calls = list(self._store.select(Query(run=pen.run)))
+        steps.append(_run_ended(state, sitting.reason, calls, Within(0) if steps else over.seq))
+        await self._record(pen, steps)
+
+    async def _interrupted(self, progress: Progress, pen: Pen) -> None:
+        fact = RunInterrupted(by="signal")
+        await self._record(pen, [Step(fact, ENGINE, [progress.claims[-1]])])
+
+    async def _record(self, pen: Pen, steps: list[Step]) -> None:
+        self._tell(pen.run, await self._recorder.record_all(steps, run=pen.run, claim=pen.claim))
+
+    def _pen(self, progress: Progress, claim: Claim) -> Pen:
+        causes = [each for each in (progress.requested, progress.configured) if each is not None]
+        return Pen(recorder=self._recorder, run=progress.run, claim=claim, causes=causes)
+
+    def _free_id(self, made: Convening, run: str) -> str:
+        """The session's own id; the run's where it has none, another where its directory is taken."""
+        id = run if made.config.session_id == UNNAMED else made.config.session_id
+        return _free(Path(made.runs) if made.runs else None, id)
+
+    def _story(self, run: str) -> Story | None:
+        return read_story(self._store, run) if has_session(self._store, run) else None
+
+    def _progress(self, run: str) -> Progress:
+        progress = progress_of(run, self._store.select(Query(run=run)))
+        if progress.requested is None or progress.configured is None or progress.mode != MODE:
+            raise UsageError(
+                f"there is no deliberation {run!r} in {self._store.place}; `hansard runs` lists what there is"
+            )
+        return progress
+
+    def _unfinished(self, run: str) -> int:
+        progress = self._progress(run)
+        if progress.ended is not None:
+            raise UsageError(f"run {run} has ended ({progress.ended.data['reason']})")
+        assert progress.requested is not None
+        return progress.requested
+
+    def _tell(self, run: str, recorded: Iterable[Recorded[Any]]) -> None:
+        for each in recorded:
+            for listener in self._listeners:
+                listener(run, each)
+
+
+def _run_ended(state: EndState, reason: str, entries: Iterable[Entry], cause: Cause) -> Step:
+    """The run's last word, with what every call of it took, failed ones included."""
+    calls = tokens = cost = elapsed = 0
+    for entry in entries:
+        data: Any = entry.data
+        if entry.kind in ("turn.taken", "turn.failed"):
+            calls += "result" in entry.body
+            tokens += data["prompt_tokens"] + data["completion_tokens"]
+            cost += data["cost_usd_nano"]
+            elapsed = max(elapsed, data["elapsed_us"])
+    fact = RunEnded(state=state, reason=reason, calls=calls, tokens=tokens, cost_usd_nano=cost, elapsed_us=elapsed)
+    return Step(fact, ENGINE, [cause])
+
+
+def _free(runs: Path | None, session: str) -> str:
+    """An id whose directory does not exist yet: this one, or this one with a number behind it [R-7.3-2]."""
+    number, name = 0, session
+    while runs is not None and (runs / name).exists():
+        number += 1
+        tail = f"-r{number}"
+        name = session[: LONGEST_ID - len(tail)] + tail
+    return name
+
+
+def _release(store: Store, claim: Claim) -> None:
+    try:
+        store.release(claim)
+    except HansardError:
+        # Fenced, or the store is gone: then nothing is ours to give back, and the first error says more.
+        return

@@ -1,0 +1,71 @@
+"""A finished session as Markdown, for people. What agents said is quoted, so that nothing of it can pass for our own words."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hansard.deliberation.documents import Artifact
+
+Json = Mapping[str, Any]
+
+
+def as_markdown(artifact: Json) -> str:
+    """The whole debate."""
+    Artifact.parse(artifact)
+    return "\n".join(_lines(artifact)) + "\n"
+
+
+def _lines(artifact: Json) -> Iterator[str]:
+    used, ending = artifact["cumulative_usage"], artifact["outcome"].get("termination_artifact")
+    yield f"# Session {_inline(artifact['session_id'])}"
+    yield ""
+    yield f"- outcome: {ending['reason'] if ending else 'synthesis'}"
+    yield f"- from {artifact['started_at']} to {artifact['ended_at']}"
+    yield f"- {used['total_tokens']:,} tokens, {used['cost_usd']:.6f} USD"
+    yield f"- transcript digest: `{artifact['transcript_digest']}`"
+    round = 0
+    for message in artifact["canonical_transcript"]:
+        if message["round"] > round:
+            round = message["round"]
+            yield from ("", f"## Round {round}")
+        yield from _message(message)
+    if artifact["cumulative_unresolved"]:
+        yield from ("", "## Unresolved", "")
+        for each in artifact["cumulative_unresolved"]:
+            held = "; ".join(f"{_inline(side['agent'])}: {_inline(side['claim'])}" for side in each["positions"])
+            yield f"- {_inline(each['topic'])} ({held})"
+
+
+def _message(message: Json) -> Iterator[str]:
+    kind, content = message["type"].replace("_", " "), message["content"]
+    parent = f", on {_inline(message['parent_id'])}" if message.get("parent_id") else ""
+    yield from ("", f"### {_inline(message['speaker'])} ({kind}{parent}) {{#{_inline(message['id'])}}}", "")
+    yield from _quoted(_said(message["type"], content))
+    if not isinstance(content, str):
+        for request in content.get("direct_requests") or ():
+            yield from ("", f"asks {_inline(request['target'])} ({_inline(request['type'])}):", "")
+            yield from _quoted(str(request["content"]))
+
+
+def _said(type: str, content: Any) -> str:
+    match type:
+        case "problem_statement":
+            return str(content)
+        case "coordination_turn":
+            return f"{content['next_action']} ({content['confidence']}): {content['focus']}\n\n{content['rationale']}"
+        case "synthesis":
+            return str(content["integrated_answer"])
+        case "panel_contraction":
+            return f"{content['agent_id']} left the panel: {content['reason']}"
+        case _:
+            return str(content["text"])
+
+
+def _quoted(text: str) -> Iterator[str]:
+    for line in text.splitlines() or [""]:
+        yield f"> {line}".rstrip()
+
+
+def _inline(text: object) -> str:
+    """A name or a short text in one line that Markdown reads as text."""
+    plain = " ".join(str(text).split())
+    return "".join(f"\\{each}" if each in "\\`*_[]<>#|" else each for each in plain)

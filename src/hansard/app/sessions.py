@@ -1,0 +1,259 @@
+"""Directories of sessions, for every surface: replay, validate, measure, golden cases, conformance. Needs no ledger.
+
+Where a ledger is given, a directory is also held against what the record says of it.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hansard.app.deliberationviews import MODE, find_session, listing_of
+from hansard.app.ids import new_run_id
+from hansard.app.people import human
+from hansard.app.settings import Settings
+from hansard.app.wiring import found_ledger, open_script
+from hansard.deliberation.archive import (
+    ARTIFACT,
+    CONFIG,
+    MANIFEST,
+    SEAL,
+    is_crashed,
+    read_journal,
+    read_manifest,
+    seal_breaches,
+)
+from hansard.deliberation.conformance import Report, run_conformance
+from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Invalid
+from hansard.deliberation.documents.reading import load
+from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
+from hansard.deliberation.metrics import metrics_of
+from hansard.deliberation.protocol.audit import breaches as rule_breaches
+from hansard.deliberation.protocol.rules import Rules
+from hansard.deliberation.replay import TranscriptReplay, transcript_replay
+from hansard.deliberation.session import SELECTION, Pen
+from hansard.domain.fact import Body
+from hansard.domain.work import RunRequested
+from hansard.errors import HansardError, StoreError, UsageError
+from hansard.record.recorder import Recorder
+from hansard.store.base import Store
+
+LEASE_S = 600.0
+MARKS: Mapping[str, frozenset[str]] = {
+    "artifact": frozenset({"canonical_transcript"}),
+    "run_manifest": frozenset({"manifest_version"}),
+    "golden_test_case": frozenset({"fake_script"}),
+    "fake_provider_script": frozenset({"entries"}),
+    "config": frozenset({"selector", "agents"}),
+    "termination_artifact": frozenset({"final_round"}),
+    "persona": frozenset({"persona_class"}),
+    "message": frozenset({"speaker", "turn_index"}),
+    "selector_output": frozenset({"selected_agents"}),
+}
+"""Members by which a document is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validation:
+    """What was looked at, and every rule that it breaks."""
+
+    document: str
+    breaches: tuple[Breach, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.breaches
+
+
+def place_of(name: str, runs: Path) -> Path:
+    """A session's directory by its path or, under `runs`, by its id; an artifact's directory by the artifact."""
+    path = Path(name)
+    if path.is_dir():
+        return path
+    if (runs / name).is_dir():
+        return runs / name
+    if path.name == ARTIFACT and path.is_file():
+        return path.parent
+    raise UsageError(f"there is no session {name!r}: neither a directory here nor an id under {runs}")
+
+
+def artifact_of(folder: Path) -> dict[str, Any]:
+    """The artifact of a finished session as it is stored [R-7.3-1]."""
+    if not (folder / ARTIFACT).exists():
+        state = "crashed" if is_crashed(folder) else read_manifest(folder).status
+        raise UsageError(f"{folder} is {state} and has no artifact; `hansard session resume {folder}` goes on with it")
+    data = load(folder / ARTIFACT)
+    if not isinstance(data, dict):
+        raise UsageError(f"{folder / ARTIFACT} is no artifact")
+    return data
+
+
+def replayed(folder: Path) -> TranscriptReplay:
+    """The transcript's exact bytes. They match where every digest of the directory is theirs [R-2.7-2]."""
+    artifact = artifact_of(folder)
+    found = transcript_replay(artifact)
+    said = [artifact.get("transcript_digest")]
+    if (folder / MANIFEST).exists():
+        said.append(_member(load(folder / MANIFEST), "transcript_digest"))
+    ending = _member(artifact.get("outcome"), "termination_artifact")
+    said += [_member(ending, "transcript_digest")] if ending is not None else []
+    wrong = [str(each) for each in said if each != found.digest]
+    return TranscriptReplay(output=found.output, stored_digest=wrong[0] if wrong else found.digest, digest=found.digest)
+
+
+def _member(data: object, name: str) -> Any:
+    return data.get(name) if isinstance(data, Mapping) else None
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """The figures of a finished session, made anew from its artifact."""
+    return metrics_of(artifact_of(folder))
+
+
+def as_text(data: Mapping[str, Any]) -> str:
+    """A document as a file holds it."""
+    return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
+
+
+def validated(path: Path, store: Store | None = None) -> Validation:
+    """Every rule that a document breaks; of a session's directory, every file of it, and the rules of its course."""
+    folder = path if path.is_dir() else path.parent if path.name == ARTIFACT else None
+    if folder is not None and (folder / MANIFEST).exists():
+        return _directory(folder, store)
+    if path.is_dir():
+        raise UsageError(f"{path} is no session's directory: it has no {MANIFEST}")
+    data = load(path)
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} holds no document of the protocol")
+    name = next((name for name, marks in MARKS.items() if marks <= data.keys()), None)
+    if name is None:
+        raise UsageError(f"{path} is no document that is told by its members; known are {', '.join(MARKS)}")
+    if name == "artifact":
+        return Validation(document=name, breaches=tuple(_artifact_breaches(data)))
+    try:
+        DOCUMENTS[name].parse(data)
+    except Invalid as error:
+        return Validation(document=name, breaches=(error.breach,))
+    return Validation(document=name, breaches=())
+
+
+def _directory(folder: Path, store: Store | None) -> Validation:
+    manifest = load(folder / MANIFEST)
+    notes: list[str] = []
+    if not (folder / ARTIFACT).exists():
+        return _unfinished(folder, manifest)
+    artifact, config = load(folder / ARTIFACT), load(folder / CONFIG) if (folder / CONFIG).exists() else {}
+    selection = load(folder / SELECTION) if (folder / SELECTION).exists() else None
+    found = list(_artifact_breaches(artifact, manifest=manifest, config=config, selection=selection))
+    found += _journal_breaches(folder, artifact)
+    if not (folder / SEAL).exists():
+        notes.append("the directory has no seal: what is not in the transcript's digest may have been changed")
+    else:
+        listed = _listed(folder, store, notes)
+        found += seal_breaches(folder, listed)
+    return Validation(document="directory", breaches=tuple(found), notes=tuple(notes))
+
+
+def _unfinished(folder: Path, manifest: object) -> Validation:
+    status = read_manifest(folder).status
+    note = f"the session is {'crashed' if is_crashed(folder) else status}; only its journal was looked at"
+    if status in {"complete", "terminated"}:
+        message = f"the manifest says {status}, and there is no {ARTIFACT}"
+        breach = Breach(document="RunManifest", path="/status", rule="R-7.4-2", message=message)
+        return Validation(document="directory", breaches=(breach,))
+    read_journal(folder)
+    return Validation(document="directory", breaches=(), notes=(note,))
+
+
+def _artifact_breaches(
+    data: object, *, manifest: object = None, config: object = None, selection: object = None
+) -> Iterator[Breach]:
+    """The rules over the artifact and, where it is sound, over the course of the session."""
+    found = semantic_breaches(data, manifest=manifest, config=config)
+    yield from found
+    if found:
+        return
+    assert isinstance(data, dict)
+    parsed = Artifact.parse(data)
+    chosen = _member(_member(selection, "selector_output") or selection, "selected_agents")
+    panel = chosen if isinstance(chosen, list) else _panel_of(parsed)
+    reference = not any("parent_id" in message for message in data["canonical_transcript"][:1])
+    if not reference:
+        yield from rule_breaches(Rules.of(parsed.config), panel, data["canonical_transcript"], data["outcome"])
+
+
+def _panel_of(artifact: Artifact) -> list[str]:
+    """Who sat: as declared, or as far as the transcript shows where a selector chose."""
+    config = artifact.config
+    if config.selector.strategy == "fixed":
+        return list(config.selector.default_deliberation_panel)
+    first = [each for each in artifact.canonical_transcript if each.round == 1]
+    spoke = [each.speaker for each in first if each.type == "primary_turn"]
+    return spoke or [agent.id for agent in config.agents]
+
+
+def _journal_breaches(folder: Path, artifact: object) -> Iterator[Breach]:
+    """The journal tells the same story as the artifact."""
+    path = _member(load(folder / MANIFEST), "journal_path")
+    if path is None:
+        return
+    try:
+        told = read_journal(folder)
+    except HansardError as error:
+        yield Breach(document=str(path), path="", rule="S-7.3-1", message=str(error))
+        return
+    if told != _member(artifact, "canonical_transcript"):
+        yield Breach(document=str(path), path="", rule="S-7.3-1", message="does not hold the artifact's messages")
+
+
+def _listed(folder: Path, store: Store | None, notes: list[str]) -> bytes | None:
+    if store is None:
+        notes.append("no ledger was asked: a directory that was changed and sealed anew would not be noticed")
+        return None
+    try:
+        return listing_of(store, find_session(store, folder))
+    except UsageError as error:
+        notes.append(f"not held against the record: {error}")
+        return None
+
+
+def conformance() -> Report:
+    """The shipped cases through our documents."""
+    return run_conformance()
+
+
+async def golden(path: Path, *, record: bool = False) -> GoldenRun:
+    """Run a golden case on a ledger in memory; `record` makes what came out the case's expectation."""
+    case = read_case(path)
+    async with _in_memory() as pen:
+        run = await run_case(case, lambda script: open_script(script, "fake"), pen)
+    if record:
+        _rewrite(path, recorded(case, run))
+    return run
+
+
+def _rewrite(path: Path, case: Mapping[str, Any]) -> None:
+    place = path / "expected_artifact.json" if path.is_dir() else path
+    data = case["expected_artifact"] if path.is_dir() else case
+    try:
+        place.write_text(as_text(data), "utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write {place}: {error}") from error
+
+
+@asynccontextmanager
+async def _in_memory() -> AsyncIterator[Pen]:
+    """A run on a ledger that is gone afterwards."""
+    with found_ledger(Settings(ledger="memory:", state=Path())) as opened:
+        recorder, run = Recorder(opened.store), new_run_id()
+        try:
+            fact = RunRequested(mode=MODE, surface="python", request=Body.text("a golden case"))
+            requested = await recorder.record(fact, actor=human(), run=run)
+            claim = opened.store.claim(run, LEASE_S)
+            yield Pen(recorder=recorder, run=run, claim=claim, causes=(requested.seq,))
+        finally:
+            await recorder.close()
