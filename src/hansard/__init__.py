@@ -7,18 +7,43 @@ from hansard.__about__ import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hansard.app.deliberating import PinningViolation as PinningViolation
+    from hansard.app.deliberating import execution_replay as execution_replay
+    from hansard.app.deliberating import execution_replay_async as execution_replay_async
+    from hansard.app.deliberating import run_session as run_session
+    from hansard.app.deliberating import run_session_async as run_session_async
+    from hansard.app.deliberating import transcript_replay as transcript_replay
     from hansard.app.service import Hansard as Hansard
     from hansard.domain.roster import Lane as Lane
     from hansard.domain.roster import Policy as Policy
     from hansard.domain.roster import Roster as Roster
 
-__all__ = ["Hansard", "Lane", "Policy", "Roster", "__version__"]
+__all__ = [
+    "Hansard",
+    "Lane",
+    "PinningViolation",
+    "Policy",
+    "Roster",
+    "__version__",
+    "execution_replay",
+    "execution_replay_async",
+    "run_session",
+    "run_session_async",
+    "transcript_replay",
+]
 
 _WHERE = {
     "Hansard": "hansard.app.service",
     "Lane": "hansard.domain.roster",
     "Policy": "hansard.domain.roster",
     "Roster": "hansard.domain.roster",
+    **dict.fromkeys(
+        (
+            *("PinningViolation", "transcript_replay", "run_session", "run_session_async"),
+            *("execution_replay", "execution_replay_async"),
+        ),
+        "hansard.app.deliberating",
+    ),
 }
 
 

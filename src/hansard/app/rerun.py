@@ -25,7 +25,7 @@ from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine
 from hansard.orchestration.progress import progress_of
-from hansard.orchestration.route import Evidence, Route
+from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source, Verification
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
@@ -352,10 +352,7 @@ class _Rerun:
         found = next((entry for entry in self._progress.routed if entry.data["tier"] != 2), None)
         if found is None:
             return Route(lane=None, confidence_ppm=0, runner_up=None, evidence=(), tier=0, scores=())
-        data: Any = json.loads(self._reader.data(found, "evidence"))
-        evidence = tuple(Evidence(**each) for each in data.pop("evidence"))
-        scores = tuple((lane, score) for lane, score in data.pop("scores"))
-        return Route(**data, evidence=evidence, scores=scores)
+        return recorded_route(json.loads(self._reader.data(found, "evidence")))
 
     def _clock_us(self) -> int:
         return FOREVER_US if self._late else time.time_ns() // 1_000

@@ -59,7 +59,7 @@ def lane_from(values: object, where: str) -> Lane:
         category=table.text("category", MAX_LINE, required=True),
         domain=_one_line(table, "domain"),
         description=table.text("description", MAX_TEXT),
-        vocabulary=table.texts("vocabulary", MAX_LINE),
+        vocabulary=table.texts("vocabulary", MAX_LINE, also_by=","),
         examples=table.texts("examples", MAX_TEXT),
         instructions=table.text("instructions", MAX_INSTRUCTIONS),
         provider=table.name("provider"),

@@ -6,6 +6,8 @@ from typing import Any
 from hansard.domain.lane import MAX_LINE, Lane
 from hansard.domain.table import Table
 
+MAX_PARALLEL = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
@@ -15,7 +17,7 @@ class Policy:
     deny_categories: tuple[str, ...] = ()
     allow_lanes: tuple[str, ...] = ()
     deny_lanes: tuple[str, ...] = ()
-    max_parallel: int = 8
+    max_parallel: int = MAX_PARALLEL
 
     def refuses(self, lane: Lane) -> str | None:
         """Why this lane may not be used, naming the rule; None where it may."""
@@ -43,7 +45,7 @@ def parse_policy(values: object, where: str) -> Policy:
         deny_categories=table.texts("deny_categories", MAX_LINE),
         allow_lanes=table.texts("allow_lanes", MAX_LINE),
         deny_lanes=table.texts("deny_lanes", MAX_LINE),
-        max_parallel=table.count("max_parallel") or Policy.max_parallel,
+        max_parallel=table.count("max_parallel") or MAX_PARALLEL,
     )
     table.done()
     return policy

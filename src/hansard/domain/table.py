@@ -42,12 +42,16 @@ class Table:
         """Optional text that is not empty where it stands."""
         return self.text(key, limit, required=True) if self._values.get(key) is not None else self.take(key)
 
-    def texts(self, key: str, limit: int) -> tuple[str, ...]:
+    def texts(self, key: str, limit: int, *, also_by: str = "") -> tuple[str, ...]:
+        """A list of texts; or one text with an item per line, where `also_by` separates items as well."""
         found = self.take(key)
         if found is None:
             return ()
+        if isinstance(found, str):
+            lines = found.replace(also_by, "\n") if also_by else found
+            found = [item for line in lines.split("\n") if (item := line.strip())]
         if not isinstance(found, list | tuple):
-            raise self.wrong(key, found, "a list of texts")
+            raise self.wrong(key, found, "a list of texts, or one text with an item per line")
         if len(found) > MAX_ITEMS:
             raise UsageError(f"{self.where}: {key} has {len(found)} items; at most {MAX_ITEMS} are read")
         for item in found:

@@ -81,10 +81,13 @@ class Answers:
         return Answer(seq=answer.following[0], text=answer.value, missing=missing)
 
     def recorded(self, seq: int) -> Answer:
-        """The answer that an earlier driver made."""
+        """The answer that an earlier driver made, as a revision left it that was accepted."""
+        missing = tuple(self._store.entry(seq).data.get("missing", ()))
+        revised = self._progress.revised
+        seq = revised.seq if revised is not None and revised.data["accepted"] is True else seq
         stored = self._store.body(seq, "answer")
         text = Body(stored.media, stored.body).as_text() if stored else ""
-        return Answer(seq=seq, text=text, missing=tuple(self._store.entry(seq).data.get("missing", ())))
+        return Answer(seq=seq, text=text, missing=missing)
 
     async def check(self, answer: Answer) -> None:
         """Say on the record what can be said of the answer. What an earlier driver said is not said again."""

@@ -211,18 +211,23 @@ class _Drive:
     async def _watch(self, work: "asyncio.Future[Ending | Waiting]") -> None:
         """Keep the claim, and notice when somebody asks to cancel."""
         # Behind what was folded, and not behind the claim: somebody may have asked in between.
-        renewed, after = asyncio.get_running_loop().time(), self._progress.seen
-        asked = Query(run=self._journal.run, kind="run.cancel_asked", after=after, limit=1)
+        renewed, seen = asyncio.get_running_loop().time(), self._progress.seen
         while True:
             await asyncio.sleep(LOOK_S)
-            found = await asyncio.to_thread(lambda: list(self._store.select(asked)))
-            if found:
+            asked, seen = await asyncio.to_thread(self._cancel_asked, seen)
+            if asked:
                 self._cancelling = True
                 work.cancel()
                 return
             if asyncio.get_running_loop().time() - renewed > LEASE_S / 3:
                 renewed = asyncio.get_running_loop().time()
                 await asyncio.to_thread(self._store.renew, self._journal.claim, LEASE_S)
+
+    def _cancel_asked(self, after: int) -> tuple[bool, int]:
+        """Whether somebody asks to cancel behind this entry; and up to where that is known, so that no look costs more."""
+        newest = self._store.head().size - 1
+        asked = Query(run=self._journal.run, kind="run.cancel_asked", after=after, limit=1)
+        return any(self._store.select(asked)), newest
 
     async def _phases(self) -> Ending | Waiting:
         found, seq = await self._planned()
@@ -318,10 +323,13 @@ class _Drive:
         return parse_plan(table, self._config.roster, self._config.policy, where=where, commands=True)
 
     async def _routed(self) -> "tuple[Route, int]":
-        """The router's word; asked again on resume, because it costs nothing and always says the same."""
-        route = self._engine.router_of(self._config)(self._request)
+        """The router's word, on the record; on resume what it said then, whatever it would say by now."""
         if self._progress.routed:
-            return route, self._progress.routed[-1].seq
+            from hansard.orchestration.route import recorded_route
+
+            first, last = self._progress.routed[0], self._progress.routed[-1]
+            return recorded_route(json.loads(self._body(first.seq, "evidence"))), last.seq
+        route = self._engine.router_of(self._config)(self._request)
         fact = RunRouted(
             tier=route.tier,
             lane=route.lane,

@@ -21,7 +21,7 @@ CheckKind = Literal["command", "schema", "regex"]
 
 MAX_TASKS = 20_000
 MAX_ID = 100
-MAX_INSTRUCTION = 1_000_000
+MAX_INSTRUCTION = 10_000_000
 MAX_CHECKS = 20
 
 

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hansard.domain.fact import Fact
 from hansard.domain.work import BudgetBreached, TaskSkipped
 from hansard.orchestration.asking import Asker
 from hansard.orchestration.attempting import Attempts, Judged, Passed, Ready, actor
@@ -19,14 +18,14 @@ from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
 from hansard.orchestration.schedule import Schedule, Skip
-from hansard.record.recorder import Cause, Recorded, Step, Within
+from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
 
 RUN_KEY = "run"
 LOOK_S = 0.5
 MAX_SHOWN = 500
-TOGETHER = 128
-"""How many tasks start with one commit: enough to share it, and few enough that they work while the next are recorded."""
+TOGETHER = 500
+"""How many tasks start with one commit at most: nobody else gets a turn while their prompts are made."""
 
 
 class Crew:
@@ -120,22 +119,12 @@ class Crew:
 
     async def _begin(self, tasks: Sequence[Task]) -> None:
         """Start tasks: many at once share the commits of their first attempts."""
-        recorded: list[Recorded[Fact]] = []
-        before: list[tuple[Task, Ready | None]] = []
         for at in range(0, len(tasks), TOGETHER):
             some = [(task, self._first_attempt(task, {})) for task in tasks[at : at + TOGETHER]]
             steps = [Step(ready.fact, actor(task), self._attempts.inputs(task, {})) for task, ready in some if ready]
-            writing = self._group.create_task(self._journal.record_all(steps)) if steps else None
-            # The writer takes these up first; while it writes, those before them go to work.
-            await asyncio.sleep(0)
-            self._go(before, recorded)
-            before, recorded = some, await writing if writing else []
-        self._go(before, recorded)
-
-    def _go(self, tasks: Sequence[tuple[Task, Ready | None]], recorded: Sequence[Recorded[Fact]]) -> None:
-        places = iter(recorded)
-        for task, ready in tasks:
-            self._group.create_task(self._one(task, ready, next(places).seq if ready else None))
+            recorded = iter(await self._journal.record_all(steps) if steps else ())
+            for task, ready in some:
+                self._group.create_task(self._one(task, ready, next(recorded).seq if ready else None))
 
     async def _until_idle(self, longest_s: float) -> None:
         """Wait a little, or until something changed that may concern a gate."""

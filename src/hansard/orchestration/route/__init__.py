@@ -7,3 +7,4 @@ from hansard.orchestration.route.evaluation import parse_rows as parse_rows
 from hansard.orchestration.route.router import Evidence as Evidence
 from hansard.orchestration.route.router import Route as Route
 from hansard.orchestration.route.router import Router as Router
+from hansard.orchestration.route.router import recorded_route as recorded_route

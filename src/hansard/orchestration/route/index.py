@@ -40,7 +40,7 @@ class Index:
         self._mentions = [_mentions(lane, filler) for lane in documents]
         sizes = [sum(worth for term, worth in each.items() if " " not in term) or 1.0 for each in self._mentions]
         # Long documents are kept from shouting.
-        self._scale = [sum(sizes) / len(sizes) / size for size in sizes]
+        self._scale = [math.sqrt(sum(sizes) / len(sizes) / size) for size in sizes]
         self._weights: dict[str, Weights] = {}
         self._spelling: Spelling | None = None
         self._likes: dict[str, tuple[str, float]] = {}

@@ -5,10 +5,12 @@ lanes are near each other or where too little was recognised, the request is lef
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pkgutil import get_data
+from typing import Any
 
 from hansard.domain.lane import Lane
 from hansard.domain.roster import Roster, parse_roster
@@ -20,7 +22,7 @@ DECIDED_PPM = 600_000
 MAX_EVIDENCE, MAX_SCORES = 8, 5
 # Fitted on labelled requests by logistic regression: how evidence beyond the strongest term, the lead over the runner-up and
 # the lead over everyday talk turn into the chance of being right. See docs/routing.md.
-_BIAS, _BY_REST, _BY_LEAD, _BY_TOPIC, _DOUBT = -3.9, 1.2, 6.3, 5.8, 3.0
+_BIAS, _BY_REST, _BY_LEAD, _BY_TOPIC, _DOUBT = -4.0, 1.0, 6.0, 6.4, 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,13 @@ class Route:
     evidence: tuple[Evidence, ...]
     tier: int
     scores: tuple[tuple[str, int], ...]
+
+
+def recorded_route(data: Mapping[str, Any]) -> Route:
+    """What a router said, as the record keeps it."""
+    evidence = tuple(Evidence(**each) for each in data["evidence"])
+    scores = tuple((str(lane), int(score)) for lane, score in data["scores"])
+    return Route(**{**data, "evidence": evidence, "scores": scores})
 
 
 class Router:

@@ -22,11 +22,14 @@ class Spelling:
         """The known word that this one stands for, and what it is worth then; ("", 0.0) where there is none."""
         if len(word) < SHORTEST or not word.isalpha():
             return NOTHING
+        # One slip leaves the first or the last half as it was, which is quicker to see than the slip itself.
+        half = (len(word) - 2) // 2
+        start, end = word[:half], word[len(word) - half :]
         slips = [
             known
             for length in (len(word), len(word) - 1, len(word) + 1)
             for known in self._shelves.get((length, word[0]), ())
-            if is_slip(word, known)
+            if (known.startswith(start) or known.endswith(end)) and is_slip(word, known)
         ]
         if slips:
             # Swapped letters are the commonest slip; then the word that agrees for longest.

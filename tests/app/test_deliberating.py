@@ -1,0 +1,214 @@
+"""Deliberation from Python: sync and async, on a ledger, with providers that a program hands in."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hansard
+from deliberating import Heard, config, result, scripted, synthesis, turn, verdict
+from hansard import (
+    Hansard,
+    PinningViolation,
+    execution_replay,
+    execution_replay_async,
+    run_session,
+    run_session_async,
+    transcript_replay,
+)
+from hansard.app.configuring import Wishes
+from hansard.app.convening import Call, Convening, convening, default_config
+from hansard.app.deliberationviews import deliberation_view, find_session
+from hansard.app.pool import Pool
+from hansard.app.sessions import validated
+from hansard.app.settings import Settings
+from hansard.deliberation.archive import read_manifest
+from hansard.deliberation.documents import Artifact
+from hansard.deliberation.pins import pinned
+from hansard.domain.exchange import Completion, Exchange
+from hansard.errors import UsageError
+from hansard.providers.base import Heard as Kept
+from hansard.providers.base import answered
+
+requirement = pytest.mark.requirement
+ANSWERS: list[Heard] = [turn("ben"), turn(), turn(), turn(), verdict("finalize"), synthesis()]
+SCRIPT = {"schema_version": "1.0.0", "entries": [{"result": result(each)} for each in ANSWERS]}
+
+
+def test_a_session_is_held_in_one_call(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    artifact = run_session(config(), scripted(ANSWERS), runs_root=tmp_path / "runs", ledger=ledger)
+    assert isinstance(artifact, Artifact)
+    assert artifact.outcome.kind == "synthesis"
+    stored = json.loads((tmp_path / "runs" / "s-1" / "artifact.json").read_bytes())
+    replayed = transcript_replay(stored)
+    assert replayed.matches
+    assert replayed.digest == artifact.transcript_digest == transcript_replay(artifact).digest
+    again = execution_replay(tmp_path / "runs" / "s-1", scripted(ANSWERS), ledger=ledger)
+    assert again.matches
+    with pytest.raises(PinningViolation) as violated:
+        execution_replay(tmp_path / "runs" / "s-1", Other(), ledger=ledger)
+    assert violated.value.condition == "adapter"
+
+
+class Other:
+    """A provider of another kind."""
+
+    id, unmetered = "fake", True
+
+    def describe(self) -> dict[str, str]:
+        return {"name": "fake", "kind": "other", "model": "m"}
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    @answered
+    async def complete(self, exchange: Exchange, heard: Kept) -> Completion:
+        raise AssertionError("nobody should be asked")
+
+
+async def test_the_same_can_be_awaited(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    pins = pinned()
+    one = await run_session_async(
+        config().as_data(), {"fake": scripted(ANSWERS)}, ledger=ledger, runs_root=tmp_path, harness_pinning=pins
+    )
+    two = await run_session_async(config(), script=SCRIPT, ledger="memory:", harness_pinning=pins)
+    assert one.transcript_digest == two.transcript_digest
+    again = await execution_replay_async(tmp_path / "s-1", scripted(ANSWERS), ledger=ledger, runs_root=tmp_path)
+    assert again.matches
+    assert again.fresh.directory == tmp_path / "s-1-replay"
+    with pytest.raises(UsageError, match="run_session_async"):
+        run_session(config(), script=SCRIPT)
+
+
+def test_the_names_are_there_and_importing_the_package_loads_nothing() -> None:
+    names = {"run_session", "transcript_replay", "execution_replay", "PinningViolation"}
+    assert names <= set(hansard.__all__)
+
+
+class Slow:
+    """A provider that never answers."""
+
+    id, unmetered = "fake", True
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    def describe(self) -> dict[str, str]:
+        return {"name": "fake", "kind": "slow", "model": "m"}
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    @answered
+    async def complete(self, exchange: Exchange, heard: Kept) -> Completion:
+        self.asked.set()
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+
+def made(service: Hansard, runs: Path | None = None, **more: Any) -> Convening:
+    return convening(service.settings, service.pool, Call(config=config(), runs=runs, **more))
+
+
+@requirement("R-8.5-1")
+async def test_a_session_is_cancelled_from_python(tmp_path: Path) -> None:
+    slow = Slow()
+    async with Hansard.open("memory:", providers={"fake": slow}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path))
+        holding = asyncio.ensure_future(service.deliberations.hold(run))
+        await slow.asked.wait()
+        await service.deliberations.cancel(run)
+        sat = await holding
+        assert sat.sitting.reason == "user_cancel"
+        view = deliberation_view(service.store, run)
+        assert (view["state"], view["termination_reason"]) == ("cancelled", "user_cancel")
+    assert read_manifest(tmp_path / "s-1").status == "terminated"
+
+
+@requirement("R-7.3-1", "R-7.3-3")
+async def test_a_session_that_is_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    ledger, slow = str(tmp_path / "log.db"), Slow()
+    async with Hansard.open(ledger, providers={"fake": slow}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path / "runs"))
+        holding = asyncio.ensure_future(service.deliberations.hold(run))
+        await slow.asked.wait()
+        holding.cancel()
+        await asyncio.wait([holding])
+        assert deliberation_view(service.store, run)["state"] == "interrupted"
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        assert find_session(service.store, tmp_path / "runs" / "s-1") == run
+        sat = await service.deliberations.resume(run)
+        assert sat.sitting.reason == "synthesis"
+        assert deliberation_view(service.store, run)["state"] == "answered"
+        with pytest.raises(UsageError, match="nothing to resume"):
+            await service.deliberations.resume(run)
+        assert validated(tmp_path / "runs" / "s-1", service.store).ok
+
+
+@requirement("R-7.3-2")
+async def test_a_crash_between_the_directory_and_the_record_leaves_the_directory_alone(tmp_path: Path) -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path))
+        (tmp_path / "s-1").mkdir()
+        sat = await service.deliberations.hold(run)
+        assert sat.sitting.directory == tmp_path / "s-1-r1"
+        assert list((tmp_path / "s-1").iterdir()) == []
+
+
+async def test_runs_and_deliberations_are_driven_through_the_same_door() -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service))
+        ended = await service.runs.drive(run)
+        assert (ended.state, ended.reason) == ("answered", "synthesis")
+        view = service.runs.show(run)
+        assert (view["mode"], view["answer"]) == ("deliberation", "Yes.")
+
+
+def settings(environment: dict[str, str], **tables: Any) -> Settings:
+    return Settings(ledger="memory:", state=Path(), environment=environment, providers=tables)
+
+
+@requirement("R-6.8-1", "R-6.8-2")
+@pytest.mark.parametrize("model", ["gpt-4.1-mini", "claude-sonnet-4-5"])
+def test_a_key_that_is_missing_is_told_before_anything_begins(model: str) -> None:
+    given = settings({})
+    with pytest.raises(UsageError, match=re.escape("_API_KEY is not set")):
+        convening(given, Pool(given), Call(problem="What?", wishes=Wishes(api=model)))
+
+
+@requirement("R-6.8-1", "R-8.9-1")
+def test_a_key_is_known_as_a_secret_as_soon_as_its_provider_is_open() -> None:
+    given = settings({"OPENAI_API_KEY": "sk-0123456789abcdef"})
+    pool = Pool(given)
+    session = convening(given, pool, Call(problem="Is sk-0123456789abcdef a key?", wishes=Wishes(api="gpt-4.1-mini")))
+    assert b"sk-0123456789abcdef" not in pool.secrets.scrub(session.as_json())
+    assert "sk-0123456789abcdef" not in session.setting(pool).config.problem_statement
+
+
+def test_whoever_hansard_toml_names_is_asked_by_default() -> None:
+    table = {"kind": "scripted", "entries": [{"text": "hello"}]}
+    given = settings({}, mine=table)
+    session = convening(given, Pool(given), Call(problem="What?"))
+    assert {agent.provider for agent in session.config.agents} == {"mine"}
+    assert session.providers == {"mine": table}
+
+
+def test_a_convening_comes_back_from_the_record_as_it_was() -> None:
+    session = Convening(config=default_config("What?", "fake"), runs="/somewhere", shape="reference", script=SCRIPT)
+    assert Convening.from_json(session.as_json()) == session
+
+
+@pytest.mark.parametrize("answered_before", range(8))
+def test_a_script_goes_on_behind_the_calls_that_were_answered(answered_before: int) -> None:
+    for mode, rest in (("error", 6 - answered_before), ("loop", 6)):
+        session = Convening(config=config(), script={**SCRIPT, "on_exhaustion": mode})
+        provider: Any = session.setting(Pool(settings({})), answered=answered_before).providers["fake"]
+        assert len(provider._script.entries) == max(0, rest)
+        if mode == "loop":
+            first = provider._script.entries[0].reply.structured
+            assert first == ANSWERS[answered_before % 6].content  # type: ignore[union-attr]

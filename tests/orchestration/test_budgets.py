@@ -1,0 +1,245 @@
+"""Budgets of a run and of a lane: what is stopped, what was spent, and what the record says of it."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansard.app.configuring import Wishes
+from hansard.domain.budget import Budget
+from hansard.domain.exchange import Exchange
+from hansard.errors import UsageError
+from running import FINE, Answers, Desk, Said, audit, completion, desk, one, plan, roster, task, who
+
+PRICES = {"prices": {"told": {"input": 1, "output": 5}}}
+FAN = [task(f"t{each}") for each in range(20)]
+CHECKS = {"judge": "checks", "answer": "join"}
+
+
+def wishes(**more: Any) -> Wishes:
+    return Wishes(**{**CHECKS, **more})
+
+
+def counted(tokens: tuple[int, int], cost_usd_nano: int = 0) -> Any:
+    async def says(exchange: Exchange) -> Said:
+        await asyncio.sleep(0.01)
+        return completion(f"done {who(exchange)[1]}", tokens=tokens, cost_usd_nano=cost_usd_nano)
+
+    return says
+
+
+def breach_of(made: Desk, run: str) -> dict[str, Any]:
+    return dict(one(made.entries(run, "budget.breached")).data)
+
+
+async def test_a_limit_of_calls_holds_with_twenty_tasks_at_once_and_the_rest_is_skipped_for_it() -> None:
+    provider = Answers(counted((10, 10)))
+    made = desk(provider)
+    ended = await made.run(plan=plan(*FAN), wishes=wishes(max_calls=7, max_parallel=20))
+    assert (ended.state, ended.reason) == ("stopped", "budget")
+    assert len(provider.calls) == 7
+    assert breach_of(made, ended.run) == {"unit": "calls", "limit": 7, "spent": 7}
+    breach = one(made.entries(ended.run, "budget.breached"))
+    skipped = made.entries(ended.run, "task.skipped")
+    assert len(skipped) == 13
+    assert {(each.data["because"], each.causes) for each in skipped} == {("budget", (breach.seq,))}
+    assert one(made.entries(ended.run, "run.ended")).data["calls"] == 7
+    audit(made.store, ended.run)
+
+
+async def test_a_limit_of_tokens_bounds_answers_and_stops_the_run_when_it_is_used_up() -> None:
+    provider = Answers(counted((300, 100)))
+    made = desk(provider)
+    ended = await made.run(plan=plan(*FAN), wishes=wishes(max_tokens=3_000, max_parallel=20))
+    assert ended.state == "stopped"
+    breach = breach_of(made, ended.run)
+    assert (breach["unit"], breach["limit"]) == ("tokens", 3_000)
+    assert breach["spent"] == 400 * len(provider.calls) <= 3_000
+    assert 3_000 - breach["spent"] < 800
+    assert any(each.limits.max_output_tokens is not None for each in provider.calls)
+
+
+async def test_tasks_that_cost_less_than_was_set_aside_for_them_do_not_end_a_run_whose_budget_suffices() -> None:
+    """Twenty reservations at once are more than the budget, twenty answers are not: the later ones wait."""
+    provider = Answers(counted((50, 50)))
+    made = desk(provider)
+    ended = await made.run(plan=plan(*FAN), wishes=wishes(max_tokens=4_000, max_parallel=20))
+    assert ended.state == "answered"
+    assert len(provider.calls) == 20
+    assert one(made.entries(ended.run, "run.ended")).data["tokens"] == 2_000
+
+
+async def test_a_limit_of_money_holds_for_a_model_with_a_price() -> None:
+    provider = Answers(counted((300, 200), 2_000_000), unmetered=False)
+    made = desk(provider, settings={**PRICES, "run": {"max_output_tokens": 400}})
+    ended = await made.run(plan=plan(*FAN), wishes=wishes(max_usd="0.01", max_parallel=20))
+    assert ended.state == "stopped"
+    breach = breach_of(made, ended.run)
+    assert (breach["unit"], breach["limit"]) == ("cost_usd_nano", 10_000_000)
+    assert breach["spent"] == 2_000_000 * len(provider.calls) <= 10_000_000
+
+
+async def test_under_a_limit_of_money_a_model_without_a_price_is_refused_before_anything_is_recorded() -> None:
+    provider = Answers(unmetered=False)
+    made = desk(provider)
+    with pytest.raises(UsageError, match="price of 'told'"):
+        await made.run(plan=plan(task("a")), wishes=wishes(max_usd="1"))
+    with_lane = roster(beta={"budget": Budget(max_cost_usd_nano=1_000)})
+    with pytest.raises(UsageError, match="price of 'told'"):
+        await made.run(plan=plan(task("a")), wishes=wishes(roster=with_lane))
+    assert provider.calls == []
+    assert made.store.head().size == 1
+
+
+async def test_who_is_unmetered_passes_under_a_limit_of_money_and_is_never_called_a_bill() -> None:
+    made = desk(Answers(counted((10, 10), 5_000)))
+    ended = await made.run(plan=plan(task("a")), wishes=wishes(max_usd="0"))
+    assert ended.state == "answered"
+    assert one(made.entries(ended.run, "task.returned")).data["cost_basis"] == "estimate"
+
+
+@pytest.mark.parametrize(
+    ("budget", "unit"),
+    [
+        (Budget(max_calls=2), "calls"),
+        (Budget(max_tokens=900), "tokens"),
+        (Budget(max_cost_usd_nano=2_200_000), "cost_usd_nano"),
+    ],
+)
+async def test_a_lane_that_has_spent_its_budget_loses_its_tasks_and_the_others_go_on(budget: Budget, unit: str) -> None:
+    provider = Answers(counted((300, 100), 1_000_000), unmetered=False)
+    made = desk(provider, settings={**PRICES, "run": {"max_output_tokens": 100}})
+    tasks = [task(f"a{each}") for each in range(4)] + [task(f"b{each}", lane="beta") for each in range(3)]
+    tasks.append(task("after", "a3"))
+    limits = wishes(roster=roster(alpha={"budget": budget}), max_parallel=1)
+    ended = await made.run(plan=plan(*tasks), wishes=limits)
+    assert ended.state == "partial"
+    lanes = [each.metadata["lane"] for each in provider.calls]
+    assert (lanes.count("alpha"), lanes.count("beta")) == (2, 3)
+    breaches = [dict(each.data) for each in made.entries(ended.run, "budget.breached")]
+    assert {(each["unit"], each["lane"]) for each in breaches} == {(unit, "alpha")}
+    skipped = {str(each.data["task"]): each.data["because"] for each in made.entries(ended.run, "task.skipped")}
+    assert skipped == {"a2": "budget", "a3": "budget", "after": "upstream"}
+    audit(made.store, ended.run)
+
+
+async def test_the_seconds_of_a_lane_are_those_that_its_calls_took_and_bound_the_last_one() -> None:
+    async def slow(exchange: Exchange) -> Said:
+        await asyncio.sleep(30 if who(exchange)[1] == "a1" else 0.05)
+        return "done"
+
+    provider = Answers(slow)
+    made = desk(provider)
+    limited = wishes(roster=roster(alpha={"budget": Budget(max_seconds=0.4)}), max_parallel=1)
+    ended = await made.run(plan=plan(task("a0"), task("a1"), task("a2"), task("b", lane="beta")), wishes=limited)
+    assert ended.state == "partial"
+    assert {(each.data["unit"], each.data["lane"]) for each in made.entries(ended.run, "budget.breached")} == {
+        ("seconds", "alpha")
+    }
+    returned = {str(each.data["task"]): each.data.get("error") for each in made.entries(ended.run, "task.returned")}
+    assert returned == {"a0": None, "a1": "timeout", "b": None}
+
+
+async def test_the_judge_of_a_lane_spends_from_its_budget() -> None:
+    provider = Answers()
+    made = desk(provider)
+    limited = roster(alpha={"budget": Budget(max_calls=3)})
+    ended = await made.run(plan=plan(task("a"), task("b", "a")), wishes=Wishes(roster=limited, answer="join"))
+    assert ended.state == "partial"
+    assert [who(each)[:2] for each in provider.calls] == [("worker", "a"), ("validator", "a"), ("worker", "b")]
+
+
+async def test_a_budget_that_ends_before_the_answer_stops_the_run_with_the_work_on_the_record() -> None:
+    provider = Answers()
+    made = desk(provider)
+    ended = await made.run(plan=plan(task("a"), task("b")), wishes=Wishes(max_calls=4))
+    assert ended.state == "stopped"
+    assert provider.asked("synthesizer") == []
+    assert len(made.entries(ended.run, "task.judged")) == 2
+    assert made.answer(ended.run) is None
+
+
+async def test_a_deadline_cancels_what_is_in_flight() -> None:
+    async def slow(exchange: Exchange) -> Said:
+        await asyncio.sleep(60 if who(exchange)[1] == "slow" else 0)
+        return "done"
+
+    provider = Answers(slow)
+    made = desk(provider)
+    rows = plan(task("quick"), task("slow"), task("after", "slow"))
+    ended = await made.run(plan=rows, wishes=wishes(max_seconds=0.3))
+    assert (ended.state, ended.reason) == ("stopped", "deadline")
+    assert provider.in_flight["all"] == 0
+    breach = breach_of(made, ended.run)
+    assert (breach["unit"], breach["limit"]) == ("seconds", 1)
+    assert breach["spent"] >= 1
+    cut = one([each for each in made.entries(ended.run, "task.returned") if each.data["task"] == "slow"])
+    assert (cut.data["ok"], cut.data["error"]) == (False, "deadline")
+    assert {each.data["task"] for each in made.entries(ended.run, "task.skipped")} == {"slow", "after"}
+    ending = one(made.entries(ended.run, "run.ended"))
+    assert ending.data["calls"] == len(provider.calls) == 2
+    assert ending.data["elapsed_us"] >= 300_000
+    audit(made.store, ended.run)
+
+
+async def test_a_deadline_ends_the_process_that_is_in_flight(tmp_path: Path) -> None:
+    says = "import os,pathlib,time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    table = {"kind": "command", "argv": [sys.executable, "-c", says.replace("'pid'", repr(str(tmp_path / "pid")))]}
+    made = desk(settings={"providers": {"slow": table}, "environment": dict(os.environ)})
+    ended = await made.run(plan=plan(task("a")), wishes=wishes(max_seconds=2))
+    assert (ended.state, ended.reason) == ("stopped", "deadline")
+    child = int((tmp_path / "pid").read_text())
+    assert await gone(child)
+
+
+async def gone(pid: int) -> bool:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+async def test_what_was_spent_before_an_interruption_counts_after_it() -> None:
+    provider = Answers(counted((10, 10)))
+    made = desk(provider)
+    run = await made.submit(plan=plan(*FAN), wishes=wishes(max_calls=5, max_parallel=1))
+    driving = asyncio.ensure_future(made.runs.drive(run))
+    await provider.asked_times(3)
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    ended = await made.runs.resume(run)
+    assert ended.state == "stopped"
+    assert len(made.entries(run, "task.returned")) == 5
+    assert breach_of(made, run)["spent"] == 5
+
+
+async def test_live_entries_tell_what_is_spent_while_the_run_goes_on() -> None:
+    made = desk(Answers(counted((10, 10))))
+    run = await made.submit(plan=plan(task("a"), task("b", "a")), wishes=wishes(max_calls=9))
+    spent: list[int] = []
+    made.runs.listen(lambda _, recorded: spent.append(made.runs.show(run)["spent"]["calls"]))
+    await made.runs.drive(run)
+    assert spent[-1] == 2
+    assert sorted(spent) == spent
+    assert made.runs.show(run)["budget"]["max_calls"] == 9
+
+
+async def test_a_role_that_is_corrected_pays_for_every_turn() -> None:
+    turns: Iterator[Said] = iter(["prose", FINE])
+
+    def says(exchange: Exchange) -> Said:
+        return next(turns) if who(exchange)[0] == "validator" else "work"
+
+    made = desk(Answers(says))
+    ended = await made.run(plan=plan(task("a")))
+    assert ended.state == "answered"
+    assert one(made.entries(ended.run, "run.ended")).data["calls"] == 3

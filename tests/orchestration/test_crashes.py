@@ -1,0 +1,288 @@
+"""The engine ends between any two commits of a run: whoever resumes it finishes it, and does nothing twice that stands."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hansard.app.configuring import Wishes
+from hansard.domain.exchange import Exchange
+from hansard.ledger.entry import Entry
+from hansard.orchestration.engine import Ended
+from hansard.orchestration.seams import Source, Verification
+from hansard.store.base import Query
+from running import FINE, POOR, Answers, Desk, Ledger, Said, audit, desk, fails, one, plan, task, user_text, who
+
+PLAN = plan(
+    task("a"),
+    task("b", "a"),
+    task("c", "a", {"task": "b", "kind": "order"}),
+    task("d"),
+    task("e", "c", "d", checks=[{"schema": {"type": "object"}}]),
+)
+COORDINATED = {
+    "tasks": [
+        {"id": "x", "lane": "alpha", "instruction": "do x", "needs": [], "done_when": ["it is done"]},
+        {
+            "id": "y",
+            "lane": "beta",
+            "instruction": "do y",
+            "needs": [{"task": "x", "kind": "data"}],
+            "done_when": [],
+        },
+    ]
+}
+
+
+def eventful(exchange: Exchange) -> Said:
+    """One task climbs the ladder, one judge needs a correction, one coordinator too, one call fails in passing."""
+    role, task, attempt = who(exchange)
+    turn = exchange.metadata["turn"]
+    match role:
+        case "worker" if task == "b" and exchange.metadata["rung"] == "cheap":
+            return "BAD"
+        case "worker" if task == "d" and attempt == 1:
+            return fails("rate_limit")
+        case "worker":
+            return '{"result": "GOOD"}'
+        case "validator" if task == "c" and turn == 1:
+            return "I think that it is fine."
+        case "validator":
+            return POOR if "BAD" in user_text(exchange) else FINE
+        case "coordinator":
+            return COORDINATED if turn == 2 else {"tasks": []}
+        case "classifier":
+            return {"lane": "beta", "confidence": 0.7, "reason": "it is so"}
+        case _:
+            return "the answer"
+
+
+TIERS = {"tiers": {"cheap": "told", "capable": "told:better"}}
+KINDS: list[dict[str, Any]] = [{"plan": PLAN}, {}, {"mode": "single"}, {"lane": "gamma"}, {"mode": "plan_only"}]
+CHECKS = Wishes(judge="checks", answer="join")
+
+
+def opened(store: Ledger | None = None) -> tuple[Desk, Answers, Ledger]:
+    provider, kept = Answers(eventful), store or Ledger()
+    return desk(provider, store=kept, settings=TIERS), provider, kept
+
+
+async def whole(how: dict[str, Any], wishes: Wishes | None = None) -> tuple[Ledger, Ended, str | None]:
+    made, _, store = opened()
+    ended = await made.run("an odd request, zyx", wishes=wishes, **how)
+    await made.recorder.close()
+    return store, ended, made.answer(ended.run)
+
+
+def successful(entries: list[Entry]) -> set[str]:
+    return {str(each.data["task"]) for each in entries if each.kind == "task.judged" and each.data["ok"]}
+
+
+async def resumed(store: Ledger, run: str) -> tuple[Desk, Ended, Answers]:
+    made, provider, _ = opened(store)
+    ended = await made.runs.drive(run)
+    await made.recorder.close()
+    return made, ended, provider
+
+
+@pytest.mark.parametrize("how", KINDS, ids=["plan", "coordinated", "single", "lane", "plan only"])
+async def test_a_run_that_was_cut_off_anywhere_ends_as_if_it_had_not_been(how: dict[str, Any]) -> None:
+    store, expected, answer = await whole(how)
+    assert expected.state == "answered"
+    for cut in range(1, len(store.commits) + 1):
+        copy = store.until(cut)
+        before = successful(list(copy.select(Query(run=expected.run))))
+        made, ended, provider = await resumed(copy, expected.run)
+        assert ended.state == "answered", f"cut after commit {cut}: {ended}"
+        assert made.answer(ended.run) == answer
+        again = {who(question)[1] for question in provider.asked("worker")}
+        assert not again & before, f"cut after commit {cut}: {again & before} passed before"
+        audit(copy, ended.run)
+        passes = Counter(str(each.data["task"]) for each in made.entries(ended.run, "task.judged") if each.data["ok"])
+        assert set(passes.values()) <= {1}
+        one(made.entries(ended.run, "run.ended"))
+        assert len(made.entries(ended.run, "plan.made")) == 1
+
+
+async def test_a_run_judged_by_checks_alone_survives_every_cut_too() -> None:
+    store, expected, answer = await whole({"plan": PLAN}, CHECKS)
+    for cut in range(1, len(store.commits) + 1):
+        copy = store.until(cut)
+        before = successful(list(copy.select(Query(run=expected.run))))
+        made, ended, provider = await resumed(copy, expected.run)
+        assert (ended.state, made.answer(ended.run)) == (expected.state, answer)
+        assert not {who(question)[1] for question in provider.asked("worker")} & before
+        audit(copy, ended.run)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, 10**6), min_size=2, max_size=3))
+def test_a_run_that_is_cut_off_again_and_again_still_ends_well(cuts: list[int]) -> None:
+    async def through() -> None:
+        store, expected, answer = await whole({"plan": PLAN})
+        for cut in cuts:
+            copy = store.until(1 + cut % len(store.commits))
+            made, ended, _ = await resumed(copy, expected.run)
+            assert ended.state == "answered"
+            assert made.answer(ended.run) == answer
+            audit(copy, ended.run)
+            store = copy
+
+    asyncio.run(through())
+
+
+def first_commit(store: Ledger, kind: str, *, after: int = 0, said: bytes = b"") -> int:
+    """How many commits there are up to and with the first one that holds such an entry."""
+    for at, commit in enumerate(store.commits[after:], after + 1):
+        if any(kind.encode() in draft.sketch.kind and said in draft.sketch.data for draft in commit):
+            return at
+    raise AssertionError(f"no {kind} after commit {after}")
+
+
+async def test_a_rejection_before_the_cut_still_climbs_after_it() -> None:
+    store, expected, _ = await whole({"plan": PLAN})
+    cut = first_commit(store, "task.judged", said=b'"ok":false')
+    made, ended, provider = await resumed(store.until(cut), expected.run)
+    assert ended.state == "answered"
+    assert [question.metadata["rung"] for question in provider.asked("worker", "b")] == ["capable"]
+    assert len(made.entries(ended.run, "task.escalated")) == 1
+    whole_run = desk(Answers(), store=store).entries(expected.run, "task.attempted")
+    prompts = [
+        desk(Answers(), store=held).text(each, "prompt")
+        for held, entries in ((store, whole_run), (made.store, made.entries(ended.run, "task.attempted")))
+        for each in entries
+        if (each.data["task"], each.data["attempt"]) == ("b", 2)
+    ]
+    assert len(prompts) == 2
+    assert prompts[0] == prompts[1]
+
+
+async def test_an_attempt_that_ends_the_engine_each_time_fails_in_the_end() -> None:
+    made, _, store = opened()
+    run = (await made.run(plan=plan(task("a")), wishes=CHECKS)).run
+    await made.recorder.close()
+    cut = 0
+    for _ in range(4):
+        cut = first_commit(store, "task.attempted", after=cut)
+        store = store.until(cut)
+        made, ended, provider = await resumed(store, run)
+    assert ended.state == "failed"
+    assert provider.calls == []
+    assert [each.data["restarts"] for each in made.entries(run, "task.restarted")] == [1, 2, 3]
+    verdict = one(made.entries(run, "task.judged"))
+    assert (verdict.data["ok"], verdict.data["by"]) == (False, "engine")
+    assert "4 times" in made.text(verdict, "reasons")
+    audit(store, run)
+
+
+async def test_interruptions_in_good_order_never_count_against_an_attempt() -> None:
+    hangs = True
+
+    async def says(exchange: Exchange) -> Said:
+        if hangs:
+            await asyncio.sleep(60)
+        return "done"
+
+    provider = Answers(says)
+    made = desk(provider)
+    run = await made.submit(plan=plan(task("a")), wishes=CHECKS)
+    for asked in range(1, 7):
+        driving = asyncio.ensure_future(made.runs.drive(run))
+        await provider.asked_times(asked)
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+    hangs = False
+    assert (await made.runs.resume(run)).state == "answered"
+    assert {each.data["restarts"] for each in made.entries(run, "task.restarted")} == {0}
+
+
+async def test_a_long_result_that_was_not_judged_yet_is_judged_whole_after_the_cut() -> None:
+    long = '{"text": "' + "x" * 30_000 + '"}'
+
+    def says(exchange: Exchange) -> Said:
+        return FINE if who(exchange)[0] == "validator" else long
+
+    store = Ledger()
+    made = desk(Answers(says), store=store)
+    # Many leaves share what the answer's prompt may hold, so later prompts would see only the beginning of each.
+    rows = [task(f"t{each}", checks=[{"schema": {"required": ["text"]}}]) for each in range(20)]
+    run = (await made.run(plan=plan(*rows), wishes=Wishes(max_parallel=1))).run
+    provider = Answers(says)
+    copy = store.until(first_commit(store, "task.returned"))
+    ended = await desk(provider, store=copy).runs.drive(run)
+    assert ended.state == "answered"
+    assert provider.asked("worker", "t0") == []
+    assert long in user_text(provider.asked("validator", "t0")[0])
+
+
+async def test_what_was_skipped_before_the_cut_is_not_skipped_again() -> None:
+    store = Ledger()
+    made = desk(Answers(lambda exchange: "" if who(exchange)[1] == "a" else "fine"), store=store)
+    rows = plan(task("a"), task("b", "a"), task("c", "b"), task("d"))
+    run = (await made.run(plan=rows, wishes=CHECKS)).run
+    for cut in range(first_commit(store, "task.skipped"), len(store.commits)):
+        again = desk(Answers(), store=store.until(cut))
+        ended = await again.runs.drive(run)
+        assert ended.state == "partial"
+        assert sorted(str(each.data["task"]) for each in again.entries(run, "task.skipped")) == ["b", "c"]
+        audit(again.store, run)
+
+
+LONG = "It is worth noting that, all things considered, the login is slow because the index is missing. " * 6
+SHORT = "The login is slow because the index is missing."
+
+
+class Notes:
+    """A context source, a reviser and a verifier that keep count of what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    async def context(self, request: str, task: str | None) -> str:
+        self.asked.append(("context", task or ""))
+        return f"known about {task or request}"
+
+    async def revise(self, request: str, answer: str) -> str | None:
+        self.asked.append(("revise", answer))
+        return SHORT
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        self.asked.append(("verify", answer))
+        return Verification(outcome="passed")
+
+
+async def test_seams_are_asked_once_and_what_they_said_survives_every_cut() -> None:
+    def says(exchange: Exchange) -> Said:
+        return LONG if who(exchange)[0] == "synthesizer" else eventful(exchange)
+
+    def plugged(store: Ledger) -> tuple[Desk, Notes]:
+        notes, made = Notes(), desk(Answers(says), store=store, settings=TIERS)
+        made.pool.seams = {
+            "sources": (Source(name="notes", source=notes, when="both"),),
+            "reviser": notes,
+            "verifier": notes,
+        }
+        return made, notes
+
+    store = Ledger()
+    made, notes = plugged(store)
+    wishes = Wishes(judge="checks", answer="synthesize", revise=True)
+    run = (await made.run("why is the login slow?", plan=PLAN, wishes=wishes)).run
+    answer = made.answer(run)
+    assert notes.asked.count(("verify", SHORT)) == 1
+    for cut in range(1, len(store.commits) + 1):
+        copy = store.until(cut)
+        said = [each for each in copy.select(Query(run=run)) if each.kind in ("context.given", "answer.revised")]
+        known = {("context", str(each.data.get("task") or "")) for each in said if each.kind == "context.given"}
+        again, notes = plugged(copy)
+        ended = await again.runs.drive(run)
+        assert ended.state == "answered"
+        assert again.answer(run) == answer
+        assert not known & set(notes.asked)
+        assert ("verify", LONG) not in notes.asked
+        audit(copy, run)
+        checks = Counter(str(each.data["check"]) for each in again.entries(run, "answer.checked"))
+        assert set(checks.values()) == {1}

@@ -1,0 +1,342 @@
+"""What people do with runs: cancel, interrupt, resume, retry. What they did stands in the record."""
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.app.configuring import Wishes
+from hansard.app.ids import new_run_id
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.domain.custody import BodyRedacted
+from hansard.domain.exchange import Exchange
+from hansard.domain.work import CancelAsked
+from hansard.errors import Fenced, StoreError, UsageError
+from hansard.ledger.entry import Entry
+from hansard.record.recorder import Step, record_now
+from hansard.store.base import Query
+from hansard.store.sqlite import SqliteStore
+from ledgers import genesis_draft
+from running import Answers, Desk, Ledger, Said, audit, desk, obliging, one, plan, roster, task, who
+
+DIAMOND = plan(task("a"), task("b", "a"), task("c", "a"), task("d", "b", "c"), task("e"))
+
+
+class Gate:
+    """Answers like everybody, but stops at one task until it is opened."""
+
+    def __init__(self, stop: str) -> None:
+        self.stop, self.open, self.reached = stop, asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> Said:
+        role, id, _ = who(exchange)
+        if role == "worker" and id == self.stop:
+            self.reached.set()
+            await self.open.wait()
+        return await _maybe(obliging(exchange))
+
+
+async def _maybe(said: object) -> Said:
+    assert isinstance(said, str | dict)
+    return said
+
+
+async def started(made: Desk, gate: Gate, rows: object = DIAMOND) -> tuple[str, "asyncio.Future[object]"]:
+    run = await made.submit(plan=rows)
+    driving: asyncio.Future[object] = asyncio.ensure_future(made.runs.drive(run))
+    await gate.reached.wait()
+    return run, driving
+
+
+async def test_a_run_that_is_cancelled_here_ends_cancelled_and_says_what_was_not_done() -> None:
+    gate = Gate("c")
+    provider = Answers(gate)
+    made = desk(provider)
+    run, driving = await started(made, gate)
+    ended = await made.runs.cancel(run)
+    assert ended is not None
+    assert ended.state == "cancelled"
+    assert await driving == ended
+    assert provider.in_flight["all"] == 0
+    skipped = {str(each.data["task"]): each for each in made.entries(run, "task.skipped")}
+    assert {"c", "d"} <= set(skipped)
+    asked = one(made.entries(run, "run.cancel_asked"))
+    assert {(each.data["because"], each.causes) for each in skipped.values()} == {("cancelled", (asked.seq,))}
+    ending = one(made.entries(run, "run.ended"))
+    assert ending.causes == (asked.seq,)
+    assert ending.data["calls"] == len(provider.calls)
+    assert made.answer(run) is None
+    audit(made.store, run)
+
+
+async def test_a_cancellation_reaches_a_driver_in_another_process_through_the_record(tmp_path: Path) -> None:
+    gate = Gate("c")
+    path = tmp_path / "ledger.db"
+    made = desk(Answers(gate), store=SqliteStore.create(path, genesis_draft()))
+    other = desk(Answers(), store=SqliteStore.open(path))
+    run, driving = await started(made, gate)
+    assert await other.runs.cancel(run) is None
+    ended = await asyncio.wait_for(driving, 20)
+    assert getattr(ended, "state", "") == "cancelled"
+    assert other.runs.show(run)["state"] == "cancelled"
+    for each in (made, other):
+        await each.recorder.close()
+        each.store.close()
+
+
+async def test_a_run_that_nobody_drives_is_cancelled_on_the_spot() -> None:
+    provider = Answers()
+    made = desk(provider)
+    run = await made.submit(plan=DIAMOND)
+    ended = await made.runs.cancel(run)
+    assert ended is not None
+    assert ended.state == "cancelled"
+    assert provider.calls == []
+    with pytest.raises(UsageError, match="has ended"):
+        await made.runs.cancel(run)
+    with pytest.raises(UsageError, match="has ended"):
+        await made.runs.resume(run)
+
+
+async def test_an_interrupted_run_says_so_and_resumes_without_doing_anything_twice() -> None:
+    gate = Gate("d")
+    provider = Answers(gate)
+    made = desk(provider)
+    run, driving = await started(made, gate)
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    assert driving.cancelled()
+    assert provider.in_flight["all"] == 0
+    assert one(made.entries(run, "run.interrupted")).data["by"] == "signal"
+    assert made.runs.show(run)["state"] == "interrupted"
+    gate.open.set()
+    ended = await made.runs.resume(run)
+    assert ended.state == "answered"
+    done = Counter(who(each)[1] for each in provider.asked("worker"))
+    assert done == {"a": 1, "b": 1, "c": 1, "e": 1, "d": 2}
+    assert one(made.entries(run, "task.restarted")).data["task"] == "d"
+    claims = made.entries(run, "run.claimed")
+    assert [each.data["epoch"] for each in claims] == [1, 2]
+    assert one(made.entries(run, "run.resume_asked")).seq in claims[1].causes
+    audit(made.store, run)
+
+
+async def test_a_second_driver_is_fenced_off_and_the_first_goes_on(tmp_path: Path) -> None:
+    gate = Gate("a")
+    path = tmp_path / "ledger.db"
+    made = desk(Answers(gate), store=SqliteStore.create(path, genesis_draft()))
+    other = desk(Answers(), store=SqliteStore.open(path))
+    run, driving = await started(made, gate)
+    with pytest.raises(Fenced):
+        await other.runs.drive(run)
+    gate.open.set()
+    await driving
+    assert made.runs.show(run)["state"] == "answered"
+    assert len(made.entries(run, "run.claimed")) == 1
+    for each in (made, other):
+        await each.recorder.close()
+        each.store.close()
+
+
+async def test_a_driver_whose_claim_was_taken_writes_nothing_more() -> None:
+    gate, store = Gate("a"), Ledger()
+    made = desk(Answers(gate), store=store)
+    run, driving = await started(made, gate)
+    epoch, holder, _ = store._claims[run]
+    store._claims[run] = (epoch, holder, 0.0)
+    other = desk(Answers(), store=store)
+    ended = await other.runs.drive(run)
+    size = store.head().size
+    gate.open.set()
+    with pytest.raises(Fenced):
+        await driving
+    assert ended.state == "answered"
+    assert store.head().size == size
+
+
+@pytest.mark.parametrize(
+    ("again", "redone"), [("a", {"a", "b", "c", "d"}), ("b", {"b", "d"}), ("d", {"d"}), ("e", {"e"})]
+)
+async def test_a_retry_does_the_task_again_and_what_was_built_on_it_and_nothing_else(
+    again: str, redone: set[str]
+) -> None:
+    provider = Answers()
+    made = desk(provider)
+    run = (await made.run(plan=DIAMOND)).run
+    provider.calls.clear()
+    ended = await made.runs.retry(run, again)
+    assert ended.state == "answered"
+    assert Counter(who(each)[1] for each in provider.asked("worker")) == dict.fromkeys(redone, 1)
+    assert len(provider.asked("synthesizer")) == 1
+    attempts = {(str(each.data["task"]), each.data["attempt"]) for each in made.entries(run, "task.attempted")}
+    assert {(id, 2) for id in redone} <= attempts
+    asked = one(made.entries(run, "run.retry_asked"))
+    first = next(each for each in made.entries(run, "task.attempted") if each.seq > asked.seq)
+    assert asked.seq in first.causes
+    assert len(made.entries(run, "run.answered")) == 2
+    audit(made.store, run)
+
+
+async def test_a_retry_after_a_failure_repairs_what_was_skipped_for_it() -> None:
+    broken = {"b"}
+
+    def says(exchange: Exchange) -> Said:
+        role, id, _ = who(exchange)
+        if role == "worker":
+            return "" if id in broken else f"result of {id}"
+        return _plain(obliging(exchange))
+
+    provider = Answers(says)
+    made = desk(provider)
+    ended = await made.run(plan=DIAMOND)
+    assert ended.state == "partial"
+    broken.clear()
+    provider.calls.clear()
+    ended = await made.runs.retry(ended.run, "b")
+    assert ended.state == "answered"
+    assert {who(each)[1] for each in provider.asked("worker")} == {"b", "d"}
+    assert made.runs.show(ended.run)["missing"] == []
+
+
+def _plain(said: object) -> Said:
+    assert isinstance(said, str | dict)
+    return said
+
+
+async def test_a_retry_names_the_tasks_that_there_are() -> None:
+    made = desk(Answers())
+    run = (await made.run(plan=DIAMOND)).run
+    with pytest.raises(UsageError, match="no task 'z'; its tasks are a, b, c, d, e"):
+        await made.runs.retry(run, "z")
+    with pytest.raises(UsageError, match="no run 'nope'"):
+        await made.runs.retry("nope", "a")
+
+
+async def test_a_resume_whose_input_was_redacted_stops_and_names_it() -> None:
+    gate = Gate("d")
+    made = desk(Answers(gate))
+    run, driving = await started(made, gate)
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    result = next(each for each in made.entries(run, "task.returned") if each.data["task"] == "b")
+    redact(made, result.seq, "output")
+    with pytest.raises(StoreError) as stopped:
+        await made.runs.resume(run)
+    assert f"task 'b' (entry {result.seq})" in str(stopped.value)
+    assert "retry" in str(stopped.value)
+    gate.open.set()
+    assert (await made.runs.retry(run, "b")).state == "answered"
+
+
+async def test_a_resume_whose_configuration_was_redacted_stops_and_names_it() -> None:
+    made = desk(Answers())
+    run = await made.submit(plan=DIAMOND)
+    configured = one(made.entries(run, "run.configured"))
+    redact(made, configured.seq, "config")
+    with pytest.raises(StoreError, match=f"config of run {run} .entry {configured.seq}."):
+        await made.runs.drive(run)
+
+
+def redact(made: Desk, seq: int, part: str) -> None:
+    entry = made.store.entry(seq)
+    fact = BodyRedacted(seq=seq, part=part, commitment=entry.body[part], reason="personal_data")
+    record_now(made.store, [Step(fact, "human:test", (seq,))], run=entry.run)
+    made.store.erase(seq, part)
+
+
+def test_run_ids_are_uuids_of_version_seven_that_sort_by_time() -> None:
+    ids = [new_run_id(now_ms) for now_ms in (0, 1, 1_000, 1_700_000_000_000, 1_900_000_000_000)]
+    assert ids == sorted(ids)
+    assert all(uuid.UUID(each).version == 7 and uuid.UUID(each).variant == uuid.RFC_4122 for each in ids)
+    assert len({new_run_id(5) for _ in range(1_000)}) == 1_000
+
+
+async def test_an_interruption_while_roles_are_asked_is_resumed_too() -> None:
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    async def says(exchange: Exchange) -> Said:
+        if who(exchange)[0] == "synthesizer" and not go.is_set():
+            reached.set()
+            await asyncio.sleep(60)
+        return _plain(obliging(exchange))
+
+    provider = Answers(says)
+    made = desk(provider)
+    run = await made.submit(plan=DIAMOND)
+    driving = asyncio.ensure_future(made.runs.drive(run))
+    await reached.wait()
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    go.set()
+    assert (await made.runs.resume(run)).state == "answered"
+    assert len(provider.asked("synthesizer")) == 2
+    assert len(provider.asked("worker")) == 5
+
+
+async def test_a_run_of_another_ledger_is_unknown_here() -> None:
+    with pytest.raises(UsageError, match="there is no run"):
+        await desk(Answers()).runs.drive(new_run_id())
+
+
+async def test_following_a_run_gives_every_entry_once_until_its_end() -> None:
+    gate = Gate("d")
+    made = desk(Answers(gate))
+    run, driving = await started(made, gate)
+
+    async def heard() -> list[int]:
+        return [int(view["seq"]) async for view in made.runs.follow(run)]
+
+    following = asyncio.ensure_future(heard())
+    await asyncio.sleep(0)
+    gate.open.set()
+    await driving
+    assert await following == [each.seq for each in made.entries(run)]
+
+
+async def test_a_provider_that_a_program_handed_in_is_asked_for_by_name_when_it_is_missing() -> None:
+    store = Ledger()
+    made = desk(Answers(), store=store)
+    run = await made.submit(plan=DIAMOND, wishes=Wishes())
+    with pytest.raises(UsageError, match="'told'"):
+        await desk(Answers(id="another"), store=store).runs.drive(run)
+
+
+class Sneaky(Ledger):
+    """Somebody asks to cancel just after a driver has read the record, and before it says that it drives."""
+
+    sneak = ""
+
+    def select(self, query: Query) -> Iterator[Entry]:
+        found = list(super().select(query))
+        if self.sneak and query == Query(run=self.sneak):
+            run, self.sneak = self.sneak, ""
+            record_now(self, [Step(CancelAsked(surface="cli"), "human:test", (found[0].seq,))], run=run)
+        return iter(found)
+
+
+async def test_a_cancellation_between_a_drivers_first_look_and_its_claim_is_heard() -> None:
+    gate, store = Gate("c"), Sneaky()
+    made = desk(Answers(gate), store=store)
+    run = await made.submit(plan=DIAMOND)
+    store.sneak = run
+    ended = await asyncio.wait_for(made.runs.drive(run), 30)
+    assert ended.state == "cancelled"
+
+
+async def test_runs_that_are_driven_when_the_service_closes_are_interrupted_and_can_be_resumed(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "ledger.db"), state=tmp_path / "state")
+    gate = Gate("b")
+    async with Hansard.open(settings=settings) as first:
+        wishes = Wishes(roster=roster())
+        run = await first.submit("please", plan=DIAMOND, provider=Answers(gate), wishes=wishes)
+        await gate.reached.wait()
+    provider = Answers()
+    async with Hansard.open(settings=settings, providers={"told": provider}) as second:
+        assert second.runs.show(run.id)["state"] == "interrupted"
+        assert (await second.runs.resume(run.id)).state == "answered"
+        assert {who(each)[1] for each in provider.asked("worker")} <= {"b", "c", "d", "e"}
+        assert provider.asked("worker", "a") == []
