@@ -25,7 +25,6 @@ from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Ended
 from hansard.providers.base import Heard, Provider, answered, failure
-from hansard.providers.prices import Price
 from hansard.record.recorder import Recorder
 from hansard.store.base import Draft, Group, Outcome, Query, Seal, Store
 from hansard.store.memory import MemoryStore
@@ -85,13 +84,20 @@ class Answers:
     """A provider that says what a function tells it to, and keeps count."""
 
     def __init__(
-        self, says: Says = obliging, *, id: str = "told", model: str = "told", unmetered: bool = True, pause_s: float = 0
+        self,
+        says: Says = obliging,
+        *,
+        id: str = "told",
+        model: str = "told",
+        unmetered: bool = True,
+        pause_s: float = 0,
     ) -> None:
         self.id, self.unmetered = id, unmetered
         self.calls: list[Exchange] = []
         self.in_flight: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()
         self._says, self._model, self._pause_s = says, model, pause_s
+        self._asked = asyncio.Event()
 
     def describe(self) -> Mapping[str, str]:
         return {"name": self.id, "kind": "told", "model": self._model}
@@ -102,6 +108,7 @@ class Answers:
     @answered
     async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
         self.calls.append(exchange)
+        self._asked.set()
         role, _, _ = who(exchange)
         keys = ["all", role] + ([f"lane:{exchange.metadata['lane']}"] if role == "worker" else [])
         self.in_flight.update(keys)
@@ -127,6 +134,12 @@ class Answers:
             case str():
                 return replace(blank, text=said)
         return replace(blank, structured=said)
+
+    async def asked_times(self, count: int) -> None:
+        """Wait until there were so many questions."""
+        while len(self.calls) < count:
+            self._asked.clear()
+            await self._asked.wait()
 
     def asked(self, role: str, task: str | None = None) -> list[Exchange]:
         """The questions to a role, maybe about one task, in their order."""
@@ -191,13 +204,12 @@ class Ledger(MemoryStore):
 
 
 class QuickPool(Pool):
-    """The pool of providers with a sleep and a price list of the test's own."""
+    """The pool of providers, where nobody waits between two tries. `plugged` are plugged in besides."""
 
-    prices_of: Mapping[str, Price] = {}
+    plugged: Mapping[str, Any] = {}
 
     def means_of(self, config: RunConfig) -> Means:
-        means = super().means_of(config)
-        return replace(means, sleep=_no_time, price=lambda model: self.prices_of.get(model))
+        return replace(super().means_of(config), sleep=_no_time, **self.plugged)
 
 
 async def _no_time(_: float) -> None:

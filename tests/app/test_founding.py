@@ -34,10 +34,19 @@ def test_the_file_as_written_sets_nothing_but_the_ledger(config: Path) -> None:
     assert not settings.budget
 
 
-async def test_the_file_with_everything_switched_on_configures_a_run(config: Path) -> None:
+@pytest.fixture
+def switched(config: Path) -> Path:
+    """The folder with the file in which everything is switched on, and the roster and the program that it names."""
     config.write_text(switched_on(config.read_text("utf-8")), "utf-8")
     (config.parent / "roster.toml").write_text(roster_as_toml(Roster.default()), "utf-8")
-    settings = read_settings(environ={"HOME": "/h", "OPENAI_API_KEY": "sk-not-a-real-key"}, folder=config.parent)
+    (config.parent / "my-agent").write_text("#!/bin/sh\ncat\n")
+    (config.parent / "my-agent").chmod(0o755)
+    return config.parent
+
+
+async def test_the_file_with_everything_switched_on_configures_a_run(switched: Path) -> None:
+    environ = {"HOME": "/h", "PATH": str(switched), "OPENAI_API_KEY": "sk-not-a-real-key"}
+    settings = read_settings(environ=environ, folder=switched)
     pool = Pool(settings)
     made = run_config(settings, pool, Wishes())
     await pool.close()

@@ -92,6 +92,17 @@ class TestTheQuickLook:
         assert not passes_strictly(line)
         assert not passes_quickly(QuickForm(tools), line)
 
+    @pytest.mark.parametrize(
+        "committed",
+        ["AB" * 32, "ab " * 21 + "a", "0" * 62 + " 0", "\uff10" * 64, "0" * 63, "0" * 66, ["0"] * 64, {"0": 1}, None, 64, ""],
+    )
+    def test_refuses_a_commitment_of_another_form_also_under_a_name_that_it_knows(self, tools: Tools, committed: Any) -> None:
+        quick = QuickForm(tools)
+        assert passes_quickly(quick, dump(members() | {"body": {"prompt": "0f" * 32}}))
+        line = json.dumps(members() | {"body": {"prompt": committed}}, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        assert not passes_strictly(line)
+        assert not passes_quickly(quick, line)
+
     def test_refuses_a_line_that_is_too_long(self, tools: Tools) -> None:
         line = dump(members() | {"data": {"x": "y" * 70_000}})
         assert not passes_quickly(QuickForm(tools), line)

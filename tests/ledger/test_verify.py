@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import tempfile
 import threading
 from base64 import b64encode
 from collections.abc import Callable
@@ -639,6 +640,14 @@ class TestSeveralProcesses:
         assert verify(path, Options(jobs=2), FAST) == alone
         with pytest.raises(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
+
+    def test_without_a_place_for_temporary_files_are_not_needed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = large().write_sqlite(tmp_path / "x.db")
+        alone = verify(path, Options(jobs=1), FAST)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        assert verify(path, Options(jobs=2), FAST) == alone
 
     def test_leave_no_child_behind_when_the_parent_is_interrupted(self, tmp_path: Path) -> None:
         def interrupted(done: int, total: int) -> None:

@@ -199,6 +199,83 @@ def test_an_edited_query_column_is_caught(tmp_path: Path, column: str) -> None:
     assert {"integrity"} <= {each.code for each in report.findings}
 
 
+TWIN = "CREATE TABLE twin(name TEXT, seq INTEGER, PRIMARY KEY(name, seq)) WITHOUT ROWID"
+
+
+def with_twin(path: Path, column: str, *statements: str) -> None:
+    """Let the index lead into a table of the same form, filled as the index is and then edited."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute(TWIN)
+    db.execute(f"INSERT INTO twin SELECT {column}, seq FROM entries")
+    for statement in statements:
+        db.execute(statement)
+    db.execute("PRAGMA writable_schema = ON")
+    root = "(SELECT rootpage FROM sqlite_schema WHERE name = 'twin')"
+    db.execute(f"UPDATE sqlite_schema SET rootpage = {root} WHERE name = 'entries_by_{column}'")
+    db.execute("DELETE FROM sqlite_schema WHERE name = 'twin'")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+
+
+def sqlite_says(path: Path) -> str:
+    db = sqlite3.connect(path)
+    try:
+        return str(db.execute("PRAGMA integrity_check(entries)").fetchone()[0])
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("column", ["run", "kind"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM twin WHERE seq = 300",
+        "UPDATE twin SET seq = 9000 WHERE seq = 300",
+        "UPDATE twin SET seq = -1 WHERE seq = 300",
+        "UPDATE twin SET name = 'other' WHERE seq = 300",
+        "UPDATE twin SET name = CAST(name AS BLOB) WHERE seq = 300",
+        "UPDATE twin SET name = name || x'00' WHERE seq = 300",
+        "INSERT INTO twin VALUES('other', 300)",
+        "INSERT INTO twin VALUES('other', 9000)",
+        "INSERT INTO twin SELECT name, 9000 FROM twin WHERE seq = 300",
+    ],
+)
+def test_an_index_that_does_not_answer_as_the_lines_do_is_caught(
+    tmp_path: Path, statement: str, column: str, jobs: int
+) -> None:
+    path = honest(600).write_sqlite(tmp_path / "x.db")
+    with_twin(path, column, statement)
+    assert sqlite_says(path) != "ok"
+    report = verify(path, Options(jobs=jobs), FAST)
+    assert report.exit_code == 20
+    assert {each.code for each in report.findings} == {"integrity"}
+
+
+def test_an_index_that_answers_as_the_lines_do_is_no_finding(tmp_path: Path) -> None:
+    path = honest(600).write_sqlite(tmp_path / "x.db")
+    for column in ("run", "kind"):
+        with_twin(path, column)
+    assert sqlite_says(path) == "ok"
+    assert verify(path, Options(jobs=1), FAST).findings == ()
+
+
+def test_an_index_with_one_entry_twice_in_place_of_another_is_caught(tmp_path: Path) -> None:
+    """As many entries as there are lines, and all of them true: only comparing them one by one shows it."""
+    path = honest(600).write_sqlite(tmp_path / "x.db")
+    db = sqlite3.connect(path)
+    [name] = db.execute("SELECT run FROM entries WHERE seq = 300").fetchone()
+    db.close()
+    with_twin(path, "run")
+    data = path.read_bytes()
+    # As they stand in a record: the name and two bytes of number, so that the one can become the other in place.
+    one, other = (name.encode() + seq.to_bytes(2, "big") for seq in (300, 301))
+    assert data.count(one) >= 1
+    path.write_bytes(data.replace(one, other))
+    assert sqlite_says(path) != "ok"
+    assert {each.code for each in verify(path, Options(jobs=1), FAST).findings} == {"integrity"}
+
+
 def test_a_malformed_line_forced_into_the_database_is_named(tmp_path: Path) -> None:
     path = unsealed().write_sqlite(tmp_path / "x.db")
     data = bytearray(path.read_bytes())

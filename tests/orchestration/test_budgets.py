@@ -208,6 +208,20 @@ async def gone(pid: int) -> bool:
     return False
 
 
+async def test_a_deadline_after_the_answer_cuts_off_the_look_at_it_and_not_the_answer() -> None:
+    class Slow:
+        async def verify(self, request: str, answer: str) -> None:
+            await asyncio.sleep(60)
+
+    made = desk(Answers())
+    made.pool.seams = {"verifier": Slow()}
+    ended = await made.run(plan=plan(task("a"), task("b")), wishes=Wishes(max_seconds=1))
+    assert ended.state == "answered"
+    assert made.answer(ended.run) == "the answer"
+    assert breach_of(made, ended.run)["unit"] == "seconds"
+    audit(made.store, ended.run)
+
+
 async def test_what_was_spent_before_an_interruption_counts_after_it() -> None:
     provider = Answers(counted((10, 10)))
     made = desk(provider)

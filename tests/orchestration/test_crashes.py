@@ -260,7 +260,7 @@ async def test_seams_are_asked_once_and_what_they_said_survives_every_cut() -> N
 
     def plugged(store: Ledger) -> tuple[Desk, Notes]:
         notes, made = Notes(), desk(Answers(says), store=store, settings=TIERS)
-        made.pool.seams = {
+        made.pool.plugged = {
             "sources": (Source(name="notes", source=notes, when="both"),),
             "reviser": notes,
             "verifier": notes,

@@ -197,7 +197,9 @@ def test_a_run_of_any_plan_that_is_cut_off_anywhere_ends_as_if_it_had_not_been(
         made, run, _ = await driven(made_rows, seed, 0.5, judge)
         assert isinstance(made.store, Ledger)
         copy = made.store.until(1 + cut % len(made.store.commits))
-        stood = {id for id, each in by_task(list(copy.select(Query(run=run))), "task.judged").items() if each[-1].data["ok"]}
+        stood = {
+            id for id, each in by_task(list(copy.select(Query(run=run))), "task.judged").items() if each[-1].data["ok"]
+        }
         provider = Answers(Moody(seed, 0.5))
         again = desk(provider, store=copy, settings=TIERS)
         await again.runs.drive(run)

@@ -142,9 +142,10 @@ async def test_a_cancelled_question_leaves_nothing_running() -> None:
 
 async def test_an_answer_without_end_is_cut_and_said_to_be() -> None:
     before = resident_mib()
-    done = await answer("sh", "-c", "yes | head -c 60000000", exchange=asked(max_output_bytes=1000))
+    asking = asked(max_output_bytes=1000)
+    done = await answer("sh", "-c", "yes | head -c 60000000", exchange=asking, max_spill_bytes=2**20)
     assert done.ok
-    assert (len(done.output or b""), done.finish) == (1000, "length")
+    assert (len(done.text), len(done.output or b""), done.finish) == (999, 1000 + 2**20, "length")
     assert json.loads(done.raw or b"")["stdout_bytes"] == 60_000_000
     assert resident_mib() - before < 30
 

@@ -104,13 +104,11 @@ class Audit:
             plan = Plan(
                 start=start, size=size, jobs=jobs, deep=self._asked.deep, tools=self._tools, wanted=wanted[len(older) :]
             )
-            stretches = walk_split(self._source, plan, self._reporter(size))
-            if stretches is not None:
-                for stretch in stretches:
-                    self._tally.add(stretch.tally)
-                    for event in stretch.events:
-                        self._tell(event)
-                return stretches[-1].end
+            walked = walk_split(self._source, plan, self._tell, self._reporter(size))
+            if walked is not None:
+                end, tally = walked
+                self._tally.add(tally)
+                return end
         return self._walk_alone(start, wanted[len(older) :], size)
 
     def _walk_alone(self, start: State, wanted: tuple[int, ...], size: int) -> State:

@@ -5,7 +5,7 @@ reconciled in a temporary database that nobody else sees.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Self
 
@@ -30,19 +30,28 @@ class BodyWalk:
         self.opened = 0
         self._medias: dict[str, bytes] = {}
 
-    def entry(self, seq: int, body: Mapping[str, str]) -> None:
-        """Open what is stored for this entry, and tell what is not there."""
-        found = self._next
-        if found is not None and found[0] == seq and len(body) == 1:
-            # Nearly every entry: one part, and its body is there. Whatever else lies under this seq is passed over later.
-            _, part, salt, media, content = found
-            ((name, committed),) = body.items()
-            if (part == 0 or part == name) and self._opens(committed, salt, media, content):
-                self.opened += 1
-                self._next = next(self._stored, None)
-                return
-        self._pass_over(seq)
-        self._merge(seq, body)
+    def block(self, bodied: Iterable[tuple[int, Mapping[str, str]]]) -> None:
+        """Open what is stored for these entries, (seq, body) each, and tell what is not there."""
+        # As in the walk, what the loop needs lives in local names.
+        found, stored, known, opened = self._next, self._stored, self._medias.get, 0
+        for seq, body in bodied:
+            if found is not None and found[0] == seq and len(body) == 1:
+                # Nearly every entry: one part, and its body is there. Whatever else lies under this seq is passed over later.
+                _, part, salt, media, content = found
+                [name] = body
+                first = known(media)
+                if first is not None and (part == 0 or part == name) and len(salt) == SALT_BYTES:
+                    inner = sha256(first + content).digest()
+                    if sha256(PREFIX + salt + inner).hexdigest() == body[name]:
+                        opened += 1
+                        found = next(stored, None)
+                        continue
+            self._next = found
+            self._pass_over(seq)
+            self._merge(seq, body)
+            found = self._next
+        self._next = found
+        self.opened += opened
 
     def _merge(self, seq: int, body: Mapping[str, str]) -> None:
         names = sorted(body) if len(body) > 1 else list(body)
@@ -79,11 +88,7 @@ class BodyWalk:
             self._findings.add("leftover_bodies", "warning", message)
 
     def _opens(self, committed: str, salt: bytes, media: str, content: bytes) -> bool:
-        """As body.opens, for a commitment whose form is known, and remembering media types."""
-        known = self._medias.get(media)
-        if known is not None:
-            inner = sha256(known + content).digest()
-            return len(salt) == SALT_BYTES and sha256(PREFIX + salt + inner).hexdigest() == committed
+        """As body.opens, remembering the media types of what opened."""
         if not opens(committed, salt, media, content):
             return False
         if len(self._medias) < _REMEMBERED:

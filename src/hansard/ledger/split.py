@@ -5,10 +5,15 @@ ends in exactly that state, and if nobody found anything: otherwise there is no 
 """
 
 import mmap
-from collections.abc import Callable
+import os
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from tempfile import TemporaryFile
+from typing import IO
 
 from . import parallel
 from .canonical import Malformed
@@ -22,7 +27,6 @@ from .sources.sqlite import SqliteSource
 from .walk import START, WIDTH, Tally, Walk
 
 WORTH_IT = 20_000
-_MAX_EVENTS = 50_000
 _SLOT = 8
 
 
@@ -33,7 +37,6 @@ class Stretch:
     start: State
     end: State
     tally: Tally
-    events: tuple[Event, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +78,37 @@ def state_at(source: Source, size: int) -> State:
     return State(size=size, leaf=leaf_hash(line).hex(), ts=parse(line).ts, frontier=frontier)
 
 
-def walk_split(source: SqliteSource, plan: Plan, progress: Callable[[int], None] | None) -> list[Stretch] | None:
-    """The stretches in order, container checked; None when anything at all is not as it should be."""
+def walk_split(
+    source: SqliteSource, plan: Plan, tell: Callable[[Event], None], progress: Callable[[int], None] | None
+) -> tuple[State, Tally] | None:
+    """Where the log ends and what was counted, container checked and all events told in order.
+
+    None when anything at all is not as it should be; nothing was told then.
+    """
+    with ExitStack() as files:
+        try:
+            # A longer log tells more, so events go through files: neither side ever holds them all.
+            told = [files.enter_context(TemporaryFile()) for _ in plan.bounds()]
+        except OSError:
+            return None
+        stretches = _walk_all(source, plan, told, progress)
+        if stretches is None:
+            return None
+        tally = Tally()
+        for stretch, events in zip(stretches, told, strict=True):
+            tally.add(stretch.tally)
+            for event in _read(events):
+                tell(event)
+    return stretches[-1].end, tally
+
+
+def _walk_all(
+    source: SqliteSource, plan: Plan, told: Sequence[IO[bytes]], progress: Callable[[int], None] | None
+) -> list[Stretch] | None:
     bounds = plan.bounds()
     with mmap.mmap(-1, _SLOT * len(bounds)) as board:
         tasks: list[Callable[[], object]] = [partial(_examine, source, plan)]
-        tasks += [partial(_walk, source, plan, board, slot, part) for slot, part in enumerate(bounds)]
+        tasks += [partial(_walk, source, plan, board, slot, part, told[slot]) for slot, part in enumerate(bounds)]
 
         def waiting() -> None:
             if progress:
@@ -101,10 +129,15 @@ def _examine(source: SqliteSource, plan: Plan) -> bool:
     return not findings
 
 
-def _walk(source: SqliteSource, plan: Plan, board: mmap.mmap, slot: int, part: tuple[int, int | None]) -> Stretch | None:
+def _walk(
+    source: SqliteSource, plan: Plan, board: mmap.mmap, slot: int, part: tuple[int, int | None], told: IO[bytes]
+) -> Stretch | None:
     begin, stop = part
-    findings, events = Findings(), _Events()
+    findings = Findings()
     mine = source.reopened(findings)
+
+    def tell(event: Event) -> None:
+        pickle.dump(event, told)
 
     def progress(size: int) -> None:
         board[slot * _SLOT : (slot + 1) * _SLOT] = (size - begin).to_bytes(_SLOT, "little")
@@ -112,22 +145,16 @@ def _walk(source: SqliteSource, plan: Plan, board: mmap.mmap, slot: int, part: t
     try:
         start = plan.start if slot == 0 else state_at(mine, begin)
         wanted = [size for size in plan.wanted if begin < size + (slot == 0) and (stop is None or size <= stop)]
-        walk = Walk(mine, findings, events.add, tools=plan.tools, deep=plan.deep, wanted=wanted, progress=progress)
+        walk = Walk(mine, findings, tell, tools=plan.tools, deep=plan.deep, wanted=wanted, progress=progress)
         end = walk.run(start, stop, first=slot == 0)
-    except (Malformed, _TooMany):
+    except Malformed:
         return None
-    return None if findings else Stretch(start=start, end=end, tally=walk.tally, events=tuple(events.kept))
+    told.flush()
+    return None if findings else Stretch(start=start, end=end, tally=walk.tally)
 
 
-class _TooMany(Exception):
-    """More events than are worth carrying between processes."""
-
-
-class _Events:
-    def __init__(self) -> None:
-        self.kept: list[Event] = []
-
-    def add(self, event: Event) -> None:
-        if len(self.kept) >= _MAX_EVENTS:
-            raise _TooMany
-        self.kept.append(event)
+def _read(told: IO[bytes]) -> Iterator[Event]:
+    end = told.seek(0, os.SEEK_END)
+    told.seek(0)
+    while told.tell() < end:
+        yield pickle.load(told)

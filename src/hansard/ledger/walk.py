@@ -98,6 +98,7 @@ class Walk:
         leaves: list[bytes] = []
         lines: list[bytes] = []
         causes: list[tuple[int, int]] = []
+        bodied: list[tuple[int, Any]] = []
         special: list[tuple[int, Event]] = []
         whole, parts, bodies, check = True, 0, self._bodies, self._form.members
         # The state of the walk lives in local names here: this loop is where the time goes.
@@ -126,13 +127,15 @@ class Walk:
             if body:
                 parts += len(body)
                 if bodies:
-                    bodies.entry(seq, body)
+                    bodied.append((seq, body))
             if members["kind"] in SPECIAL or seq == 0:
                 self._special(seq, prev, members, special, start + len(leaves))
         self._seq, self._prev, self._ts = seq + 1, prev, last
         self.tally.parts += parts
         if not leaves:
             return None
+        if bodies:
+            bodies.block(bodied)
         nodes = self._roots_up_to(start, start + len(leaves), leaves, special)
         return Block(
             at=start, first=first, stop=self._seq, lines=lines, leaves=leaves, causes=causes if whole else None, nodes=nodes

@@ -21,6 +21,7 @@ from hansard.providers.options import Options
 from hansard.providers.outcome import ended_badly, keep, tightened
 from hansard.providers.prices import Prices
 from hansard.providers.process import Program, Ran, need_a_system_with_processes, run
+from hansard.providers.spill import SPILL_BYTES, spill_of
 from hansard.providers.workspace import Place, Workspace, prepared, workspace_of
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
@@ -100,12 +101,14 @@ class AgentCli:
         names: tuple[str, ...] = (),
         workspace: Workspace | None = None,
         timeout_s: float | None = None,
+        max_spill_bytes: int = SPILL_BYTES,
         prices: Prices | None = None,
     ) -> None:
         need_a_system_with_processes()
         self.id = id
         self._cli, self._model, self._timeout_s = cli, model, timeout_s
         self._workspace, self._prices = workspace or Workspace(), prices or Prices()
+        self._max_spill_bytes = max_spill_bytes
         self._environment = child_environment(environment, cli, names=names)
         path = found(program or cli.program, self._environment)
         if path is None:
@@ -157,6 +160,7 @@ class AgentCli:
             environment={**self._environment, **call.environment},
             stdin=call.stdin,
             max_output_bytes=MAX_EVENT_BYTES,
+            max_spill_bytes=self._max_spill_bytes,
         )
 
     def _completion(self, told: Told, ran: Ran, heard: Heard, model: str, diff: bytes | None) -> Completion:
@@ -245,7 +249,7 @@ def child_environment(environment: Mapping[str, str], cli: Cli, *, names: tuple[
 def opened(id: str, cli: Cli, read: Options, environment: Mapping[str, str], prices: Prices | None) -> AgentCli:
     """A provider from what is common to the tables of all CLIs; `cli` has read its own options before."""
     model, program, names = read.text("model"), read.text("program"), read.texts("env")
-    workspace, timeout_s = workspace_of(read), read.seconds("timeout_s")
+    workspace, timeout_s, max_spill_bytes = workspace_of(read), read.seconds("timeout_s"), spill_of(read)
     read.done()
     return AgentCli(
         id,
@@ -256,5 +260,6 @@ def opened(id: str, cli: Cli, read: Options, environment: Mapping[str, str], pri
         names=names,
         workspace=workspace,
         timeout_s=timeout_s,
+        max_spill_bytes=max_spill_bytes,
         prices=prices,
     )

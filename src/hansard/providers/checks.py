@@ -180,7 +180,8 @@ def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -
     if completion.failure and completion.failure.kind != "timeout" and not completion.text and not completion.output:
         return Usage()
     asked = sum(len(message.content.encode()) for message in exchange.messages)
-    said = len(completion.text.encode()) or len(completion.output or b"")
+    # What was spilled is kept for the record; nobody's answer is longer than was asked for.
+    said = len(completion.text.encode()) or min(len(completion.output or b""), exchange.limits.max_output_bytes)
     return Usage(input_tokens=_tokens(asked), output_tokens=_tokens(said), estimated=True)
 
 

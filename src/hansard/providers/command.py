@@ -22,6 +22,7 @@ from hansard.providers.options import Options
 from hansard.providers.outcome import ended_badly, keep, text_of, tightened
 from hansard.providers.process import Program, Ran, encoded, need_a_system_with_processes, run
 from hansard.providers.prompt import prompt_of
+from hansard.providers.spill import SPILL_BYTES, spill_of
 from hansard.providers.workspace import Place, Workspace, prepared, workspace_of
 
 PROMPT_FILE = "{prompt_file}"
@@ -42,6 +43,7 @@ class Recipe:
     environment: Mapping[str, str] = field(default_factory=dict)
     workspace: Workspace = field(default_factory=Workspace)
     timeout_s: float | None = None
+    max_spill_bytes: int = SPILL_BYTES
     model: str = ""
 
 
@@ -80,7 +82,7 @@ class Command:
         return self._read(exchange, ran, heard, diff)
 
     def _read(self, exchange: Exchange, ran: Ran, heard: Heard, diff: bytes | None) -> Completion:
-        text, cut = text_of(ran, exchange.limits.max_output_bytes)
+        text, cut = text_of(ran.stdout, ran.stdout_bytes, exchange.limits.max_output_bytes)
         completion = Completion(
             provider=self.id,
             requested_model="",
@@ -116,6 +118,7 @@ def _program(recipe: Recipe, exchange: Exchange, place: Place) -> Program:
         environment=recipe.environment,
         stdin=prompt if recipe.input == "stdin" else b"",
         max_output_bytes=exchange.limits.max_output_bytes,
+        max_spill_bytes=recipe.max_spill_bytes,
     )
 
 
@@ -132,7 +135,7 @@ def open_command(id: str, options: Mapping[str, Any], environment: Mapping[str, 
     input_, output = read.choice("input", INPUTS), read.choice("output", OUTPUTS)
     sees = {**passed_on(environment, names=read.texts("env")), **read.table("set_env")}
     workspace, timeout_s, model = workspace_of(read), read.seconds("timeout_s"), read.text("model")
-    unmetered = read.flag("unmetered", True)
+    max_spill_bytes, unmetered = spill_of(read), read.flag("unmetered", True)
     read.done()
     if not argv:
         raise UsageError(f'{where}: argv must name a program, as in argv = ["./answer", "--quietly"]')
@@ -151,6 +154,7 @@ def open_command(id: str, options: Mapping[str, Any], environment: Mapping[str, 
         environment=sees,
         workspace=workspace,
         timeout_s=timeout_s,
+        max_spill_bytes=max_spill_bytes,
         model=model,
     )
     return Command(id, recipe, unmetered=unmetered)

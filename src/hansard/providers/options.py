@@ -38,8 +38,8 @@ class Options:
     def flag(self, name: str, default: bool) -> bool:
         return self._fields.flag(name, default)
 
-    def count(self, name: str, default: int) -> int:
-        return self._fields.count(name, default, least=1)
+    def count(self, name: str, default: int, *, least: int = 1) -> int:
+        return self._fields.count(name, default, least=least)
 
     def seconds(self, name: str) -> float | None:
         value = self._fields.number(name)

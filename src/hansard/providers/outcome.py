@@ -20,20 +20,22 @@ def tightened(exchange: Exchange, timeout_s: float | None) -> Exchange:
 def keep(ran: Ran, heard: Heard) -> None:
     """Keep everything that is known of a run, however it ended. A signal is kept as a negative exit code."""
     heard.argv = ran.argv
-    heard.output, heard.stderr = ran.stdout, ran.stderr
+    heard.output, heard.stderr = ran.output, ran.stderr
     heard.exit_code = ran.exit_code if ran.signal is None else -ran.signal
-    facts = {
+    facts: dict[str, int | str] = {
         "duration_us": ran.duration_us,
         "stdout_bytes": ran.stdout_bytes,
         "stderr_bytes": ran.stderr_bytes,
         "left_behind": ran.left_behind,
     }
+    if ran.lost:
+        facts |= {"stdout_lost_bytes": ran.stdout_bytes - len(heard.output), "stdout_lost": ran.lost}
     heard.raw = json.dumps(facts).encode()
 
 
 def ended_badly(ran: Ran) -> Failure:
     """A program that did not end with exit code 0, with the end of what it said about it."""
-    said = quoted(ran.stderr) or quoted(ran.stdout)
+    said = quoted(ran.stderr) or quoted(ran.spilled) or quoted(ran.stdout)
     message = f"{ran.argv[0]} {ran.ending}{f': {said}' if said else ', and said nothing'}"
     return failure("internal", message, exit_code=ran.exit_code, signal=ran.signal)
 
@@ -44,12 +46,13 @@ def quoted(data: bytes) -> str:
     return text if len(text) <= QUOTED_CHARACTERS else f"…{text[-QUOTED_CHARACTERS:]}"
 
 
-def text_of(ran: Ran, limit: int) -> tuple[str, bool]:
-    """The output as text, without the line ends behind it, and whether something of it is missing.
+def text_of(output: bytes, printed: int, limit: int) -> tuple[str, bool]:
+    """The beginning of an output as text, without the line ends behind it, and whether something is missing.
 
-    What is no UTF-8 is shown as such; the bytes themselves are kept beside. The marks for that take room, too.
+    `printed` counts also what was not kept. What is no UTF-8 is shown as such; the bytes themselves are kept beside. The
+    marks for that take room, too.
     """
-    text = ran.stdout.decode("utf-8", "replace").rstrip("\r\n")
+    text = output[: max(0, limit)].decode("utf-8", "replace").rstrip("\r\n")
     if len(text) * 4 <= limit or len(text.encode()) <= limit:
-        return text, ran.truncated
+        return text, printed > limit
     return text.encode()[:limit].decode("utf-8", "ignore"), True

@@ -1,12 +1,15 @@
 """The pipes of a running program: one that is fed, and those that are read for as long as something comes.
 
-Readers take everything and keep a bounded part, so a program is never stopped by us and never fills our memory.
+Readers take everything, keep a bounded part in memory and spill a bounded part to disk, so a program is never stopped by
+us and never fills our memory.
 """
 
 import asyncio
 import os
 from contextlib import suppress
 from typing import IO
+
+from hansard.providers.spill import Spill
 
 PIECE_BYTES = 256 * 1024
 
@@ -40,22 +43,32 @@ class Outflow:
 
 
 class Inflow:
-    """Reads a pipe to its end. `kept` is the beginning of what came or, with `tail`, the end of it."""
+    """Reads a pipe to its end. `kept` is the beginning of what came or, with `tail`, the end of it.
 
-    def __init__(self, pipe: IO[bytes], *, limit: int, tail: bool = False) -> None:
+    What follows on a beginning goes to a Spill, and is in `spilled` when the pipe is closed.
+    """
+
+    def __init__(self, pipe: IO[bytes], *, limit: int, spill: int = 0, tail: bool = False) -> None:
         self.ended = asyncio.Event()
         self.size = 0
+        self.spilled = b""
         self._loop = asyncio.get_running_loop()
         self._pipe = pipe
         self._limit = max(0, limit)
         self._tail = tail
         self._bytes = bytearray()
+        self._spill = Spill(spill)
         os.set_blocking(pipe.fileno(), False)
         self._loop.add_reader(pipe.fileno(), self._read)
 
     @property
     def kept(self) -> bytes:
         return bytes(self._bytes[max(0, len(self._bytes) - self._limit) :])
+
+    @property
+    def lost(self) -> str:
+        """Why something is missing behind what was spilled; empty where nothing is."""
+        return self._spill.lost
 
     def _read(self) -> None:
         try:
@@ -69,7 +82,10 @@ class Inflow:
             return
         self.size += len(piece)
         if not self._tail:
-            self._bytes += piece[: self._limit - len(self._bytes)]
+            room = self._limit - len(self._bytes)
+            self._bytes += piece[:room]
+            if len(piece) > room:
+                self._spill.add(piece[room:])
             return
         self._bytes += piece
         # Cut at twice the limit: each byte is then moved once at most.
@@ -81,3 +97,4 @@ class Inflow:
         if not self._pipe.closed:
             self._loop.remove_reader(self._pipe.fileno())
             self._pipe.close()
+            self.spilled = self._spill.taken()

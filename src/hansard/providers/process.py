@@ -36,8 +36,9 @@ class NotStarted(ProviderError):
 class Program:
     """What to run. `environment` is all that it sees; argv[0] without a slash is looked up on the PATH in there.
 
-    Of the output the first `max_output_bytes` are kept, of stderr the last `max_stderr_bytes`. What it left running gets
-    `linger_s` to finish by itself; between asking processes to end and killing them lie `grace_s`.
+    Of the output the first `max_output_bytes` are kept in memory, and `max_spill_bytes` behind them on disk; of stderr
+    the last `max_stderr_bytes`. What it left running gets `linger_s` to finish by itself; between asking processes to end
+    and killing them lie `grace_s`.
     """
 
     argv: tuple[str, ...]
@@ -45,6 +46,7 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
     stdin: bytes = b""
     max_output_bytes: int = 10 * 1024 * 1024
+    max_spill_bytes: int = 0
     max_stderr_bytes: int = 256 * 1024
     linger_s: float = 0.5
     grace_s: float = 1.0
@@ -52,13 +54,18 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """What a program did. Neither an exit code nor a signal means that it was not seen to end."""
+    """What a program did. Neither an exit code nor a signal means that it was not seen to end.
+
+    `spilled` goes on where `stdout` was cut; `lost` says why something is missing behind that.
+    """
 
     argv: tuple[str, ...]
     exit_code: int | None = None
     signal: int | None = None
     stdout: bytes = b""
     stdout_bytes: int = 0
+    spilled: bytes = b""
+    lost: str = ""
     stderr: bytes = b""
     stderr_bytes: int = 0
     left_behind: int = 0
@@ -66,7 +73,13 @@ class Ran:
 
     @property
     def truncated(self) -> bool:
+        """Whether `stdout` is less than what was printed."""
         return self.stdout_bytes > len(self.stdout)
+
+    @property
+    def output(self) -> bytes:
+        """Everything that was kept of what it printed."""
+        return self.stdout + self.spilled if self.spilled else self.stdout
 
     @property
     def ending(self) -> str:
@@ -83,11 +96,12 @@ async def run(program: Program, *, note: Callable[[Ran], None] | None = None) ->
         await process.finished()
     finally:
         await process.end()
+        ran = process.ran()
         if note:
-            note(process.ran())
+            note(ran)
     if process.refused:
         raise NotStarted(f"{program.argv[0]}: could not be started: {os.strerror(process.refused)}")
-    return process.ran()
+    return ran
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
@@ -153,7 +167,7 @@ class Process:
         stdin, stdout, stderr = self._reaper.stdin, self._reaper.stdout, self._reaper.stderr
         assert stdin is not None and stdout is not None and stderr is not None  # noqa: PT018 - three pipes were asked for
         self._stdin = Outflow(stdin, program.stdin)
-        self._stdout = Inflow(stdout, limit=program.max_output_bytes)
+        self._stdout = Inflow(stdout, limit=program.max_output_bytes, spill=program.max_spill_bytes)
         self._stderr = Inflow(stderr, limit=program.max_stderr_bytes, tail=True)
         self._control.setblocking(False)
         asyncio.get_running_loop().add_reader(self._control.fileno(), self._hear)
@@ -186,6 +200,8 @@ class Process:
             signal=self._signal,
             stdout=self._stdout.kept,
             stdout_bytes=self._stdout.size,
+            spilled=self._stdout.spilled,
+            lost=self._stdout.lost,
             stderr=self._stderr.kept,
             stderr_bytes=self._stderr.size,
             left_behind=self._left_behind,

@@ -29,6 +29,9 @@ def system_of(exchange: Exchange) -> str:
 
 def _blocks(messages: Iterable[Message]) -> Iterable[str]:
     for message in messages:
-        name = re.sub(r"[\s\[\]]+", " ", message.name or "").strip()
+        name = re.sub(r"[\s\[\]]+", " ", message.name).strip() if message.name else ""
         heading = f"{message.role.upper()} {name}" if name else message.role.upper()
-        yield f"[{heading}]\n{_HEADING.sub(' ', message.content)}"
+        # Most messages have no such line, and looking for its beginning is far quicker than the expression.
+        content = message.content
+        forged = content.startswith("[") or "\n[" in content
+        yield f"[{heading}]\n{_HEADING.sub(' ', content) if forged else content}"

@@ -53,13 +53,14 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedProgram:
-    """One run of a program."""
+    """One run of a program. `stdout` is all that was kept of its output, and `lost_bytes` what was not."""
 
     argv: tuple[str, ...]
     stdin_sha256: str
     stdout: bytes
     stderr: bytes
     exit_code: int
+    lost_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,7 @@ def _read_program(fields: Fields) -> RecordedProgram:
         stdout=fields.text("stdout").encode(),
         stderr=fields.text("stderr").encode(),
         exit_code=fields.count("exit_code"),
+        lost_bytes=fields.count("lost_bytes"),
     )
     fields.done()
     return program

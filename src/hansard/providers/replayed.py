@@ -12,10 +12,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.exchange import Completion, Exchange, Limits
 from hansard.errors import UsageError
 from hansard.providers.base import Heard, answered, failed, failure
+from hansard.providers.outcome import text_of
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording, call_of, opened
+
+PLAIN = Limits()
 
 
 class Replayed:
@@ -57,20 +60,22 @@ class Replayed:
             miss = f"{call}: the recorded run made no such call"
         return self._missed(exchange, miss)
 
-    async def run(self, argv: tuple[str, ...], stdin: bytes) -> Completion:
-        """What the record says that this program answered to this input."""
+    async def run(self, argv: tuple[str, ...], stdin: bytes, limits: Limits = PLAIN) -> Completion:
+        """What the record says that this program answered to this input; `limits` are those of the recorded run."""
         digest = sha256(stdin).hexdigest()
         program = self._programs.get((argv, digest))
         nobody = Exchange(messages=(), model=argv[0] if argv else None)
         if program is None:
             miss = f"program {argv!r}: the recorded run started none with these arguments and this input (sha256 {digest[:16]})"
             return replace(self._missed(nobody, miss), argv=argv)
-        text = program.stdout.decode("utf-8", "replace")
+        printed = len(program.stdout) + program.lost_bytes
+        text, cut = text_of(program.stdout, printed, limits.max_output_bytes)
         done = Completion(
             provider=self.id,
             requested_model=argv[0],
             returned_model=argv[0],
             text=text,
+            finish="length" if cut else "stop",
             output=program.stdout,
             stderr=program.stderr,
             exit_code=program.exit_code,

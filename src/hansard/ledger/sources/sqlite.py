@@ -26,6 +26,8 @@ _FIRST = -(2**63)
 _LAST = 2**63 - 1
 _STEPS = 1_000_000
 _CHUNK = 256
+# More at a time would be little quicker, and a stranger's bodies may be large.
+_BODIES = 4
 _STRIDES_END = 2**40
 _CHECKED = ("entries", "causes", "nodes", "head", "checkpoints", "claims", "meta")
 _CHECKED_DEEP = ("bodies", "shared")
@@ -152,15 +154,18 @@ class SqliteSource:
         last = _LAST if stop is None else layout.body_id(stop, 0) - 1
         at = first
         try:
-            for place, salt, media, body, shared in self._execute(query, (first, last)):
-                if place < at:
-                    self._findings.add("unreadable", "structure", "SQLite cannot read all bodies: the rows do not rise")
-                    return
-                at = place + 1
-                if shared is None and type(body) is type(salt) is type(media) is bytes and media.isascii():
-                    yield new(Stored, (place >> 8, place & 255, salt, media.decode(), body))
-                else:
-                    yield self._shared_body(place, salt, media, body, shared)
+            cursor = self._execute(query, (first, last))
+            while rows := cursor.fetchmany(_BODIES):
+                for place, salt, media, body, shared in rows:
+                    if place < at:
+                        message = "SQLite cannot read all bodies: the rows do not rise"
+                        self._findings.add("unreadable", "structure", message)
+                        return
+                    at = place + 1
+                    if shared is None and type(body) is type(salt) is type(media) is bytes and media.isascii():
+                        yield new(Stored, (place >> 8, place & 255, salt, media.decode(), body))
+                    else:
+                        yield self._shared_body(place, salt, media, body, shared)
         except REFUSALS as error:
             self._refused(error)
 

@@ -1,0 +1,157 @@
+"""Figures, comparison, capsule and page of a run: counted by hand and compared with what the record gives."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from hansard.app.configuring import Wishes
+from hansard.app.views import summary_view
+from hansard.domain.exchange import Exchange
+from hansard.errors import UsageError
+from hansard.record.history import fold
+from hansard.store.base import Query
+from running import POOR, Answers, Desk, Said, completion, desk, fails, obliging, plan, task, who
+
+HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\u202e\x00 ]]> &amp; \"'"
+
+
+def counted(exchange: Exchange) -> Said:
+    """Answers whose tokens and costs can be added up in the head."""
+    role, about, attempt = who(exchange)
+    if role == "worker" and about == "b" and attempt == 1:
+        return fails("rate_limit", "slow down")
+    if role == "worker":
+        return completion("fine", tokens=(100, 10), cost_usd_nano=1_000)
+    if role == "validator":
+        said = POOR if (about, attempt) == ("a", 1) else {"ok": True, "score": 1.0, "reasons": "good"}
+        return completion(tokens=(50, 5), cost_usd_nano=500, structured=said)
+    return completion("the answer", tokens=(200, 20), cost_usd_nano=2_000)
+
+
+async def hand_counted(at: Desk) -> str:
+    """A run of two tasks: `a` rejected once and escalated, `b` failing once in passing; then the synthesizer.
+
+    Calls: a worker 2, a validator 2, b worker 2 (one failed), b validator 1, synthesizer 1: 8 in all.
+    Tokens: 3 x 110 + 3 x 55 + 220 = 715. Cost: 3 x 1,000 + 3 x 500 + 2,000 = 6,500.
+    """
+    ended = await at.run(plan=plan(task("a"), task("b")), wishes=Wishes(ladder=("told", "told:better")))
+    assert ended.state == "answered"
+    return ended.run
+
+
+async def test_the_figures_of_a_run_are_those_counted_by_hand() -> None:
+    at = desk(Answers(counted))
+    figures = at.runs.figures(await hand_counted(at))
+    expected = {
+        "state": "answered",
+        "calls": 8,
+        "calls_by_role": {"synthesizer": 1, "validator": 3, "worker": 4},
+        "failed_calls": 1,
+        "input_tokens": 650,
+        "output_tokens": 65,
+        "cost_usd_nano": 6_500,
+        "tasks": 2,
+        "attempts": 4,
+        "passed": 2,
+        "rejected": 1,
+        "escalations": 1,
+        "skipped": 0,
+        "restarts": 0,
+        "retries": 0,
+        "breaches": 0,
+        "output_bytes": sum(map(len, ["fine", "fine", "fine", "[rate_limit] slow down", "the answer"]))
+        + sum(
+            len(at.text(e, "output"))
+            for e in at.entries(at.runs.find("last"), "role.answered")
+            if e.data["role"] == "validator"
+        ),
+        "answer_bytes": len("the answer"),
+    }
+    assert {key: figures[key] for key in expected} == expected
+
+
+async def test_the_summary_of_a_ledger_adds_up_its_runs() -> None:
+    at = desk(Answers(counted))
+    await hand_counted(at)
+    await hand_counted(at)
+    summary = summary_view(fold(at.store.select(Query())))
+    assert (summary["runs"], summary["run_states"]) == (2, {"answered": 2})
+    assert (summary["calls"], summary["tokens"], summary["cost_usd_nano"]) == (16, 1_430, 13_000)
+    assert summary["verdicts"] == {"passed": 4, "rejected": 2}
+
+
+async def test_a_comparison_says_what_changed_and_nothing_else() -> None:
+    at = desk(Answers(counted))
+    first = await hand_counted(at)
+    same = at.runs.compare(first, await hand_counted(at))
+    assert same["same_answer"] is True
+    assert same["tasks_that_differ"] == {}
+    assert {
+        key: more for key, more in same["more_in_b"].items() if more and key not in ("elapsed_us", "model_us")
+    } == {}
+
+    def worse(exchange: Exchange) -> Said:
+        if who(exchange)[0] == "synthesizer":
+            return completion("another\nanswer", tokens=(200, 20), cost_usd_nano=2_000)
+        return fails("auth_failure", "no key") if who(exchange)[:2] == ("worker", "b") else counted(exchange)
+
+    other = desk(Answers(worse))
+    second = await other.run(plan=plan(task("a"), task("b")), wishes=Wishes(ladder=("told", "told:better")))
+    view = at.runs.compare(first, second.run, other.runs)
+    assert view["tasks_that_differ"] == {"b": {"a": "passed", "b": "rejected"}}
+    assert view["more_in_b"]["cost_usd_nano"] == -1_500
+    assert view["same_answer"] is False
+    assert "+another" in view["answer_diff"]
+
+
+async def test_a_run_that_is_not_there_cannot_be_compared() -> None:
+    at = desk(Answers())
+    with pytest.raises(UsageError, match="no run"):
+        at.runs.compare("last", "last")
+
+
+async def test_a_capsule_is_small_and_says_where_the_record_is() -> None:
+    at = desk(Answers(lambda e: "x" * 5_000 if who(e)[0] == "worker" else obliging(e)))
+    ended = await at.run(plan=plan(*[task(f"t{number}") for number in range(20)]))
+    capsule = at.runs.capsule(ended.run)
+    assert capsule["schema"] == "hansard.capsule/1"
+    assert len(capsule["results"]) == 8
+    assert all(len(each["output"]) == 400 for each in capsule["results"])
+    entries = at.entries(ended.run)
+    assert capsule["entries"] == [entries[0].seq, entries[-1].seq]
+
+
+class Tags(HTMLParser):
+    """What a browser would see: tags, attributes, text."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+async def test_a_page_shows_hostile_text_and_obeys_none_of_it() -> None:
+    at = desk(Answers(lambda e: HOSTILE if who(e)[0] in ("worker", "synthesizer") else obliging(e)))
+    ended = await at.run(f"please {HOSTILE}", plan=plan(task("a", "b"), {**task("b"), "instruction": HOSTILE}))
+    page = at.runs.page(ended.run)
+    seen = Tags()
+    seen.feed(page)
+    assert not {"script", "img", "iframe", "object", "link", "form"} & set(seen.tags)
+    assert not {name for name in seen.attributes if name.startswith("on") or name in ("src", "href", "srcdoc")}
+    assert seen.text.count("<script>alert(1)</script>") > 3
+    assert "default-src 'none'" in page
+
+
+async def test_a_page_of_a_run_without_an_answer_says_so() -> None:
+    at = desk(Answers(lambda e: fails("auth_failure", "no key")))
+    ended = await at.run(plan=plan(task("a")))
+    assert ended.state == "failed"
+    assert "There is no answer" in at.runs.page(ended.run)

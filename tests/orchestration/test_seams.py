@@ -1,0 +1,349 @@
+"""Seams: context, verifier, reviser, intent judge. Recorded, bounded, believed in nothing, fatal in nothing."""
+
+import asyncio
+import http.server
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from hansard.app.configuring import Wishes
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.domain.exchange import Exchange
+from hansard.errors import UsageError
+from hansard.orchestration import seams
+from hansard.orchestration.config import RunConfig
+from hansard.orchestration.seams import Verification, read_sources, trimmed
+from running import Answers, Desk, Ledger, Said, audit, blocks, desk, obliging, one, plan, task, user_text, who
+
+RAMBLING = " ".join(
+    ["As a matter of fact, it is worth noting that, in order to say it plainly, please do the only thing."] * 30
+)
+BRIEF = "Please do the only thing."
+
+
+class Notes:
+    """A context source that says what it was asked about."""
+
+    def __init__(self, text: str = "") -> None:
+        self.asked: list[str | None] = []
+        self._text = text
+
+    async def context(self, request: str, task: str | None) -> str:
+        self.asked.append(task)
+        return self._text or f"notes on {task or 'the request'}"
+
+
+class Broken:
+    async def context(self, request: str, task: str | None) -> str:
+        raise RuntimeError("the shelf fell over")
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        raise RuntimeError("the judge fell asleep")
+
+    async def revise(self, request: str, answer: str) -> str | None:
+        raise RuntimeError("the pen broke")
+
+
+class Says:
+    """A verifier or reviser that says one thing."""
+
+    def __init__(self, said: Any) -> None:
+        self._said = said
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        found: Verification | None = self._said
+        return found
+
+    async def revise(self, request: str, answer: str) -> str | None:
+        found: str | None = self._said
+        return found
+
+
+def source(name: str, *, when: str = "request", max_tokens: int = 1000) -> dict[str, Any]:
+    return {"name": name, "entry_point": name, "when": when, "max_tokens": max_tokens}
+
+
+async def run_with(at: Desk, config: RunConfig, **how: Any) -> str:
+    run = await at.runs.submit("please do the only thing", config, **how)
+    ended = await at.runs.drive(run)
+    assert ended.state == "answered", ended
+    audit(at.store, run)
+    return run
+
+
+async def test_context_reaches_the_coordinator_and_each_task_fenced_and_on_the_record() -> None:
+    told = Answers()
+    at = desk(told)
+    at.pool.seams |= {"all": Notes(), "tasks": Notes()}
+    run = await run_with(at, replace(at.config(), context=(source("all", when="both"), source("tasks", when="task"))))
+    asked = told.asked("coordinator")[0]
+    assert ("context-1", "notes on the request") in blocks(user_text(asked))
+    worker = blocks(user_text(told.asked("worker")[0]))
+    assert [text for name, text in worker if name.startswith("context")] == ["notes on only", "notes on only"]
+    given = at.entries(run, "context.given")
+    assert [(e.data["source"], e.data.get("task")) for e in given] == [
+        ("all", None),
+        ("all", "only"),
+        ("tasks", "only"),
+    ]
+    attempt = one(at.entries(run, "task.attempted"))
+    assert {each.seq for each in given[1:]} <= set(attempt.causes)
+    assert given[0].seq in one(at.entries(run, "plan.made")).causes
+
+
+async def test_context_is_trimmed_to_its_share_and_that_is_recorded() -> None:
+    told = Answers()
+    at = desk(told)
+    at.pool.seams["long"] = Notes("é" * 1000)
+    run = await run_with(at, replace(at.config(), context=(source("long", max_tokens=10),)))
+    entry = one(at.entries(run, "context.given"))
+    assert (entry.data["offered_tokens"], entry.data["admitted_tokens"]) == (500, 10)
+    assert at.text(entry, "context") == "é" * 20
+    assert trimmed("", 5) == ("", 0, 0, "")
+
+
+async def test_a_source_that_breaks_or_hangs_is_recorded_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs:
+        async def context(self, request: str, task: str | None) -> str:
+            await asyncio.sleep(60)
+            return "late"
+
+    monkeypatch.setattr(seams, "SEAM_SECONDS", 0.05)
+    at = desk(Answers())
+    at.pool.seams |= {"broken": Broken(), "hangs": Hangs(), "wrong": Says(None)}
+    run = await run_with(at, replace(at.config(), context=(source("broken"), source("hangs"), source("wrong"))))
+    given = at.entries(run, "context.given")
+    assert [entry.data["failed"] for entry in given] == [True, True, True]
+    assert "the shelf fell over" in at.text(given[0], "context")
+    assert "TimeoutError" in at.text(given[1], "context")
+
+
+async def test_a_resumed_run_reads_context_from_the_record_and_asks_nobody_twice() -> None:
+    ledger, notes = Ledger(), Notes()
+    at = desk(Answers(), store=ledger)
+    at.pool.seams["notes"] = notes
+    run = await run_with(at, replace(at.config(), context=(source("notes", when="both"),)))
+    for commits in range(2, len(ledger.commits)):
+        fresh = Notes()
+        again = desk(Answers(), store=ledger.until(commits))
+        again.pool.seams["notes"] = fresh
+        recorded = {entry.data.get("task") for entry in again.entries(run, "context.given")}
+        assert (await again.runs.drive(run)).state == "answered"
+        assert recorded.isdisjoint(fresh.asked)
+        assert {entry.data.get("task") for entry in again.entries(run, "context.given")} == {None, "only"}
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        (None, "abstained"),
+        (Verification(outcome="passed", detail="fine"), "passed"),
+        (Verification(outcome="refused", detail="not so"), "refused"),
+        (Verification(outcome="great"), "crashed"),  # type: ignore[arg-type]
+        ("passed", "crashed"),
+    ],
+)
+async def test_what_a_verifier_says_is_recorded_as_its_word_and_stops_nothing(said: Any, outcome: str) -> None:
+    at = desk(Answers())
+    at.pool.seams["v"] = Says(said)
+    run = await run_with(at, replace(at.config(), verifier={"entry_point": "v"}))
+    entry = one([e for e in at.entries(run, "answer.checked") if e.data["check"] == "verifier"])
+    assert entry.data["outcome"] == outcome
+    assert at.answer(run) is not None
+
+
+async def test_a_verifier_that_breaks_is_recorded_and_not_fatal() -> None:
+    at = desk(Answers())
+    at.pool.seams["v"] = Broken()
+    run = await run_with(at, replace(at.config(), verifier={"entry_point": "v"}))
+    entry = one([e for e in at.entries(run, "answer.checked") if e.data["check"] == "verifier"])
+    assert entry.data["outcome"] == "crashed"
+    assert "fell asleep" in at.text(entry, "detail")
+
+
+def rambles(exchange: Exchange) -> Said:
+    match who(exchange)[0]:
+        case "worker":
+            return RAMBLING
+        case "reviser":
+            return BRIEF
+        case "intent_judge":
+            return {"drifted": True, "reason": "it speaks of something else"}
+        case _:
+            return obliging(exchange)
+
+
+async def test_by_default_only_the_checks_that_cost_nothing_run() -> None:
+    told = Answers(rambles)
+    at = desk(told)
+    run = await run_with(at, at.config())
+    checks = {entry.data["check"]: entry.data["outcome"] for entry in at.entries(run, "answer.checked")}
+    assert set(checks) == {"intent", "delivery"}
+    assert checks["delivery"] == "flagged"
+    assert at.entries(run, "answer.revised") == []
+    assert {who(each)[0] for each in told.calls} == {"coordinator", "worker", "validator"}
+
+
+async def test_a_revision_that_is_shorter_and_covers_no_less_becomes_the_answer() -> None:
+    at = desk(Answers(rambles))
+    run = await run_with(at, at.config(Wishes(revise=True)))
+    revised = one(at.entries(run, "answer.revised"))
+    assert revised.data["accepted"] is True
+    assert revised.data["words_after"] < revised.data["words_before"]
+    assert at.answer(run) == BRIEF
+    assert at.text(one(at.entries(run, "run.answered")), "answer") == RAMBLING
+
+
+async def test_a_revision_that_loses_the_point_is_refused_and_the_answer_stands() -> None:
+    at = desk(Answers(rambles))
+    at.pool.seams["r"] = Says("Bananas.")
+    run = await run_with(at, replace(at.config(Wishes(revise=True)), reviser={"entry_point": "r"}))
+    assert one(at.entries(run, "answer.revised")).data["accepted"] is False
+    assert at.answer(run) == RAMBLING
+
+
+async def test_a_reviser_that_breaks_leaves_the_answer_as_it_is() -> None:
+    at = desk(Answers(rambles))
+    at.pool.seams["r"] = Broken()
+    run = await run_with(at, replace(at.config(Wishes(revise=True)), reviser={"entry_point": "r"}))
+    assert at.entries(run, "answer.revised") == []
+    assert at.answer(run) == RAMBLING
+
+
+async def test_the_intent_judge_is_asked_only_when_the_answer_is_flagged() -> None:
+    def drifts(exchange: Exchange) -> Said:
+        return "Penguins live on the ice and eat fish." if who(exchange)[0] == "worker" else rambles(exchange)
+
+    for says, asked in ((drifts, 1), (rambles, 0)):
+        told = Answers(says)
+        at = desk(told)
+        run = (
+            await at.runs.submit(
+                "compare three message queue libraries for Python", at.config(Wishes(judge_intent=True)), lane="alpha"
+            )
+            if says is drifts
+            else await at.runs.submit("please do the only thing", at.config(Wishes(judge_intent=True)))
+        )
+        assert (await at.runs.drive(run)).state == "answered"
+        assert len(told.asked("intent_judge")) == asked
+        judged = [e for e in at.entries(run, "answer.checked") if e.data["check"] == "intent_judge"]
+        assert [entry.data["outcome"] for entry in judged] == ["flagged"] * asked
+        audit(at.store, run)
+
+
+async def test_an_answer_with_code_is_looked_at_and_never_run(tmp_path: Path) -> None:
+    trap = tmp_path / "ran"
+
+    def codes(exchange: Exchange) -> Said:
+        if who(exchange)[0] == "worker":
+            return f"Here is the only thing:\n```python\nopen({str(trap)!r}, 'w')\nif x\n```\n"
+        return obliging(exchange)
+
+    at = desk(Answers(codes))
+    run = await run_with(at, at.config())
+    entry = one([e for e in at.entries(run, "answer.checked") if e.data["check"] == "code"])
+    assert entry.data["outcome"] == "flagged"
+    assert not trap.exists()
+
+
+PROGRAM = """
+import json, sys
+asked = json.load(sys.stdin)
+if asked["seam"] == "context":
+    print("a program knows:", asked["task"] or asked["request"])
+else:
+    print(json.dumps({"outcome": "refused", "detail": asked["answer"][:20]}))
+"""
+
+
+async def test_a_program_is_a_context_source_and_a_verifier(tmp_path: Path) -> None:
+    program = tmp_path / "seam.py"
+    program.write_text(PROGRAM)
+    argv = [sys.executable, "-I", "-S", str(program)]
+    settings = Settings(
+        ledger=str(tmp_path / "l.db"),
+        state=tmp_path / "state",
+        context=({"name": "program", "command": argv, "when": "both"},),
+        verifier={"command": argv},
+        environment={"PATH": "/usr/bin:/bin"},
+    )
+    told = Answers()
+    async with Hansard.open(settings=settings, providers={"told": told}) as hansard:
+        run = await hansard.submit("please", plan=plan(task("a", lane="backend")))
+        assert (await run.ended()).state == "answered"
+        entries = hansard.runs.entries(run.id)
+    assert "a program knows: a" in user_text(told.asked("worker")[0])
+    assert [e.data["outcome"] for e in entries if e.data.get("check") == "verifier"] == ["refused"]
+
+
+class Answering(http.server.BaseHTTPRequestHandler):
+    said: ClassVar[bytes] = b'{"outcome": "passed", "detail": "by the book"}'
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.said)
+
+    def log_message(self, *_: object) -> None:
+        """Tests are quiet."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{found.server_address[1]}/"
+        found.shutdown()
+
+
+async def test_a_url_is_a_verifier_and_one_that_nobody_answers_is_not_fatal(server: str) -> None:
+    for url, outcome in ((server, "passed"), ("http://127.0.0.1:9/", "crashed")):
+        at = desk(Answers())
+        run = await run_with(at, replace(at.config(), verifier={"url": url}))
+        entry = one([e for e in at.entries(run, "answer.checked") if e.data["check"] == "verifier"])
+        assert entry.data["outcome"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"name": "x"}, "one of command"),
+        ({"name": "x", "command": "ls"}, "list of texts"),
+        ({"name": "x", "url": ""}, "must be a text"),
+        ({"name": "x", "url": "http://h/", "command": ["ls"]}, "one of command"),
+        ({"name": "x", "url": "http://h/", "when": "noon"}, "when"),
+        ({"name": "x", "url": "http://h/", "max_tokens": 0}, "max_tokens"),
+        ({"name": "x", "url": "http://h/", "speed": 1}, "unknown key speed"),
+    ],
+)
+def test_a_source_that_makes_no_sense_is_refused(row: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_sources([row], "test")
+
+
+async def test_a_seam_that_nobody_brings_is_a_mistake_of_usage_before_anything_is_recorded() -> None:
+    at = desk(Answers())
+    config = replace(at.config(), verifier={"entry_point": "ghost"})
+    with pytest.raises(UsageError, match="ghost"):
+        await at.runs.submit("please", config)
+    assert list(at.store.lines()) == list(at.store.lines(0, 1))
+
+
+async def test_a_capsule_of_an_earlier_run_is_context_for_the_next() -> None:
+    told = Answers()
+    at = desk(told)
+    first = await at.run(plan=plan(task("a")))
+    second = await run_with(at, at.config(Wishes(context=(first.run,))))
+    given = one(at.entries(second, "context.given"))
+    capsule = json.loads(at.text(given, "context"))
+    assert (capsule["run"], capsule["state"], capsule["tasks"]) == (first.run, "answered", {"a": "passed"})
+    assert capsule["results"][0]["output"] == "result of a, attempt 1"
+    assert first.run in user_text(told.asked("coordinator")[0])
