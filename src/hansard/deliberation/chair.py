@@ -1,0 +1,342 @@
+"""The driver of a session: turns the machine, asks the models, and writes everything down before and after.
+
+One call is in flight at any moment. The chair decides nothing: the rules do. Only the chair records within a session.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hansard.deliberation import selector
+from hansard.deliberation.documents import Invalid, SelectorOutput
+from hansard.deliberation.documents.output import asking_schema
+from hansard.deliberation.documents.scripting import usage_of
+from hansard.deliberation.minutes import Called, Minutes
+from hansard.deliberation.outcome import artifact_bytes, artifact_of
+from hansard.deliberation.packet import derive
+from hansard.deliberation.pins import Pins
+from hansard.deliberation.prompt import Fence, render
+from hansard.deliberation.protocol.machine import Machine
+from hansard.deliberation.protocol.moves import (
+    Ask,
+    Pause,
+    Reading,
+    Rested,
+    Select,
+    Selected,
+    Step,
+    Stopped,
+    Synthesized,
+    Unselected,
+)
+from hansard.deliberation.protocol.rules import Rules
+from hansard.deliberation.setting import Setting
+from hansard.deliberation.story import Story
+from hansard.deliberation.transcript import Transcript
+from hansard.deliberation.turn import heard, settled
+from hansard.domain.council import TurnAsked
+from hansard.domain.exchange import Completion, Exchange, Limits, Message, Sampling, Schema
+from hansard.domain.fact import Body
+from hansard.errors import Broken, StoreError
+from hansard.providers.ask import corrected
+from hansard.providers.base import Provider, failed, failure
+from hansard.providers.retry import Retries
+from hansard.providers.scrubbed import scrubbed
+from hansard.record.encoder import fastest
+from hansard.record.recorder import Cause
+
+GRACE_US = 1_000
+"""A call may outlast the session's time by this much, so that it is over when the clock is read."""
+SELECTOR = "selector_output"
+_encode = fastest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A session that was held: its artifact, how it ended, and what all its calls took."""
+
+    artifact: dict[str, Any] = field(repr=False)
+    written: bytes = field(repr=False)
+    outcome: Stopped | Synthesized
+    selection: SelectorOutput | None
+    calls: int
+    tokens: int
+    cost_usd_nano: int
+    elapsed_us: int
+    ended_seq: int
+
+
+class Chair:
+    """Holds one session, once."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        pins: Pins,
+        minutes: Minutes,
+        transcript: Transcript,
+        cancel: asyncio.Event | None = None,
+    ) -> None:
+        self.machine = Machine(Rules.of(setting.config))
+        self.selection: SelectorOutput | None = None
+        self._setting, self._pins, self._minutes, self._transcript = setting, pins, minutes, transcript
+        self._cancel = cancel
+        self._calling = False
+        self.last: Completion | None = None
+
+    async def convene(self, causes: Iterable[Cause]) -> Held:
+        """Hold the session from its beginning."""
+        step = self.machine.begin(self._reading())
+        await self._minutes.convened(self._setting.config, causes, step)
+        return await self.go_on(step)
+
+    async def resume(self, story: Story) -> Held:
+        """Hold the rest of a session that is on the record: everything known is heard again, and nothing is asked twice."""
+        state, results, known = self.machine.state, iter(story.results), frozenset(story.lines)
+        step = self.machine.begin(Reading())
+        self._restore(step, story, known)
+        while True:
+            if isinstance(step.move, Select) and story.selection is not None:
+                self.selection = story.selection
+                step = self.machine.send(Selected(reading=Reading(), panel=story.selection.selected_agents))
+            elif isinstance(step.move, Ask) and (result := next(results, None)) is not None:
+                self.last = result.completion
+                step = self.machine.send(result.event)
+            elif isinstance(step.move, Pause) and state.calls < story.calls:
+                step = self.machine.send(Rested(reading=state.reading))
+            else:
+                break
+            self._restore(step, story, known)
+        if len(state.transcript) != len(story.messages):
+            raise StoreError(
+                "the record holds messages that the rules would not have made; this session is not resumed"
+            )
+        self._minutes.take_up(story.convened, story.seqs, story.last)
+        return await self.go_on(step)
+
+    def _restore(self, step: Step, story: Story, known: frozenset[bytes]) -> None:
+        """Take the messages of a step from the record, which must hold what the rules make of its results."""
+        for draft in step.appended:
+            if draft.ordinal >= len(story.messages):
+                raise StoreError("the record ends in the middle of a step; this session is not resumed")
+            if self._transcript.restore(draft, story.messages[draft.ordinal]) not in known:
+                raise StoreError(f"message {draft.ordinal} on the record is not what the rules make of its result")
+        for draft in step.amended:
+            if self._transcript.amend(draft) not in known:
+                raise StoreError(f"message {draft.ordinal} on the record lacks an annotation that the rules ask for")
+
+    async def go_on(self, step: Step) -> Held:
+        """Hold the session from here to its end."""
+        while True:
+            match step.move:
+                case Select():
+                    step = await self._select()
+                case Ask() as ask:
+                    step = await self._turn(ask)
+                case Pause() as pause:
+                    await self._rest(pause)
+                    step = self.machine.send(Rested(reading=self._reading()))
+                case Stopped() | Synthesized() as outcome:
+                    return await self._end(outcome)
+
+    def _reading(self) -> Reading:
+        cancelled = self._cancel is not None and self._cancel.is_set()
+        return Reading(elapsed_us=self._pins.elapsed_us(), cancelled=cancelled)
+
+    async def _turn(self, ask: Ask) -> Step:
+        exchange = self._exchange(ask)
+        called = await self._call(ask, self._setting.provider_of(ask.agent), exchange)
+        reading = self._reading()
+        step = self.machine.send(heard(called.completion, called.usage, reading))
+        self._minutes.heard(called, ask, step, reading.elapsed_us)
+        return step
+
+    def _exchange(self, ask: Ask) -> Exchange:
+        """The request of this attempt. After a malformed answer it quotes what was wrong with it [R-6.7-4]."""
+        setting = self._setting
+        packet = derive(ask, self.machine.state, self._transcript, setting.config, setting.personas, setting.window)
+        exchange = self._limited(ask, render(packet, self._pins.seed), ask.expect, asking_schema(ask.expect))
+        return corrected(exchange, self.last) if ask.correcting and self.last else exchange
+
+    def _limited(
+        self, ask: Ask, messages: tuple[Message, ...], schema_name: str, schema: Schema | None = None
+    ) -> Exchange:
+        """A request that ends with the session's time, and says who is asked and where."""
+        agent = self._setting.config.agent(ask.agent)
+        if agent is None:
+            raise Broken(f"the rules ask {ask.agent}, who is not in this session")
+        left_us = self.machine.state.rules.max_wallclock_us - self._pins.elapsed_us() + GRACE_US
+        return Exchange(
+            messages=messages,
+            model=agent.model,
+            schema=schema,
+            schema_name=schema_name,
+            sampling=Sampling(reasoning_effort=agent.reasoning_effort),
+            limits=Limits(timeout_s=max(left_us, GRACE_US) / 1_000_000),
+            metadata={
+                "session_id": self._setting.config.session_id,
+                "agent_id": ask.agent,
+                "round": ask.round,
+                "turn_index": ask.turn_index,
+                "branch_depth": ask.branch_depth,
+            },
+        )
+
+    async def _call(self, ask: Ask, provider: Provider, exchange: Exchange) -> Called:
+        """Record the question, ask it, and settle what comes back."""
+        asked = await self._minutes.asked(
+            TurnAsked(
+                session=self._setting.config.session_id,
+                agent=ask.agent,
+                round=ask.round,
+                turn_index=ask.turn_index,
+                branch_depth=ask.branch_depth,
+                attempt=ask.attempt,
+                provider=provider.id,
+                model=exchange.model or "default",
+                script_position=self.machine.state.calls,
+                jitter_seed=self._pins.seed,
+                prompt=Body.json(self._setting.secrets.scrub(_request(exchange))),
+            )
+        )
+        completion = await self._in_flight(provider, exchange)
+        if self._setting.secrets:
+            completion = scrubbed(completion, self._setting.secrets)
+        if exchange.schema is not None:
+            completion = settled(exchange, completion, ask.expect)
+        self.last = completion
+        scripted = provider.describe().get("kind") == "scripted"
+        return Called(asked=asked, completion=completion, usage=usage_of(completion, scripted=scripted))
+
+    async def _in_flight(self, provider: Provider, exchange: Exchange) -> Completion:
+        """The one call of this moment. Cancelling the session ends it."""
+        if self._calling:
+            raise Broken("a session asks one model at a time, and this one asked two")
+        self._calling = True
+        try:
+            if self._cancel is None:
+                return await provider.complete(exchange)
+            return await _unless(self._cancel, provider, exchange)
+        finally:
+            self._calling = False
+
+    async def _rest(self, pause: Pause) -> None:
+        """Wait before the next attempt, no longer than the session has time, and not at all once it is cancelled."""
+        state = self.machine.state
+        left_s = (state.rules.max_wallclock_us - self._pins.elapsed_us() + GRACE_US) / 1_000_000
+        why = self.last.failure if self.last else None
+        pause_s = Retries(retries=pause.made).pause_s(
+            why or failure(pause.failed.kind, pause.failed.message),
+            pause.made,
+            random=self._pins.jitter(state.calls),
+            remaining_s=max(left_s, 0.0),
+        )
+        if not pause_s:
+            return
+        await self._minutes.flush()
+        if self._cancel is None:
+            await self._pins.sleep(pause_s)
+            return
+        await _first(self._cancel, asyncio.ensure_future(self._pins.sleep(pause_s)))
+
+    async def _select(self) -> Step:
+        """Who sits on the panel: as declared, by rules, or by one call to a model [§4.1]."""
+        setting = self._setting
+        if setting.breaches:
+            return self._unselected("schema_error")
+        try:
+            if setting.config.selector.strategy == "llm":
+                return await self._select_by_model()
+            output = selector.choose(setting.config, setting.registry)
+        except Invalid:
+            return self._unselected("schema_error")
+        return self._seat(output)
+
+    async def _select_by_model(self) -> Step:
+        setting, config = self._setting, self._setting.config
+        ask = Ask(agent=config.coordinator.id, expect="verdict", round=0, turn_index=0)
+        fence = Fence(self._pins.seed, ask)
+        messages = selector.selection_messages(config, setting.registry, fence.data)
+        exchange = self._limited(ask, messages, SELECTOR)
+        called = await self._call(ask, setting.selector or setting.provider_of(ask.agent), exchange)
+        completion, reading = called.completion, self._reading()
+        try:
+            if selector.is_over_budget(called.usage, config.selector_budget):
+                reason = "budget_exceeded"
+            elif completion.failure is not None:
+                malformed = completion.failure.kind == "malformed_response"
+                reason = "schema_error" if malformed else "provider_unrecoverable"
+            else:
+                return self._seat(selector.read_selection(config, _answer(completion)), called)
+        except Invalid:
+            reason = "schema_error"
+        self._minutes.failed(called, ask, reading.elapsed_us)
+        return self._unselected(reason)
+
+    def _unselected(self, reason: Any) -> Step:
+        return self.machine.send(Unselected(reading=self._reading(), reason=reason))
+
+    def _seat(self, output: SelectorOutput, called: Called | None = None) -> Step:
+        self._minutes.selected(output, called)
+        self.selection = output
+        return self.machine.send(Selected(reading=self._reading(), panel=output.selected_agents))
+
+    async def _end(self, outcome: Stopped | Synthesized) -> Held:
+        state = self.machine.state
+        artifact = artifact_of(self._setting.config, state, self._transcript, outcome)
+        written = artifact_bytes(artifact, self._transcript.lines)
+        recorded = await self._minutes.ended(self._setting.config.session_id, outcome, state.round, written)
+        return Held(
+            artifact=artifact,
+            written=written,
+            outcome=outcome,
+            selection=self.selection,
+            calls=state.calls,
+            tokens=state.tokens,
+            cost_usd_nano=state.cost_usd_nano,
+            elapsed_us=self._pins.elapsed_us(),
+            ended_seq=recorded.seq,
+        )
+
+
+async def _unless(cancel: asyncio.Event, provider: Provider, exchange: Exchange) -> Completion:
+    work = asyncio.ensure_future(provider.complete(exchange))
+    if await _first(cancel, work):
+        return work.result()
+    why = failure("internal", "the session was cancelled while this call was in flight", retryable=False)
+    return failed(provider, exchange, why)
+
+
+async def _first(cancel: asyncio.Event, work: "asyncio.Future[Any]") -> bool:
+    """Whether the work was done before the session was cancelled; otherwise nothing of it goes on."""
+    waiting = asyncio.ensure_future(cancel.wait())
+    try:
+        await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return True
+        work.cancel()
+        await asyncio.wait({work})
+        return not work.cancelled()
+    except asyncio.CancelledError:
+        work.cancel()
+        await asyncio.wait({work})
+        raise
+    finally:
+        waiting.cancel()
+
+
+def _answer(completion: Completion) -> Any:
+    if completion.structured is not None:
+        return completion.structured
+    try:
+        return json.loads(completion.text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"the selector's answer is no JSON: {error}"[:200], rule="R-4.1-4") from error
+
+
+def _request(exchange: Exchange) -> bytes:
+    """The exact question, as it goes on the record."""
+    messages = [{"role": message.role, "content": message.content} for message in exchange.messages]
+    return _encode({"model": exchange.model, "messages": messages, "expected_output_schema": exchange.schema_name})

@@ -1,0 +1,125 @@
+"""The full JSON Canonicalization Scheme (RFC 8785), and the digest of a transcript that is made over it (§7.7).
+
+Unlike the ledger's own form it has fractions: numbers are written as ECMAScript writes them, and names are ordered by their
+UTF-16 code units. Values that not every program reads as the same are refused.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from json.encoder import encode_basestring
+from math import isfinite
+from typing import Any
+
+from hansard.deliberation.documents.breach import Invalid
+from hansard.ledger.canonical import MAX_INT
+
+RULE = "R-7.7-1"
+
+
+def jcs(value: Any) -> bytes:
+    """The canonical bytes of a JSON value. Invalid where it has none."""
+    try:
+        return _text(value).encode()
+    except UnicodeEncodeError:
+        raise Invalid("holds half of a surrogate pair, which is no character", rule=RULE) from None
+    except RecursionError:
+        raise Invalid("is nested too deeply", rule=RULE) from None
+
+
+def unrepresentable(value: Any) -> str | None:
+    """Why this value has no canonical bytes, or None when it has."""
+    try:
+        jcs(value)
+    except Invalid as error:
+        return error.message
+    return None
+
+
+def transcript_bytes(messages: Iterable[bytes]) -> bytes:
+    """The canonical bytes of a transcript, from those of its messages."""
+    return b"[" + b",".join(messages) + b"]"
+
+
+def transcript_digest(messages: Iterable[Any]) -> str:
+    """The digest of a transcript: over messages as they are stored, never over a copy that was read and written again."""
+    return digest_of(jcs(message) for message in messages)
+
+
+def digest_of(messages: Iterable[bytes]) -> str:
+    """The digest of a transcript, from the canonical bytes of its messages."""
+    found, separator = hashlib.sha256(b"["), b""
+    for message in messages:
+        found.update(separator)
+        found.update(message)
+        separator = b","
+    found.update(b"]")
+    return found.hexdigest()
+
+
+def content_hash(value: Any) -> str:
+    """SHA-256 over the canonical bytes of a value."""
+    return hashlib.sha256(jcs(value)).hexdigest()
+
+
+def _text(value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return encode_basestring(value)
+    if kind is dict:
+        return f"{{{','.join([f'{encode_basestring(name)}:{_text(value[name])}' for name in _ordered(value)])}}}"
+    if kind is list or kind is tuple:
+        return f"[{','.join([_text(each) for each in value])}]"
+    if kind is int:
+        return _whole(value)
+    if kind is float:
+        return number(value)
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    raise Invalid(f"holds a Python {kind.__name__}, which is no JSON", rule=RULE)
+
+
+def _ordered(names: Mapping[Any, Any]) -> list[str]:
+    try:
+        plain = "".join(names).isascii()
+    except TypeError:
+        raise Invalid("holds a name that is no text", rule=RULE) from None
+    return sorted(names) if plain else sorted(names, key=lambda name: name.encode("utf-16-be"))
+
+
+def _whole(value: int) -> str:
+    if -MAX_INT <= value <= MAX_INT:
+        return str(value)
+    raise Invalid("holds an integer beyond 2^53-1, which not every program reads as the same number", rule=RULE)
+
+
+def number(value: float) -> str:
+    """A number as ECMAScript writes it (Number::toString)."""
+    if not isfinite(value):
+        raise Invalid("holds a number that is not finite", rule=RULE)
+    if value == 0:
+        return "0"
+    if value < 0:
+        return f"-{number(-value)}"
+    # Python's repr has the same shortest digits; only their arrangement differs.
+    mantissa, _, exponent = repr(value).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    leading = len(whole + fraction) - len(digits)
+    point = len(whole) - leading + int(exponent or 0)
+    digits = digits.rstrip("0")
+    return _arranged(digits, point)
+
+
+def _arranged(digits: str, point: int) -> str:
+    """The digits with the decimal point after `point` of them, or with an exponent where that is far away."""
+    count = len(digits)
+    if count <= point <= 21:
+        return digits + "0" * (point - count)
+    if 0 < point <= 21:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -6 < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    mantissa = digits if count == 1 else f"{digits[0]}.{digits[1:]}"
+    return f"{mantissa}e{'+' if point > 0 else '-'}{abs(point - 1)}"

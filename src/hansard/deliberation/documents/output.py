@@ -1,0 +1,53 @@
+"""What a model said, made into the content of a message: trimmed, strict, and fit for a digest (§5.4, §6.5)."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from hansard.deliberation.documents.breach import Invalid
+from hansard.deliberation.documents.jcs import unrepresentable
+from hansard.deliberation.documents.turns import SynthesisContent, TurnStructuredOutput, Verdict
+from hansard.deliberation.documents.vocabulary import OutputSchema
+
+Output = TurnStructuredOutput | Verdict | SynthesisContent
+
+OUTPUTS: Mapping[OutputSchema, type[TurnStructuredOutput] | type[Verdict] | type[SynthesisContent]] = {
+    "turn_structured_output": TurnStructuredOutput,
+    "verdict": Verdict,
+    "synthesis_content": SynthesisContent,
+}
+
+
+def canonical_output(expected: OutputSchema, data: object) -> Output:
+    """The output without what the schema does not know. Invalid where it misses the schema or could never be hashed.
+
+    The second check comes here and not at the end, so that a paid session never dies when its digest is made.
+    """
+    document = OUTPUTS[expected]
+    output = document.parse(document.trim(data))
+    if why := unrepresentable(output.as_data()):
+        error = Invalid(why, rule="R-7.7-1")
+        error.document = document.__name__
+        raise error
+    return output
+
+
+@cache
+def asking_schema(expected: OutputSchema) -> dict[str, Any]:
+    """The schema to ask a model with: as strict about what must be there, and deaf to what canonical_output takes away."""
+    return dict(_lenient(OUTPUTS[expected].schema()))
+
+
+def _lenient(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_lenient(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: _lenient(each) for name, each in schema.items() if name not in {"additionalProperties", "allOf"}}
+    if "properties" in schema:
+        required = schema.get("required", ())
+        kept["properties"] = {
+            name: _lenient(each) if name in required else {"anyOf": [_lenient(each), {"type": "null"}]}
+            for name, each in schema["properties"].items()
+        }
+    return kept

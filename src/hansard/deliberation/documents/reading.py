@@ -1,0 +1,88 @@
+"""Reads a document from text or a file: JSON, or YAML where the extra is installed. Refuses what has two readings."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hansard.errors import MissingExtra, UsageError
+
+MAX_BYTES = 256 * 1024 * 1024
+MAX_DEPTH = 64
+MAX_VALUES = 1_000_000
+YAML = "yaml"
+INSTALL = "pip install 'hansard[yaml]'"
+
+
+def read_json(text: str | bytes, *, where: str = "document") -> Any:
+    """One JSON value. A name that stands twice, NaN and Infinity are refused: programs disagree about them."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is no JSON: {error}"[:300]) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r:.60} stands twice in one object")
+    return found
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def read_yaml(text: str, *, where: str = "document") -> Any:
+    """One YAML value, as JSON would hold it: times stay text, and a name that stands twice is refused."""
+    try:
+        yaml = import_module(YAML)
+    except ImportError as error:
+        raise MissingExtra(f"{where} is YAML, which needs PyYAML; run: {INSTALL}, or write it as JSON") from error
+    try:
+        value = yaml.load(text, Loader=_loader(yaml))
+        _count(value)
+        return value
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{where} is no YAML: {' '.join(str(error).split())}"[:300]) from error
+
+
+def _loader(yaml: Any) -> Any:
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """Mappings by name once, and no times: a document says them as text."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
+            names = [self.construct_object(name, deep=True) for name, _ in node.value]
+            for name in names:
+                if not isinstance(name, str):
+                    raise ValueError(f"{name!r:.60} is a name and no text; put it in quotes")
+                if names.count(name) > 1:
+                    raise ValueError(f"{name!r:.60} stands twice in one object")
+            return dict(super().construct_mapping(node, deep=deep))
+
+    Loader.add_constructor("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_str)
+    return Loader
+
+
+def _count(value: Any, depth: int = 0, counted: int = 0) -> int:
+    """How many values there are. Aliases may say a few lines a billion times, or themselves."""
+    counted += 1
+    if depth > MAX_DEPTH or counted > MAX_VALUES:
+        raise ValueError(f"nested deeper than {MAX_DEPTH} or more than {MAX_VALUES} values")
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for each in inner:
+        counted = _count(each, depth + 1, counted)
+    return counted
+
+
+def load(path: Path) -> Any:
+    """The value in a .json, .yaml or .yml file."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise UsageError(f"{path} is larger than {MAX_BYTES} bytes")
+        text = path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    return (read_yaml if path.suffix in {".yaml", ".yml"} else read_json)(text, where=str(path))

@@ -1,0 +1,118 @@
+"""The rules between the messages of one transcript: order, parents, who speaks when, what may be annotated where."""
+
+from collections.abc import Iterator
+
+from hansard.deliberation.documents.artifact import Artifact
+from hansard.deliberation.documents.breach import Breach
+from hansard.deliberation.documents.message import Message
+from hansard.deliberation.documents.turns import Contraction
+
+_ANNOTATIONS = {
+    "suggested_followups": ("R-4.5-4", ("branch_turn",)),
+    "dropped_deferred": ("R-4.6-4", ("primary_turn",)),
+    "schema_failure": ("R-4.5-5", ("primary_turn", "branch_turn")),
+}
+
+
+def transcript_breaches(artifact: Artifact) -> list[Breach]:
+    """Every rule between messages that this transcript breaks."""
+    return [*_opening(artifact), *_order(artifact), *_each(artifact), *_speakers(artifact), *_rounds(artifact)]
+
+
+def _breach(index: int, member: str, rule: str, message: str) -> Breach:
+    return Breach(document="Artifact", path=f"/canonical_transcript/{index}{member}", rule=rule, message=message)
+
+
+def _opening(artifact: Artifact) -> Iterator[Breach]:
+    first, *others = artifact.canonical_transcript
+    if first.type != "problem_statement":
+        yield _breach(0, "/type", "R-4.1-3", "the first message must be the problem statement")
+    elif first.speaker != artifact.config.originator:
+        yield _breach(0, "/speaker", "R-4.1-3", "must be the originator")
+    elif first.content != artifact.config.problem_statement:
+        yield _breach(0, "/content", "R-4.1-3", "must be the problem statement of the config")
+    for index, message in enumerate(others, 1):
+        if message.type == "problem_statement":
+            yield _breach(index, "/type", "R-4.1-3", "a second problem statement")
+
+
+def _order(artifact: Artifact) -> Iterator[Breach]:
+    place, seen = (-1, -1), set[str]()
+    for index, message in enumerate(artifact.canonical_transcript):
+        here = (message.round, message.turn_index)
+        if here <= place:
+            yield _breach(index, "/turn_index", "R-5.10-1", f"{here} does not come after {place}")
+        if message.id in seen:
+            yield _breach(index, "/id", "R-5.10-1", f"the id {message.id!r} stands twice")
+        place = max(place, here)
+        seen.add(message.id)
+
+
+def _each(artifact: Artifact) -> Iterator[Breach]:
+    primaries = set[str]()
+    for index, message in enumerate(artifact.canonical_transcript):
+        for name, (rule, types) in _ANNOTATIONS.items():
+            if getattr(message, name) is not None and message.type not in types:
+                yield _breach(index, f"/{name}", rule, f"may stand only on {' and '.join(types)}")
+        if message.parent is not None and message.parent not in primaries:
+            yield _breach(index, "/parent_id", "R-4.10-5", "must name an earlier primary turn")
+        if message.type in {"problem_statement", "panel_contraction"} and any(_counts(message)):
+            yield _breach(index, "/usage", "§5.4", f"a {message.type} uses nothing")
+        if message.type == "primary_turn":
+            primaries.add(message.id)
+
+
+def _counts(message: Message) -> tuple[float, ...]:
+    usage = message.usage
+    return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, usage.cost_usd
+
+
+def _speakers(artifact: Artifact) -> Iterator[Breach]:
+    config = artifact.config
+    agents = {agent.id for agent in config.agents}
+    for index, message in enumerate(artifact.canonical_transcript):
+        if message.type in {"primary_turn", "branch_turn"} and message.speaker not in agents:
+            yield _breach(index, "/speaker", "R-4.5-2", "must be an agent of the config")
+        if message.type in {"coordination_turn", "synthesis"} and message.speaker != config.coordinator.id:
+            yield _breach(index, "/speaker", "R-4.4-1", "must be the coordinator")
+        if isinstance(message.content, Contraction) and message.content.agent_id not in agents:
+            yield _breach(index, "/content/agent_id", "R-4.9-6", "must be an agent of the config")
+
+
+def _rounds(artifact: Artifact) -> Iterator[Breach]:
+    """Rounds follow each other, each closed by the coordinator before the next; the panel speaks in its order."""
+    order = _declared(artifact)
+    round, closed, spoken = 0, True, -1
+    for index, message in enumerate(artifact.canonical_transcript[1:], 1):
+        if message.round != round:
+            if message.round != round + 1 or not closed:
+                yield _breach(index, "/round", "R-4.2-3", f"round {round} must close before another round opens")
+            round, closed, spoken = message.round, False, -1
+        elif closed and message.type != "synthesis":
+            yield _breach(index, "/type", "R-4.10-3", "the coordinator speaks last in a round")
+        if message.type == "coordination_turn":
+            closed = True
+        if (agent := _slot(message)) is not None:
+            place = order.get(agent, len(order))
+            if place <= spoken:
+                yield _breach(index, "/speaker", "R-4.10-2", f"{agent} speaks out of the declared order")
+            spoken = max(spoken, place)
+
+
+def _slot(message: Message) -> str | None:
+    """Whose primary slot this message fills."""
+    if message.type == "primary_turn":
+        return message.speaker
+    if isinstance(message.content, Contraction) and message.branch_depth == 0 and message.parent is None:
+        return message.content.agent_id
+    return None
+
+
+def _declared(artifact: Artifact) -> dict[str, int]:
+    """The order of the panel: as declared, or as the first round shows it where a selector chose."""
+    if artifact.config.selector.strategy == "fixed":
+        panel = artifact.config.selector.default_deliberation_panel
+    else:
+        slots = (_slot(message) for message in artifact.canonical_transcript if message.round == 1)
+        panel = tuple(agent for agent in slots if agent is not None)
+    return {agent: place for place, agent in reversed(list(enumerate(panel)))}

@@ -1,0 +1,115 @@
+"""Golden cases: a configuration and a script that every conforming runtime turns into the same transcript [§9.4].
+
+The ids and times of the expected artifact are pinned; everything else is run. Chooses no provider: whoever calls it makes
+one from the script.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hansard.deliberation.documents import Config, GoldenTestCase, Persona, jcs
+from hansard.deliberation.documents.scripting import neutral_script
+from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.personas import Personas
+from hansard.deliberation.pins import as_recorded
+from hansard.deliberation.session import Pen, Sitting, run_session
+from hansard.deliberation.setting import Setting
+from hansard.errors import UsageError
+from hansard.providers.base import Provider
+from hansard.providers.script import Script
+
+_FILES = ("config", "fake_script", "expected_artifact")
+_CASE = "case"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenRun:
+    """What a case has come to. `differs` shows the first message that is not as expected."""
+
+    produced: Sitting
+    expected_digest: str
+    differs: str | None
+
+    @property
+    def matches(self) -> bool:
+        return self.produced.digest == self.expected_digest
+
+
+async def run_case(data: Mapping[str, Any], make_provider: Callable[[Script], Provider], pen: Pen) -> GoldenRun:
+    """Run a case. One scripted provider answers under every provider id of the configuration [R-9.4-1]."""
+    case = GoldenTestCase.parse(data)
+    if case.problem_statement != case.config.problem_statement:
+        raise UsageError(f"case {case.case_id}: its problem_statement is not that of its config [R-9.4-2]")
+    for breach in semantic_breaches(data["expected_artifact"]):
+        raise UsageError(f"case {case.case_id}: its expected artifact is none: {breach}")
+    provider = make_provider(neutral_script(case.fake_script))
+    agents = (*case.config.agents, case.config.coordinator)
+    setting = Setting.of(
+        case.config,
+        providers={agent.provider: provider for agent in agents},
+        registry=stubbed(case.config),
+    )
+    expected = data["expected_artifact"]["canonical_transcript"]
+    produced = await run_session(setting, pen, pins=as_recorded(expected))
+    return GoldenRun(
+        produced=produced,
+        expected_digest=case.expected_artifact.transcript_digest,
+        differs=_difference(expected, produced.artifact["canonical_transcript"]),
+    )
+
+
+def recorded(data: Mapping[str, Any], run: GoldenRun) -> dict[str, Any]:
+    """The case with what was produced as what is expected from now on."""
+    return {**data, "expected_artifact": run.produced.artifact}
+
+
+def stubbed(config: Config) -> Personas:
+    """The default personas, and a plain one for each id that nobody knows: a case may name personas that exist nowhere."""
+    known = Personas()
+    agents = (*config.agents, config.coordinator)
+    unknown = {str(agent.persona_ref) for agent in agents if isinstance(agent.persona_ref, str)} - {
+        persona.id for persona in known
+    }
+    return known.with_(_stub(id) for id in sorted(unknown))
+
+
+def _stub(id: str) -> Persona:
+    return Persona(
+        persona_class="horizontal",
+        id=id,
+        reasoning_scope=f"stub of {id}",
+        reasoning_style="plain",
+        behavioral_constraints=("Answer as scripted.",),
+        failure_modes=("None that a script has.",),
+    )
+
+
+def read_case(path: Path) -> dict[str, Any]:
+    """A case from one file, or from a directory that holds its parts."""
+    try:
+        if path.is_dir():
+            parts = {name: json.loads((path / f"{name}.json").read_bytes()) for name in _FILES}
+            return {**json.loads((path / f"{_CASE}.json").read_bytes()), **parts}
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"cannot read the case {path}: {error}") from error
+
+
+def write_case(folder: Path, data: Mapping[str, Any]) -> None:
+    """A case as a directory; reading it gives the same case [R-9.4-3]."""
+    folder.mkdir(parents=True)
+    rest = {name: value for name, value in data.items() if name not in _FILES}
+    for name, value in {_CASE: rest, **{name: data[name] for name in _FILES}}.items():
+        (folder / f"{name}.json").write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", "utf-8")
+
+
+def _difference(expected: list[Any], produced: list[Any]) -> str | None:
+    for at, (wanted, found) in enumerate(zip(expected, produced, strict=False)):
+        if jcs(wanted) != jcs(found):
+            return f"message {at}:\n- {jcs(wanted).decode()}\n+ {jcs(found).decode()}"
+    if len(expected) != len(produced):
+        return f"{len(expected)} messages are expected, and {len(produced)} were produced"
+    return None

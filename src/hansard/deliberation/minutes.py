@@ -1,0 +1,214 @@
+"""The chair's pen: each step of a session as facts on the record, first there and then in the journal.
+
+One event of the session is one commit: a call's result and every message and annotation that follow from it stand or fall
+together. Decides nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hansard.deliberation.documents import Config, SelectorOutput, Usage, jcs
+from hansard.deliberation.protocol.moves import Ask, Draft, Stopped, Synthesized
+from hansard.deliberation.protocol.moves import Step as Moved
+from hansard.deliberation.result import as_body
+from hansard.deliberation.transcript import Transcript
+from hansard.deliberation.turn import NANO
+from hansard.domain.council import (
+    PanelSelected,
+    SessionArchived,
+    SessionConvened,
+    SessionEnded,
+    TurnAmended,
+    TurnAsked,
+    TurnFailed,
+    TurnTaken,
+)
+from hansard.domain.exchange import Completion, ErrorKind
+from hansard.domain.fact import Body, Fact
+from hansard.record.recorder import Cause, Recorded, Recorder, Step, Within
+from hansard.store.base import Claim
+
+ACTOR = "chair"
+ANNOTATIONS = ("dropped_deferred", "schema_failure", "suggested_followups")
+Listener = Callable[[Recorded[Fact]], None]
+
+
+class Journal(Protocol):
+    """Where the transcript is kept besides the record."""
+
+    def add(self, line: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """One call and what came of it."""
+
+    asked: Recorded[Fact]
+    completion: Completion
+    usage: Usage
+
+
+class Minutes:
+    """Records one session. Remembers where each message stands, because later entries name it as their cause.
+
+    What was heard waits for the next question, which follows at once, or for `flush`: one commit then holds both.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        run: str,
+        claim: Claim,
+        transcript: Transcript,
+        *,
+        journal: Journal | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self._recorder, self._run, self._claim = recorder, run, claim
+        self._transcript, self._journal, self._listener = transcript, journal, listener
+        self._waiting: list[Step] = []
+        self._lines: list[bytes] = []
+        self.seqs: list[int] = []
+        self.session = self.last = -1
+
+    def take_up(self, session: int, seqs: Sequence[int], last: int) -> None:
+        """Go on behind what is on the record already."""
+        self.session, self.seqs, self.last = session, list(seqs), last
+
+    async def convened(self, config: Config, causes: Iterable[Cause], began: Moved) -> None:
+        """The session and its problem statement."""
+        fact = SessionConvened(
+            session=config.session_id,
+            agents=len(config.agents),
+            problem=Body.text(config.problem_statement),
+            config=Body.json(jcs(config.as_data())),
+        )
+        self._waiting.append(Step(fact, ACTOR, tuple(causes)))
+        self._follow(began, None, 0)
+        self.session = (await self.flush())[0].seq
+
+    def selected(self, output: SelectorOutput, called: Called | None) -> None:
+        """Who sits on the panel; a model's answer is its cause where a model chose."""
+        selection: dict[str, Any] = {"output": output.as_data()}
+        if called is not None:
+            selection["usage"] = called.usage.as_data()
+        fact = PanelSelected(
+            strategy=output.strategy,
+            agents=output.selected_agents,
+            coordinator=output.coordinator_agent,
+            selection=Body.json(jcs(selection)),
+        )
+        self._waiting.append(Step(fact, ACTOR, (called.asked if called else self.session,)))
+
+    async def asked(self, fact: TurnAsked) -> Recorded[Fact]:
+        """A question, before it is asked."""
+        self._waiting.append(Step(fact, ACTOR, (self._newest(),)))
+        return (await self.flush())[-1]
+
+    def failed(self, called: Called, ask: Ask, elapsed_us: int) -> None:
+        """A call that has led to nothing, where no step follows from it."""
+        self._waiting.append(Step(_failed(called, ask, elapsed_us), ACTOR, (called.asked,)))
+
+    def heard(self, called: Called, ask: Ask, moved: Moved, elapsed_us: int) -> None:
+        """What came back, and every message that follows from it."""
+        became = called.completion.ok and any(draft.usage is not None for draft in moved.appended)
+        if not became:
+            self.failed(called, ask, elapsed_us)
+        self._follow(moved, called if became else None, elapsed_us)
+
+    async def ended(self, session: str, outcome: Stopped | Synthesized, rounds: int, artifact: bytes) -> Recorded[Fact]:
+        """How the session ended, with its artifact."""
+        fact = SessionEnded(
+            session=session,
+            outcome="termination" if isinstance(outcome, Stopped) else "synthesis",
+            reason=outcome.reason if isinstance(outcome, Stopped) else None,
+            rounds=rounds,
+            artifact=Body.json(artifact),
+        )
+        self._waiting.append(Step(fact, ACTOR, (self._newest(),)))
+        return (await self.flush())[-1]
+
+    async def archived(self, session: str, files: int, listing: bytes) -> Recorded[Fact]:
+        """The directory is complete: the hash of every file in it."""
+        fact = SessionArchived(session=session, files=files, manifest=Body.json(listing))
+        self._waiting.append(Step(fact, ACTOR, (self.last,)))
+        return (await self.flush())[-1]
+
+    async def flush(self) -> Sequence[Recorded[Fact]]:
+        """Record what waits, in one commit, and then write it into the journal."""
+        steps, self._waiting = self._waiting, []
+        lines, self._lines = self._lines, []
+        if not steps:
+            return ()
+        recorded = await self._recorder.record_all(steps, run=self._run, claim=self._claim)
+        self.last = recorded[-1].seq
+        for each in recorded:
+            if isinstance(each.fact, TurnTaken):
+                self.seqs.append(each.seq)
+            if self._listener:
+                self._listener(each)
+        if self._journal:
+            for line in lines:
+                self._journal.add(line)
+        return recorded
+
+    def _newest(self) -> Cause:
+        return Within(len(self._waiting) - 1) if self._waiting else self.last
+
+    def _follow(self, moved: Moved, called: Called | None, elapsed_us: int) -> None:
+        """The facts of a step, and the lines that they add to the journal."""
+        for draft in moved.appended:
+            cause = called.asked if called and not self._waiting else self._newest()
+            self._lines.append(self._transcript.append(draft))
+            answered = called if draft.usage is not None else None
+            fact = _taken(draft, self._lines[-1], answered, elapsed_us)
+            self._waiting.append(Step(fact, ACTOR, (cause,)))
+        for draft in moved.amended:
+            before = self._transcript.messages[draft.ordinal]
+            self._lines.append(self._transcript.amend(draft))
+            seq = self.seqs[draft.ordinal]
+            for what in _grown(before, draft):
+                amended = TurnAmended(amends=seq, what=what, message=Body.json(self._lines[-1]))
+                self._waiting.append(Step(amended, ACTOR, (seq,)))
+
+
+def _grown(before: dict[str, Any], draft: Draft) -> Iterator[Any]:
+    return (name for name in ANNOTATIONS if len(getattr(draft, name)) > len(before.get(name, ())))
+
+
+def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) -> TurnTaken:
+    usage = draft.usage or {}
+    content = draft.content
+    confidence = content.get("confidence") if not isinstance(content, str) else None
+    return TurnTaken(
+        type=draft.type,
+        speaker=draft.speaker,
+        round=draft.round,
+        turn_index=draft.turn_index,
+        branch_depth=draft.branch_depth,
+        prompt_tokens=usage.get("prompt_tokens", 0),
+        completion_tokens=usage.get("completion_tokens", 0),
+        cost_usd_nano=round(usage.get("cost_usd", 0) * NANO),
+        elapsed_us=elapsed_us,
+        confidence_ppm=None if confidence is None else round(confidence * 1_000_000),
+        message=Body.json(line),
+        result=as_body(called.completion, called.usage) if called else None,
+    )
+
+
+def _failed(called: Called, ask: Ask, elapsed_us: int) -> TurnFailed:
+    """An answer that came and may not become a message, because a cap is breached, has failed like any other."""
+    why, usage = called.completion.failure, called.usage
+    kind: ErrorKind = why.kind if why else "internal"
+    return TurnFailed(
+        agent=ask.agent,
+        attempt=ask.attempt,
+        error=kind,
+        retriable=why.retryable if why else False,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost_usd_nano=round(usage.cost_usd * NANO),
+        elapsed_us=elapsed_us,
+        result=as_body(called.completion, usage),
+    )

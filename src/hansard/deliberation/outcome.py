@@ -1,0 +1,70 @@
+"""The artifact that a session ends with: its transcript, its outcome, its sums. Pure: everything is handed in."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hansard.deliberation.documents import SCHEMA_VERSION, Config, jcs, transcript_bytes
+from hansard.deliberation.protocol.moves import Stopped, Synthesized
+from hansard.deliberation.protocol.state import State
+from hansard.deliberation.transcript import Transcript
+
+_PENDING = {
+    "user_input_required": "pending_user_input_request",
+    "external_research_required": "pending_external_research_request",
+}
+
+
+def artifact_of(config: Config, state: State, transcript: Transcript, outcome: Stopped | Synthesized) -> dict[str, Any]:
+    """The artifact as JSON data [§5.10]."""
+    digest, usage = transcript.digest, transcript.usage()
+    if isinstance(outcome, Synthesized):
+        said = transcript.messages[outcome.ordinal]
+        unresolved = said["content"]["unresolved_disagreements"]
+        ended: dict[str, Any] = {"kind": "synthesis", "synthesis_message_id": said["id"]}
+    else:
+        unresolved = list(state.unresolved.values())
+        ended = {"kind": "termination", "termination_artifact": _termination(config, state, outcome, digest, usage)}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "session_id": config.session_id,
+        "config": config.as_data(),
+        "canonical_transcript": transcript.messages,
+        "outcome": ended,
+        "cumulative_usage": usage,
+        "cumulative_unresolved": unresolved,
+        "transcript_digest": digest,
+        "started_at": transcript.messages[0]["timestamp"],
+        "ended_at": transcript.ended_at(),
+    }
+
+
+def artifact_bytes(artifact: dict[str, Any], lines: Sequence[bytes]) -> bytes:
+    """The canonical bytes of an artifact, from those that its messages have already."""
+    rest = jcs({**artifact, "canonical_transcript": []})
+    # No other member comes before this one, so the first place that looks like it is it.
+    return rest.replace(b'"canonical_transcript":[]', b'"canonical_transcript":' + transcript_bytes(lines), 1)
+
+
+def _termination(config: Config, state: State, stop: Stopped, digest: str, usage: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "reason": stop.reason,
+        "final_round": state.round,
+        "cumulative_usage": usage,
+        "unresolved_disagreements": list(state.unresolved.values()),
+        "transcript_digest": digest,
+        "most_recent_verdict": state.last_verdict,
+    }
+    if stop.reason in _PENDING:
+        found[_PENDING[stop.reason]] = stop.pending
+    if stop.failed is not None and stop.agent is not None:
+        agent = config.agent(stop.agent)
+        found["last_provider_failure"] = {
+            "agent_id": stop.agent,
+            "provider": agent.provider if agent else "unknown",
+            "kind": stop.failed.kind,
+            "message": stop.failed.message or stop.failed.kind,
+            "model": agent.model if agent else None,
+            "details": stop.failed.details,
+        }
+    return found

@@ -1,0 +1,178 @@
+"""Whether a finished transcript kept the rules: the machine is run over it, and what differs is a breach.
+
+Takes messages as JSON data that has passed the schema. What only the driver could see (failed calls, the clock) is not in
+a transcript: a cap that was breached by failed calls alone cannot be shown here, one that the messages breach can.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hansard.deliberation.documents.breach import Breach
+from hansard.deliberation.protocol.machine import Machine
+from hansard.deliberation.protocol.moves import (
+    Answered,
+    Ask,
+    Draft,
+    Failed,
+    Json,
+    Pause,
+    Reading,
+    Rested,
+    Select,
+    Selected,
+    Spent,
+    Step,
+    Stopped,
+    Synthesized,
+)
+from hansard.deliberation.protocol.rules import NANO, Rules
+
+_RULE_OF = {
+    "type": "R-4.2-4",
+    "speaker": "R-4.10-2",
+    "round": "R-4.2-4",
+    "turn_index": "R-4.5-7",
+    "branch_depth": "R-4.5-3",
+    "parent_id": "R-4.6-2",
+    "content": "R-4.9-6",
+}
+_ANNOTATIONS = {"suggested_followups": "R-4.5-4", "dropped_deferred": "R-4.6-4", "schema_failure": "R-4.5-5"}
+_CUT_SHORT = frozenset({"budget_exceeded", "timeout", "user_cancel", "provider_unrecoverable", "schema_error"})
+
+
+def breaches(rules: Rules, panel: Sequence[str], transcript: Sequence[Json], outcome: Json) -> list[Breach]:
+    """Every rule of the course of a session that this transcript, with this outcome, did not keep."""
+    walk = _Walk(rules, transcript)
+    walk.follow(tuple(panel))
+    if not walk.found:
+        walk.compare_annotations(cut_short=outcome["kind"] == "termination")
+        walk.compare_outcome(outcome)
+    return walk.found
+
+
+class _Walk:
+    """The machine's way along the transcript, up to the first message that it would not have written."""
+
+    def __init__(self, rules: Rules, transcript: Sequence[Json]) -> None:
+        self.machine = Machine(rules)
+        self.transcript = transcript
+        self.ordinals = {message["id"]: ordinal for ordinal, message in enumerate(transcript)}
+        self.found: list[Breach] = []
+        self.at = 0
+        self.step: Step | None = None
+
+    def follow(self, panel: tuple[str, ...]) -> None:
+        step = self.machine.begin(Reading())
+        while self._compare(step):
+            self.step = step
+            match step.move:
+                case Select():
+                    step = self.machine.send(Selected(reading=Reading(), panel=panel))
+                case Pause():
+                    step = self.machine.send(Rested(reading=Reading()))
+                case Ask() as ask if self.at < len(self.transcript):
+                    step = self.machine.send(self._heard(ask, self.transcript[self.at]))
+                case _:
+                    break
+        if not self.found and self.at < len(self.transcript):
+            reason = step.move.reason if isinstance(step.move, Stopped) else "synthesis"
+            self._breach(self.at, "R-4.10-8", f"the session had ended before this message ({reason})")
+
+    def _heard(self, ask: Ask, message: Json) -> Answered | Failed:
+        """What the driver must have heard for this message to follow."""
+        saved = message["type"] == "synthesis" and ask.expect != "synthesis_content"
+        if message["type"] == "panel_contraction" or (saved and self.machine.state.rules.synthesize_on_terminate):
+            malformed = isinstance(message["content"], Mapping) and message["content"].get("reason") == "schema_error"
+            kind = "malformed_response" if malformed else "internal"
+            return Failed(reading=Reading(), kind=kind, retriable=False, spent=Spent())  # type: ignore[arg-type]
+        content, usage = message["content"], message["usage"]
+        spent = Spent(tokens=usage["total_tokens"], cost_usd_nano=round(usage["cost_usd"] * NANO))
+        wanted = {"primary_turn", "branch_turn"} if ask.expect == "turn_structured_output" else _TYPE_OF[ask.expect]
+        if message["type"] not in wanted:
+            # A message of another type: its content would mean nothing to the rules. The comparison reports it.
+            content = _NOTHING_SAID if ask.expect == "turn_structured_output" else _NO_VERDICT
+        return Answered(reading=Reading(), content=content, usage=usage, spent=spent)
+
+    def _compare(self, step: Step) -> bool:
+        for draft in step.appended:
+            if self.at >= len(self.transcript):
+                self._breach(self.at - 1, "R-4.1-1", f"a {draft.type} of {draft.speaker} must follow")
+                return False
+            self._compare_message(draft, self.transcript[self.at])
+            if self.found:
+                return False
+            self.at += 1
+        return True
+
+    def _compare_message(self, draft: Draft, message: Json) -> None:
+        parent = message.get("parent_id")
+        actual = {**message, "parent_id": parent if parent is None else self.ordinals.get(parent, parent)}
+        expected = {
+            "type": draft.type,
+            "speaker": draft.speaker,
+            "round": draft.round,
+            "turn_index": draft.turn_index,
+            "branch_depth": draft.branch_depth,
+            "parent_id": draft.parent,
+            "content": draft.content,
+        }
+        for member, wanted in expected.items():
+            if actual[member] != wanted:
+                self._breach(self.at, _rule(member, draft), f"must be {wanted!r:.80}", member)
+                return
+
+    def compare_annotations(self, *, cut_short: bool) -> None:
+        """Annotations are what the rules make of each request.
+
+        Failed calls, which no transcript shows, may have ended the session right behind its last message: what the rules
+        would have decided then may be missing.
+        """
+        last = (*self.step.appended, *self.step.amended) if self.step and cut_short else ()
+        undecided = {draft.ordinal for draft in last}
+        for ordinal, (draft, message) in enumerate(zip(self.machine.state.transcript, self.transcript, strict=False)):
+            for name, rule in _ANNOTATIONS.items():
+                wanted = [_comparable(each) for each in getattr(draft, name)]
+                actual = [_comparable(each) for each in message.get(name) or []]
+                if actual != (wanted[: len(actual)] if ordinal in undecided else wanted):
+                    self._breach(ordinal, rule, f"must hold {len(wanted)} requests: {wanted!r:.160}", name)
+
+    def compare_outcome(self, outcome: Json) -> None:
+        said = outcome["termination_artifact"]["reason"] if outcome["kind"] == "termination" else "synthesis"
+        match self.step.move if self.step else None:
+            case Synthesized():
+                wanted = {"synthesis"}
+            case Stopped(reason=reason):
+                # Cancellation, the clock and failed calls, which no transcript shows, come before what a verdict says.
+                wanted = {reason, "user_cancel", "timeout", "budget_exceeded"}
+            case _:
+                wanted = set(_CUT_SHORT)
+        if said not in wanted:
+            rule = "R-4.8-4" if "synthesis" in (said, *wanted) else "R-4.1-5"
+            message = f"the rules end this session with {' or '.join(sorted(wanted))}, not with {said}"
+            self.found.append(Breach(document="Artifact", path="/outcome", rule=rule, message=message))
+
+    def _breach(self, ordinal: int, rule: str, message: str, member: str = "") -> None:
+        path = f"/canonical_transcript/{ordinal}" + (f"/{member}" if member else "")
+        self.found.append(Breach(document="Artifact", path=path, rule=rule, message=message))
+
+
+_TYPE_OF: dict[str, set[str]] = {"verdict": {"coordination_turn"}, "synthesis_content": {"synthesis"}}
+_NOTHING_SAID: Json = {"text": "(another type of message)"}
+_NO_VERDICT: Json = {"next_action": "continue", "resolved_disagreements": [], "unresolved_disagreements": []}
+
+
+def _rule(member: str, draft: Draft) -> str:
+    if member in {"type", "speaker"} and draft.type == "coordination_turn":
+        return "R-4.10-3"
+    if member == "parent_id" and draft.parent is None:
+        return "R-4.5-3"
+    if draft.ordinal == 0:
+        return "R-4.1-3"
+    return _RULE_OF[member]
+
+
+def _comparable(annotation: Any) -> Any:
+    """An annotation without its free text, which each runtime words for itself [A-16]."""
+    if isinstance(annotation, Mapping) and "offending_request" in annotation:
+        return annotation["offending_request"]
+    return annotation

@@ -1,0 +1,174 @@
+"""What the machine says to its driver and what it hears back. Values only; nothing here decides.
+
+A message is named by its ordinal in the transcript: ids and timestamps are the driver's. Contents are JSON data that
+was checked before it came here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hansard.domain.council import TurnType
+from hansard.domain.exchange import ErrorKind
+
+Json = Mapping[str, Any]
+Expect = Literal["turn_structured_output", "verdict", "synthesis_content"]
+LossReason = Literal["provider_unrecoverable", "schema_error"]
+Reason = Literal[
+    "budget_exceeded",
+    "schema_error",
+    "provider_unrecoverable",
+    "user_cancel",
+    "timeout",
+    "user_input_required",
+    "external_research_required",
+]
+Cap = Literal[
+    "max_rounds",
+    "max_total_tokens",
+    "max_total_cost_usd",
+    "max_wallclock_seconds",
+    "per_agent_token_budget",
+    "selector_budget",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What the driver sees when something happens: the session's age, and whether the host wants it to end."""
+
+    elapsed_us: int = 0
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What one call used, for the caps. What the message says of its usage is kept apart, word for word."""
+
+    tokens: int = 0
+    cost_usd_nano: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """The panel stands, in the order in which it will speak."""
+
+    reading: Reading
+    panel: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unselected:
+    """There is no panel: the configuration or the selector failed, or the selector's own budget is gone."""
+
+    reading: Reading
+    reason: Literal["schema_error", "budget_exceeded", "provider_unrecoverable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A call gave content that fits what was expected."""
+
+    reading: Reading
+    content: Json
+    usage: Json
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A call gave nothing usable."""
+
+    reading: Reading
+    kind: ErrorKind
+    retriable: bool
+    spent: Spent
+    message: str = ""
+    details: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rested:
+    """The pause before a retry is over."""
+
+    reading: Reading
+
+
+Event = Selected | Unselected | Answered | Failed | Rested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """Say who sits on the panel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Ask this agent for this turn. `request` and `parent` are set on branch turns, `correcting` after a malformed answer."""
+
+    agent: str
+    expect: Expect
+    round: int
+    turn_index: int
+    branch_depth: int = 0
+    attempt: int = 1
+    correcting: bool = False
+    parent: int | None = None
+    request: Json | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Wait before the next attempt: so many were made, and the last one failed like this."""
+
+    made: int
+    failed: Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """The session terminates. `failed` and `agent` name the call that ended it, `cap` the limit that did."""
+
+    reason: Reason
+    cap: Cap | None = None
+    pending: Json | None = None
+    agent: str | None = None
+    failed: Failed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthesized:
+    """The session has its answer. `instead_of` is the termination that the synthesis has replaced."""
+
+    ordinal: int
+    instead_of: Stopped | None = None
+
+
+Move = Select | Ask | Pause | Stopped | Synthesized
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A message without id and timestamp; `parent` is an ordinal. A usage of None is zero."""
+
+    ordinal: int
+    type: TurnType
+    speaker: str
+    content: Json | str
+    round: int
+    turn_index: int
+    branch_depth: int = 0
+    parent: int | None = None
+    usage: Json | None = None
+    suggested_followups: tuple[Json, ...] = ()
+    dropped_deferred: tuple[Json, ...] = ()
+    schema_failure: tuple[Json, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What has come of an event: messages for the transcript, earlier ones that were annotated, and the next move."""
+
+    appended: tuple[Draft, ...]
+    amended: tuple[Draft, ...]
+    move: Move

@@ -1,0 +1,66 @@
+"""What came back for a call, as it goes on the record, and back from there when a session is resumed."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hansard.deliberation.documents import Usage
+from hansard.domain.exchange import Completion, ErrorKind, Failure
+from hansard.domain.fact import Body
+from hansard.record.encoder import fastest
+
+_encode = fastest()
+
+
+def as_body(completion: Completion, usage: Usage) -> Body:
+    """The call's result with the model's words as they came."""
+    why = completion.failure
+    said: dict[str, Any] = {
+        "model": completion.returned_model,
+        "finish": completion.finish,
+        "text": completion.text,
+        "usage": usage.as_data(),
+        "latency_us": completion.latency_us,
+    }
+    if why is not None:
+        said["failure"] = {
+            "kind": why.kind,
+            "message": why.message,
+            "retryable": why.retryable,
+            "details": dict(why.details),
+        }
+    if completion.tool_events:
+        said["tool_events"] = [
+            {"name": each.name, "arguments": each.arguments, "result": each.result, "error": each.error}
+            for each in completion.tool_events
+        ]
+    try:
+        return Body.json(_encode(said))
+    except (TypeError, ValueError):
+        # A third party may have put anything into details and arguments; it is recorded as text then.
+        return Body.json(json.dumps(said, default=str).encode())
+
+
+def from_body(body: Body, kind: ErrorKind) -> tuple[Completion, Usage]:
+    """The failed call of a record, as far as the next attempt needs it."""
+    said: Mapping[str, Any] = json.loads(body.data or b"{}")
+    why = said.get("failure") or {}
+    failure = Failure(
+        kind=kind,
+        message=str(why.get("message") or kind),
+        retryable=why.get("retryable") is True,
+        details=why.get("details") or {},
+    )
+    usage = Usage.parse(said.get("usage"))
+    model = str(said.get("model", ""))
+    return (
+        Completion(
+            provider="",
+            requested_model=model,
+            returned_model=model,
+            text=str(said.get("text", "")),
+            finish="error",
+            failure=failure,
+        ),
+        usage,
+    )

@@ -1,0 +1,235 @@
+"""Holds a session from end to end: the directory, the chair, the archive. What an application calls.
+
+The record decides: a directory that cannot be completed is reported and changes no outcome [R-4.1-8].
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hansard.__about__ import __version__
+from hansard.deliberation.archive import EVENTS, Archive
+from hansard.deliberation.chair import Chair, Held
+from hansard.deliberation.documents import content_hash, jcs
+from hansard.deliberation.events import as_lines, event_of
+from hansard.deliberation.metrics import metrics_of
+from hansard.deliberation.minutes import Listener, Minutes
+from hansard.deliberation.pins import Pins, live
+from hansard.deliberation.protocol.moves import Stopped, Synthesized
+from hansard.deliberation.setting import Setting
+from hansard.deliberation.story import Story, Told
+from hansard.deliberation.transcript import Transcript
+from hansard.domain.council import SessionArchived
+from hansard.domain.fact import Fact
+from hansard.errors import StoreError, UsageError
+from hansard.record.recorder import Cause, Recorded, Recorder
+from hansard.store.base import Claim
+
+PRODUCER: Mapping[str, str] = {"name": "hansard", "version": __version__}
+PINS, METRICS, SELECTION = "pins.json", "metrics.json", "selector_output.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pen:
+    """The right to record a run: its recorder, its claim, and the entries that a session in it comes from."""
+
+    recorder: Recorder
+    run: str
+    claim: Claim
+    causes: Sequence[Cause] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sitting:
+    """A session that is over. `fault` says why its directory is not complete, where it is not."""
+
+    artifact: dict[str, Any] = field(repr=False)
+    held: Held | None
+    directory: Path | None = None
+    fault: str | None = None
+
+    @property
+    def digest(self) -> str:
+        return str(self.artifact["transcript_digest"])
+
+    @property
+    def reason(self) -> str:
+        """`synthesis`, or the reason of the termination."""
+        outcome = self.artifact["outcome"]
+        return "synthesis" if outcome["kind"] == "synthesis" else str(outcome["termination_artifact"]["reason"])
+
+
+async def run_session(
+    setting: Setting,
+    pen: Pen,
+    *,
+    pins: Pins | None = None,
+    runs: Path | None = None,
+    cancel: asyncio.Event | None = None,
+    listener: Listener | None = None,
+    producer: Mapping[str, str] = PRODUCER,
+) -> Sitting:
+    """A new session. With `runs` it gets a directory of its own there; setting `cancel` ends it with user_cancel."""
+    pins, config = pins or live(), setting.config
+    archive = None
+    if runs is not None:
+        archive = Archive.create(
+            runs, session=config.session_id, config=config.as_data(), producer=producer, now=pins.stamp(0)
+        )
+    sitting = _Sitting(setting, pen, pins, archive, cancel, listener)
+    try:
+        if archive is not None:
+            archive.put(PINS, _shown(pins_of(setting, producer)))
+        held = await sitting.chair.convene(pen.causes)
+        return await sitting.close(held.artifact, held)
+    finally:
+        if archive is not None:
+            archive.close()
+
+
+async def resume_session(
+    setting: Setting,
+    pen: Pen,
+    story: Story,
+    *,
+    pins: Pins | None = None,
+    runs: Path | None = None,
+    cancel: asyncio.Event | None = None,
+    listener: Listener | None = None,
+    producer: Mapping[str, str] = PRODUCER,
+) -> Sitting:
+    """The rest of a session that was interrupted: whatever of it is missing, down to the seal of its directory."""
+    if setting.config != story.config:
+        raise UsageError("this session was convened with another configuration; resume it with the one on the record")
+    pins = pins or live(elapsed_before_us=story.elapsed_us, seed=story.seed)
+    archive = None
+    if runs is not None:
+        archive = _reopened(runs, setting, pins, story, producer)
+    sitting = _Sitting(setting, pen, pins, archive, cancel, listener)
+    sitting.events = [event for told in story.told if (event := event_of(told.seq, told.fact))]
+    try:
+        if (artifact := story.artifact) is not None:
+            sitting.minutes.take_up(story.convened, story.seqs, story.last)
+            return await sitting.close(artifact, None, story.archived)
+        held = await sitting.chair.resume(story)
+        return await sitting.close(held.artifact, held)
+    finally:
+        if archive is not None:
+            archive.close()
+
+
+def _reopened(runs: Path, setting: Setting, pins: Pins, story: Story, producer: Mapping[str, str]) -> Archive:
+    folder = runs / setting.config.session_id
+    if folder.exists():
+        _check_personas(folder, setting)
+        return Archive.reopen(folder, story.lines, ended=story.ended is not None)
+    config, now = setting.config, pins.stamp(0)
+    archive = Archive.create(runs, session=config.session_id, config=config.as_data(), producer=producer, now=now)
+    archive.put(PINS, _shown(pins_of(setting, producer)))
+    for line in story.lines:
+        archive.add(line)
+    return archive
+
+
+def _check_personas(folder: Path, setting: Setting) -> None:
+    """A session does not go on with other minds than it began with [R-7.6-1]."""
+    if not (folder / PINS).exists():
+        return
+    known = json.loads((folder / PINS).read_bytes()).get("personas")
+    if known != setting.registry.pins(setting.config):
+        raise UsageError(f"the personas of {folder} have changed since it began; resume it with the ones it had")
+
+
+class _Sitting:
+    """The parts of one session, put together."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        pen: Pen,
+        pins: Pins,
+        archive: Archive | None,
+        cancel: asyncio.Event | None,
+        listener: Listener | None,
+    ) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._setting, self._archive, self._listener = setting, archive, listener
+        self._transcript = Transcript(pins, setting.shape)
+        self.minutes = Minutes(pen.recorder, pen.run, pen.claim, self._transcript, journal=archive, listener=self._hear)
+        self.chair = Chair(setting, pins, self.minutes, self._transcript, cancel)
+
+    def _hear(self, recorded: Recorded[Fact]) -> None:
+        if self._archive is not None and (event := event_of(recorded.seq, recorded.fact)):
+            self.events.append(event)
+        if self._listener is not None:
+            self._listener(recorded)
+
+    async def close(self, artifact: dict[str, Any], held: Held | None, archived: Told | None = None) -> Sitting:
+        """Complete the directory: artifact, manifest, the record's word on both, seal [§12]."""
+        if self._archive is None:
+            return Sitting(artifact=artifact, held=held)
+        folder = self._archive.folder
+        try:
+            if archived is None:
+                listed = await asyncio.to_thread(self._finish, self._archive, artifact, held)
+                recorded = await self.minutes.archived(artifact["session_id"], len(listed), jcs(listed))
+                archived = Told(seq=recorded.seq, fact=recorded.fact)
+            self._archive.seal(archived.seq, _listed(archived))
+        except StoreError as error:
+            return Sitting(artifact=artifact, held=held, directory=folder, fault=str(error))
+        return Sitting(artifact=artifact, held=held, directory=folder)
+
+    def _finish(self, archive: Archive, artifact: dict[str, Any], held: Held | None) -> dict[str, Any]:
+        secrets = self._setting.secrets
+        written = held.written if held else jcs(artifact)
+        if found := secrets.found_in(written):
+            raise StoreError(f"the artifact holds the secret {', '.join(found)}; it is not written [R-8.9-2]")
+        selection = self.chair.selection
+        if selection is not None:
+            archive.put(SELECTION, _shown({"schema_version": "1.0.0", "selector_output": selection.as_data()}))
+        archive.put(EVENTS, as_lines(self.events))
+        archive.put(METRICS, _shown(metrics_of(artifact)))
+        return archive.finish(artifact, written, notes=_notes(held))
+
+
+def _listed(archived: Told) -> bytes:
+    if not isinstance(archived.fact, SessionArchived) or archived.fact.manifest.data is None:
+        raise StoreError("the list of this session's files is not on the record any more")
+    return archived.fact.manifest.data
+
+
+def _notes(held: Held | None) -> str:
+    if held is None:
+        return "completed from the record"
+    outcome = held.outcome
+    saved = outcome.instead_of if isinstance(outcome, Synthesized) else None
+    parts = [
+        f"{held.calls} calls, {held.tokens} tokens, {held.cost_usd_nano / 1e9:.6f} USD in all, failed ones included"
+    ]
+    if isinstance(outcome, Stopped) and outcome.cap:
+        parts.append(f"ended by {outcome.cap}")
+    if saved is not None:
+        parts.append(f"synthesized instead of {saved.reason}")
+    return "; ".join(parts)
+
+
+def pins_of(setting: Setting, producer: Mapping[str, str]) -> dict[str, Any]:
+    """What an execution replay compares: everything that decided how the session went, and no secret [§7.6]."""
+    config = setting.config
+    agents = (*config.agents, config.coordinator)
+    return {
+        "schema_version": "1.0.0",
+        "producer": dict(producer),
+        "adapters": {id: dict(provider.describe()) for id, provider in setting.providers.items()},
+        "sampling": {agent.id: {"reasoning_effort": agent.reasoning_effort} for agent in agents},
+        "tools": {agent.id: content_hash(list(agent.tools or ())) for agent in agents},
+        "personas": setting.registry.pins(config),
+        "message_shape": setting.shape,
+    }
+
+
+def _shown(data: Mapping[str, Any]) -> bytes:
+    return json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n"

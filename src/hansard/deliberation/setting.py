@@ -1,0 +1,85 @@
+"""Everything that a session is run with, put together before it begins. Chooses no back end and reads no file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from hansard.deliberation.documents import Breach, Config, Persona, unrepresentable
+from hansard.deliberation.documents.config_rules import config_breaches
+from hansard.deliberation.packet import Window
+from hansard.deliberation.personas import Personas
+from hansard.deliberation.turn import MessageShape
+from hansard.errors import UsageError
+from hansard.providers.base import Answering, Provider, keeps_the_contract
+from hansard.providers.secrets import Secrets
+
+LONGEST_NAME = 256
+"""Names stand in the data of the record, which takes no longer text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A configuration with its personas and providers. `breaches` say why no panel can sit; the session then ends at once."""
+
+    config: Config
+    registry: Personas
+    personas: Mapping[str, Persona]
+    providers: Mapping[str, Provider]
+    selector: Provider | None = None
+    breaches: tuple[Breach, ...] = ()
+    secrets: Secrets = field(default_factory=Secrets)
+    window: Window = field(default_factory=Window)
+    shape: MessageShape = "golden"
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        *,
+        providers: Mapping[str, Provider],
+        registry: Personas | None = None,
+        selector: Provider | None = None,
+        secrets: Secrets | None = None,
+        window: Window | None = None,
+        shape: MessageShape = "golden",
+    ) -> Self:
+        """The setting of a configuration. `selector` answers the llm selector where the coordinator's provider should not."""
+        known, hidden = registry or Personas(), secrets or Secrets()
+        clean = Config.parse(hidden.scrub_json(config.as_data())) if hidden else config
+        agents = (*clean.agents, clean.coordinator)
+        _check_recordable(clean)
+        found = {agent.id: known.resolve(agent) for agent in agents}
+        return cls(
+            config=clean,
+            registry=known,
+            personas={id: persona for id, persona in found.items() if persona is not None},
+            providers={id: _held(provider) for id, provider in providers.items()},
+            selector=_held(selector) if selector else None,
+            breaches=tuple(
+                config_breaches(clean, providers=providers.keys(), personas=[persona.id for persona in known])
+            ),
+            secrets=hidden,
+            window=window or Window(),
+            shape=shape,
+        )
+
+    def provider_of(self, agent: str) -> Provider:
+        found = self.config.agent(agent)
+        if found is None:
+            raise UsageError(f"there is no agent {agent!r} in session {self.config.session_id}")
+        return self.providers[found.provider]
+
+
+def _held(provider: Provider) -> Provider:
+    """The provider, held to the contract: what a third party raises or claims must not end a session."""
+    return provider if keeps_the_contract(provider) else Answering(provider)
+
+
+def _check_recordable(config: Config) -> None:
+    if why := unrepresentable(config.as_data()):
+        raise UsageError(f"the configuration of {config.session_id} has no canonical form: it {why}")
+    agents = (*config.agents, config.coordinator)
+    names = [config.originator, *(name for agent in agents for name in (agent.id, agent.provider, agent.model))]
+    for name in names:
+        if len(name) > LONGEST_NAME:
+            raise UsageError(f"{name[:40]!r}… has {len(name)} characters; a name may have {LONGEST_NAME} at most")

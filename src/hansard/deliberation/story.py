@@ -1,0 +1,173 @@
+"""A session as the record tells it: its facts, sent through the rules again until the machine stands where it stood.
+
+The machine is the judge: where a recorded message is not what the rules make of the recorded results, the record was not
+written by this session, and nothing is resumed.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from hansard.deliberation.documents import Config, SelectorOutput
+from hansard.deliberation.protocol.moves import Answered, Failed, Reading, Spent
+from hansard.deliberation.result import from_body
+from hansard.deliberation.turn import NANO, heard
+from hansard.domain.council import (
+    PanelSelected,
+    SessionArchived,
+    SessionConvened,
+    SessionEnded,
+    TurnAmended,
+    TurnAsked,
+    TurnFailed,
+    TurnTaken,
+)
+from hansard.domain.exchange import Completion
+from hansard.domain.fact import Body, Fact
+from hansard.errors import StoreError, UsageError
+from hansard.ledger.entry import Entry
+from hansard.record import codec
+from hansard.store.base import Query, Store
+
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    SessionConvened.KIND: ("config",),
+    PanelSelected.KIND: ("selection",),
+    TurnAsked.KIND: (),
+    TurnFailed.KIND: ("result",),
+    TurnTaken.KIND: ("message",),
+    TurnAmended.KIND: ("message",),
+    SessionEnded.KIND: ("artifact",),
+    SessionArchived.KIND: ("manifest",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A fact at its place."""
+
+    seq: int
+    fact: Fact
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What a call of the record led to: an answer that became a message, or a failure."""
+
+    event: Answered | Failed
+    completion: Completion | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Story:
+    """One session of a run, as far as it was written down."""
+
+    config: Config
+    convened: int
+    told: list[Told] = field(default_factory=list)
+    selection: SelectorOutput | None = None
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    seed: int = 0
+    elapsed_us: int = 0
+    ended: Told | None = None
+    archived: Told | None = None
+    last: int = -1
+
+    @property
+    def artifact(self) -> dict[str, Any] | None:
+        """The artifact, where the session has ended."""
+        if self.ended is None:
+            return None
+        return dict(json.loads(_bytes(cast(SessionEnded, self.ended.fact).artifact, "artifact")))
+
+    @property
+    def calls(self) -> int:
+        """How many calls were answered: where a script goes on."""
+        return len(self.results)
+
+
+def read_story(store: Store, run: str, session: str | None = None) -> Story:
+    """The session of this run, or the one of this id where a run has several."""
+    found: Story | None = None
+    for told in _facts(store, run):
+        if isinstance(told.fact, SessionConvened):
+            if session is None or told.fact.session == session:
+                config = Config.parse(json.loads(_bytes(told.fact.config, "configuration")))
+                found = Story(config=config, convened=told.seq, last=told.seq)
+        elif found is not None and (found.ended is None or isinstance(told.fact, SessionArchived)):
+            _take(found, told)
+    if found is None:
+        raise UsageError(f"run {run} has no session{f' {session}' if session else ''} on the record")
+    return found
+
+
+def _facts(store: Store, run: str) -> Iterator[Told]:
+    for entry in store.select(Query(run=run)):
+        if entry.kind in _NEEDED:
+            yield Told(seq=entry.seq, fact=codec.decode(entry, _bodies(store, entry)))
+
+
+def _bodies(store: Store, entry: Entry) -> dict[str, Body]:
+    """The bodies that the story needs: prompts and good results stay where they are."""
+    found = {}
+    for name in _NEEDED.get(entry.kind, ()):
+        stored = store.body(entry.seq, name)
+        if stored is not None:
+            found[name] = Body(stored.media, stored.body)
+    return found
+
+
+def _take(story: Story, told: Told) -> None:
+    story.told.append(told)
+    match told.fact:
+        case PanelSelected() as fact:
+            story.selection = SelectorOutput.parse(json.loads(_bytes(fact.selection, "selection"))["output"])
+            story.results.clear()
+        case TurnAsked() as fact:
+            story.seed = fact.jitter_seed or 0
+            # A question that was never answered is nobody's cause: it will be asked again.
+            return
+        case TurnFailed() as fact:
+            story.results.append(_failed(fact))
+            story.elapsed_us = max(story.elapsed_us, fact.elapsed_us)
+        case TurnTaken() as fact:
+            _take_message(story, fact, told.seq)
+        case TurnAmended() as fact:
+            line = _bytes(fact.message, "message")
+            if line != story.lines[-1]:
+                story.lines.append(line)
+        case SessionEnded():
+            story.ended = told
+        case SessionArchived():
+            story.archived = told
+    story.last = told.seq
+
+
+def _take_message(story: Story, fact: TurnTaken, seq: int) -> None:
+    line = _bytes(fact.message, "message")
+    message = json.loads(line)
+    story.messages.append(message)
+    story.lines.append(line)
+    story.seqs.append(seq)
+    story.elapsed_us = max(story.elapsed_us, fact.elapsed_us)
+    if fact.result is not None:
+        usage = message["usage"]
+        spent = Spent(tokens=usage["total_tokens"], cost_usd_nano=round(usage["cost_usd"] * NANO))
+        reading = Reading(elapsed_us=fact.elapsed_us)
+        event = Answered(reading=reading, content=message["content"], usage=usage, spent=spent)
+        story.results.append(Result(event=event, completion=None))
+
+
+def _failed(fact: TurnFailed) -> Result:
+    completion, usage = from_body(Body.json(_bytes(fact.result, "result")), fact.error)
+    event = heard(completion, usage, Reading(elapsed_us=fact.elapsed_us))
+    return Result(event=event, completion=completion)
+
+
+def _bytes(body: Body, what: str) -> bytes:
+    if body.data is None:
+        raise StoreError(f"the {what} of this session was redacted; what is missing cannot be resumed")
+    return body.data

@@ -1,0 +1,95 @@
+"""One turn at its two ends: what an answer must be before the rules hear of it, and the message that it becomes.
+
+An answer is trimmed to its schema, parsed strictly, and refused where it has no canonical bytes: a session that was paid
+for must not fail when its digest is made. Knows no provider and records nothing.
+"""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from hansard.deliberation.documents import Invalid, Usage, unrepresentable
+from hansard.deliberation.documents.output import canonical_output
+from hansard.deliberation.protocol.moves import Answered, Draft, Expect, Failed, Json, Reading, Spent
+from hansard.deliberation.protocol.session import GONE, UNROUTABLE
+from hansard.domain.exchange import Completion, Exchange
+from hansard.providers.checks import malformed
+from hansard.providers.retry import may_retry
+from hansard.providers.schema import Breach
+
+MessageShape = Literal["golden", "reference"]
+"""`golden` is what the protocol's own fixtures have; `reference` what its reference runtime writes [A-1]."""
+
+NANO = 1_000_000_000
+# The reference's own words: they are part of its digests [A-16].
+_REASONS = {
+    UNROUTABLE: "target not in active_panel, is originator, or is coordinator",
+    GONE: "deferred direct_request no longer routable at drain time "
+    "(target left active_panel, is originator, or is coordinator)",
+}
+_ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
+
+
+def settled(exchange: Exchange, completion: Completion, expect: Expect) -> Completion:
+    """The completion with its content trimmed and strictly valid, or as a malformed one [§6.5]."""
+    if completion.failure is not None:
+        return completion
+    try:
+        output = canonical_output(expect, completion.structured)
+    except Invalid as error:
+        return malformed(exchange, completion, Breach(path=error.path, rule=error.rule, message=error.message))
+    return replace(completion, structured=output.as_data())
+
+
+def heard(completion: Completion, usage: Usage, reading: Reading) -> Answered | Failed:
+    """What the rules hear of a settled completion. Whether to try again is ours to say, not the provider's alone."""
+    spent = Spent(tokens=usage.total_tokens, cost_usd_nano=round(usage.cost_usd * NANO))
+    why = completion.failure
+    if why is None:
+        return Answered(reading=reading, content=completion.structured, usage=usage.as_data(), spent=spent)
+    details = dict(why.details)
+    return Failed(
+        reading=reading,
+        kind=why.kind,
+        retriable=may_retry(why),
+        spent=spent,
+        message=why.message,
+        details=details if details and unrepresentable(details) is None else None,
+    )
+
+
+NO_USAGE: Json = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "cost_usd": 0.0}
+
+
+def as_message(
+    draft: Draft, *, id: str, timestamp: str, parent_id: str | None, shape: MessageShape = "golden"
+) -> dict[str, Any]:
+    """The message as it stands in the transcript."""
+    message: dict[str, Any] = {
+        "id": id,
+        "speaker": draft.speaker,
+        "type": draft.type,
+        "content": draft.content,
+        "parent_id": parent_id,
+        "round": draft.round,
+        "turn_index": draft.turn_index,
+        "branch_depth": draft.branch_depth,
+        "timestamp": timestamp,
+        "usage": dict(draft.usage or NO_USAGE),
+    }
+    for name in _ANNOTATIONS:
+        if added := getattr(draft, name):
+            message[name] = list(added)
+    return message if shape == "golden" else _as_reference(message)
+
+
+def _as_reference(message: dict[str, Any]) -> dict[str, Any]:
+    if message["type"] == "panel_contraction":
+        message |= {"branch_depth": 0, "parent_id": None}
+    if message["type"] == "branch_turn":
+        message["content"] = {name: each for name, each in message["content"].items() if name != "direct_requests"}
+    if "schema_failure" in message:
+        message["schema_failure"] = [{**each, "reason": _REASONS[each["reason"]]} for each in message["schema_failure"]]
+    message["usage"].setdefault("estimated", False)
+    if message["parent_id"] is None:
+        del message["parent_id"]
+    return message

@@ -1,0 +1,102 @@
+"""Whether an artifact, or a whole directory, is what it says: schema, sums and digests, the rules turn by turn, the seal.
+
+Takes nothing on its word and never raises over bad content: whatever is wrong is a breach that names its rule.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hansard.deliberation.archive import ARTIFACT, CONFIG, MANIFEST, SEAL, read_journal, seal_breaches
+from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput
+from hansard.deliberation.documents.reading import read_json
+from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.protocol.audit import breaches
+from hansard.deliberation.protocol.rules import Rules
+from hansard.deliberation.session import SELECTION
+from hansard.errors import HansardError, UsageError
+
+
+def artifact_breaches(
+    data: object, *, panel: Sequence[str] | None = None, manifest: object = None, config: object = None
+) -> list[Breach]:
+    """Every rule that an artifact breaks. `panel` is who was selected, where a selector chose and its output is known."""
+    found = semantic_breaches(data, manifest=manifest, config=config)
+    try:
+        artifact = Artifact.parse(data)
+    except Invalid:
+        return found
+    assert isinstance(data, Mapping)
+    transcript = [_golden(message) for message in data["canonical_transcript"]]
+    told = panel if panel is not None else _panel(artifact)
+    return [*found, *breaches(Rules.of(artifact.config), told, transcript, data["outcome"])]
+
+
+def directory_breaches(folder: Path, *, recorded: bytes | None = None) -> list[Breach]:
+    """Every rule that a session's directory breaks. `recorded` is the list of its files that is on the record."""
+    try:
+        artifact, manifest, config = (_read(folder / name) for name in (ARTIFACT, MANIFEST, CONFIG))
+        panel = _selected(folder / SELECTION)
+    except UsageError as error:
+        return [_breach(folder.name, str(error), "R-7.1-2")]
+    sealed = seal_breaches(folder, recorded) if recorded is not None or (folder / SEAL).exists() else []
+    return [
+        *artifact_breaches(artifact, panel=panel, manifest=manifest, config=config),
+        *_journal(folder, artifact),
+        *sealed,
+    ]
+
+
+def _journal(folder: Path, artifact: Any) -> list[Breach]:
+    try:
+        said = read_journal(folder)
+    except HansardError as error:
+        return [_breach("transcript.jsonl", str(error), "S-7.3-1")]
+    if isinstance(artifact, Mapping) and said != artifact.get("canonical_transcript"):
+        return [_breach("transcript.jsonl", "is not the transcript of the artifact", "S-7.3-1")]
+    return []
+
+
+def _panel(artifact: Artifact) -> tuple[str, ...]:
+    """Who sat on the panel: as declared, or as the first round shows it where a selector chose."""
+    config = artifact.config
+    if config.selector.strategy == "fixed":
+        return config.selector.default_deliberation_panel
+    first = [message for message in artifact.canonical_transcript if message.round == 1 and message.branch_depth == 0]
+    seated = [_seat(message) for message in first]
+    return tuple(dict.fromkeys(agent for agent in seated if agent is not None))
+
+
+def _seat(message: Any) -> str | None:
+    if message.type == "panel_contraction":
+        return str(message.content.agent_id)
+    return str(message.speaker) if message.type == "primary_turn" else None
+
+
+def _golden(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as we write it: the reference runtime keeps what a branch asked for in its annotation only [A-1]."""
+    found = {"parent_id": None, **message}
+    asked = found.get("suggested_followups")
+    if found["type"] == "branch_turn" and asked and "direct_requests" not in found["content"]:
+        found["content"] = {**found["content"], "direct_requests": asked}
+    return found
+
+
+def _selected(path: Path) -> tuple[str, ...] | None:
+    if not path.exists():
+        return None
+    data = _read(path)
+    told = data.get("selector_output", data) if isinstance(data, Mapping) else data
+    return SelectorOutput.parse(told).selected_agents
+
+
+def _read(path: Path) -> Any:
+    try:
+        return read_json(path.read_bytes(), where=path.name)
+    except (OSError, json.JSONDecodeError) as error:
+        raise UsageError(f"cannot read {path.name}: {error}") from error
+
+
+def _breach(document: str, message: str, rule: str) -> Breach:
+    return Breach(document=document, path="", rule=rule, message=message)

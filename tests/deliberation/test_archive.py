@@ -1,0 +1,343 @@
+"""The directory of a session: complete or visibly not, never overwritten, and nothing in it can be changed unseen."""
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deliberating import Heard, Room, config, fails, scripted, synthesis, turn, verdict
+from hansard.deliberation.archive import (
+    Archive,
+    is_crashed,
+    listing,
+    mark_crashed,
+    read_journal,
+    read_manifest,
+    seal_breaches,
+)
+from hansard.deliberation.documents import Artifact, Config, RunManifest, transcript_digest
+from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.session import PRODUCER, resume_session
+from hansard.deliberation.setting import Setting
+from hansard.deliberation.story import read_story
+from hansard.domain.council import SessionArchived
+from hansard.domain.exchange import Completion, Exchange
+from hansard.errors import StoreError, UsageError
+from hansard.providers.base import Wrapper
+
+requirement = pytest.mark.requirement
+LONG: list[Heard] = [
+    turn("ben", "cyd", "ben", "nobody"),
+    turn("cyd"),
+    fails("network", tokens=3),
+    turn(),
+    fails("malformed_response", tokens=3),
+    turn("ada"),
+    turn(),
+    verdict(),
+    turn("ada"),
+    turn(),
+    fails("internal"),
+    turn(),
+    verdict(),
+    turn(),
+    turn(),
+    verdict("finalize"),
+    synthesis(),
+]
+KNOBS: dict[str, Any] = {"on_agent_failure": "continue_without", "max_deferred_queue_length": 1}
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@requirement("R-7.1-2", "R-4.1-8", "R-7.2-1", "R-7.7-2", "R-2.7-2", "R-5.1-1")
+async def test_a_session_leaves_a_whole_directory_that_agrees_with_itself(tmp_path: Path) -> None:
+    sitting = await Room().hold(config(**KNOBS), LONG, runs=tmp_path)
+    folder = tmp_path / "s-1"
+    assert sitting.directory == folder
+    assert names(folder) == {
+        *("artifact.json", "config.json", "manifest.json", "transcript.jsonl", "observability.jsonl"),
+        *("metrics.json", "pins.json", "selector_output.json", "seal.json", ".lock"),
+    }
+    artifact, manifest, written = (
+        json.loads((folder / f"{n}.json").read_bytes()) for n in ("artifact", "manifest", "config")
+    )
+    assert artifact == sitting.artifact
+    assert semantic_breaches(artifact, manifest=manifest, config=written) == []
+    assert RunManifest.parse(manifest).status == "complete"
+    assert read_journal(folder) == artifact["canonical_transcript"]
+    assert {stat.S_IMODE(os.stat(folder / name).st_mode) for name in names(folder)} == {0o600}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@requirement("R-7.1-1")
+@pytest.mark.parametrize("session", ["", "a/b", "..", "abc\n", "ä", "x" * 65, "a b"])
+def test_an_id_that_cannot_name_a_directory_is_refused(session: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        Archive.create(tmp_path, session=session, config={}, producer=PRODUCER, now="2026-01-01T00:00:00Z")
+    assert names(tmp_path) == set()
+
+
+@requirement("R-7.3-2")
+async def test_a_session_never_overwrites_another_one(tmp_path: Path) -> None:
+    await Room().hold(config(), LONG, runs=tmp_path)
+    before, provider, room = listing(tmp_path / "s-1"), scripted(LONG), Room()
+    with pytest.raises(UsageError, match="never overwritten"):
+        await room.hold(config(), provider, runs=tmp_path)
+    assert listing(tmp_path / "s-1") == before
+    assert not provider.calls
+    assert room.facts("session.convened") == []
+
+
+@requirement("R-7.4-1", "R-7.4-2", "R-7.3-1")
+async def test_the_artifact_is_whole_before_the_manifest_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[tuple[str, str]]()
+    replace = Path.replace
+
+    def watched(self: Path, target: Path) -> Path:
+        if target.name in {"artifact.json", "manifest.json"}:
+            json.loads(self.read_bytes())
+            seen.append((target.name, json.loads(self.read_bytes()).get("status", "")))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    await Room().hold(config(), LONG[:1] + LONG[-2:], runs=tmp_path)
+    assert [name for name, _ in seen] == ["manifest.json", "artifact.json", "manifest.json"]
+    assert seen[0][1] == "in_progress"
+
+
+class PowerCut(BaseException):
+    """What no code of ours can catch by mistake."""
+
+
+class Dies(Wrapper):
+    """A provider that takes the whole session with it at one of its calls."""
+
+    def __init__(self, answers: list[Heard], at: int) -> None:
+        super().__init__(scripted(answers))
+        self._left = at
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        self._left -= 1
+        if self._left < 0:
+            raise PowerCut
+        return await super().complete(exchange)
+
+
+async def interrupted(room: Room, at: int, tmp_path: Path) -> Path:
+    with pytest.raises(PowerCut):
+        await room.hold(config(**KNOBS), Dies(LONG, at), runs=tmp_path)
+    return tmp_path / "s-1"
+
+
+async def uninterrupted() -> dict[str, Any]:
+    return (await Room().hold(config(**KNOBS), LONG)).artifact
+
+
+@requirement("R-7.3-3", "R-7.2-1", "R-7.3-1")
+async def test_an_interrupted_session_says_that_it_is_running_until_somebody_looks(tmp_path: Path) -> None:
+    folder = await interrupted(Room(), 4, tmp_path)
+    assert read_manifest(folder).status == "in_progress"
+    assert not (folder / "artifact.json").exists()
+    assert is_crashed(folder)
+    mark_crashed(folder, "2026-01-01T00:00:00Z")
+    marked = read_manifest(folder)
+    assert (marked.status, marked.updated_at, marked.transcript_digest) == ("crashed", "2026-01-01T00:00:00Z", None)
+
+
+@requirement("R-7.3-3", "R-4.3-4")
+@pytest.mark.parametrize("at", range(len(LONG)))
+async def test_a_resumed_session_ends_with_the_transcript_of_one_that_was_never_interrupted(
+    at: int, tmp_path: Path
+) -> None:
+    room = Room()
+    folder = await interrupted(room, at, tmp_path)
+    sitting = await room.resume(LONG, runs=tmp_path)
+    assert sitting.artifact == await uninterrupted()
+    assert read_journal(folder) == sitting.artifact["canonical_transcript"]
+    assert read_manifest(folder).status == "complete"
+    assert seal_breaches(folder, archived(room)) == []
+
+
+async def test_a_session_that_is_interrupted_again_and_again_comes_to_the_same_end(tmp_path: Path) -> None:
+    room = Room()
+    await interrupted(room, 0, tmp_path)
+    for at in range(1, len(LONG)):
+        done = read_story(room.store, room.run).calls
+        with pytest.raises(PowerCut):
+            await room.resume(Dies(LONG[done:], at - done), runs=tmp_path)
+    assert (await room.resume(LONG, runs=tmp_path)).artifact == await uninterrupted()
+
+
+@requirement("R-7.4-3")
+@pytest.mark.parametrize("lost", [1, 40, 10**6])
+async def test_a_journal_that_was_torn_is_completed_from_the_record(lost: int, tmp_path: Path) -> None:
+    room = Room()
+    folder = await interrupted(room, 9, tmp_path)
+    journal = folder / "transcript.jsonl"
+    journal.write_bytes(journal.read_bytes()[: -min(lost, journal.stat().st_size)])
+    read_journal(folder)
+    sitting = await room.resume(LONG, runs=tmp_path)
+    assert read_journal(folder) == sitting.artifact["canonical_transcript"]
+
+
+async def test_a_journal_that_says_something_else_than_the_record_is_refused(tmp_path: Path) -> None:
+    room = Room()
+    folder = await interrupted(room, 9, tmp_path)
+    journal = folder / "transcript.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b"I think so", b"I know so"))
+    with pytest.raises(StoreError, match="changed"):
+        await room.resume(LONG, runs=tmp_path)
+
+
+async def test_a_lost_directory_is_made_again_from_the_record(tmp_path: Path) -> None:
+    room = Room()
+    shutil.rmtree(await interrupted(room, 9, tmp_path))
+    sitting = await room.resume(LONG, runs=tmp_path)
+    assert seal_breaches(tmp_path / "s-1", archived(room)) == []
+    assert read_journal(tmp_path / "s-1") == sitting.artifact["canonical_transcript"]
+
+
+@pytest.mark.parametrize("step", ["artifact.json", "manifest.json", "seal.json"])
+async def test_a_directory_that_was_not_completed_is_completed_later(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = Room()
+
+    def refuse(self: Archive, name: str, data: bytes) -> None:
+        if name == step and (name != "manifest.json" or b"in_progress" not in data):
+            raise StoreError(f"the disk is full at {name}")
+        put(self, name, data)
+
+    put = Archive._put
+    with monkeypatch.context() as patch:
+        patch.setattr(Archive, "_put", refuse)
+        sitting = await room.hold(config(**KNOBS), LONG, runs=tmp_path)
+    assert sitting.reason == "synthesis"
+    assert "disk is full" in str(sitting.fault)
+    done = await room.resume(scripted([turn()]), runs=tmp_path)
+    assert done.fault is None
+    assert done.artifact == sitting.artifact
+    assert seal_breaches(tmp_path / "s-1", archived(room)) == []
+    assert len(room.facts("session.ended")) == len(room.facts("session.archived")) == 1
+
+
+async def test_a_live_session_cannot_be_resumed_by_another_process(tmp_path: Path) -> None:
+    room = Room()
+    folder = await interrupted(room, 3, tmp_path)
+    archive = Archive.reopen(folder, read_story(room.store, room.run).lines)
+    try:
+        assert not is_crashed(folder)
+        with pytest.raises(UsageError, match="another process"):
+            await room.resume(LONG, runs=tmp_path)
+    finally:
+        archive.close()
+
+
+async def test_a_record_that_the_rules_would_not_have_written_is_not_resumed(tmp_path: Path) -> None:
+    room = Room()
+    await interrupted(room, 9, tmp_path)
+    story = read_story(room.store, room.run)
+    assert story.config == config(**KNOBS)
+    other = Config.parse({**story.config.as_data(), "runtime": {}})
+    async with room as pen:
+        with pytest.raises(UsageError, match="another configuration"):
+            await resume_session(Setting.of(other, providers={"fake": scripted(LONG)}), pen, story)
+
+
+def archived(room: Room) -> bytes:
+    told = read_story(room.store, room.run).archived
+    assert told is not None
+    assert isinstance(told.fact, SessionArchived)
+    assert told.fact.manifest.data is not None
+    return told.fact.manifest.data
+
+
+def edit(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        data = json.loads((folder / name).read_bytes())
+        change(data)
+        (folder / name).write_text(json.dumps(data))
+
+    return apply
+
+
+def rehash(data: Any) -> None:
+    data["canonical_transcript"][1]["content"]["text"] = "Never said."
+    data["transcript_digest"] = transcript_digest(data["canonical_transcript"])
+
+
+TAMPERING: dict[str, Callable[[Path], object]] = {
+    "message text": edit("artifact.json", lambda a: a["canonical_transcript"][1]["content"].update(text="Never.")),
+    "message text and digest": edit("artifact.json", rehash),
+    "message usage": edit("artifact.json", lambda a: a["canonical_transcript"][1]["usage"].update(total_tokens=1)),
+    "cumulative cost": edit("artifact.json", lambda a: a["cumulative_usage"].update(cost_usd=9.0)),
+    "unresolved": edit("artifact.json", lambda a: a.update(cumulative_unresolved=[{"topic": "t", "positions": []}])),
+    "problem": edit("artifact.json", lambda a: a["config"].update(problem_statement="Another")),
+    "model": edit("artifact.json", lambda a: a["config"]["coordinator"].update(model="other")),
+    "budget": edit("artifact.json", lambda a: a["config"]["budget"].update(max_rounds=99)),
+    "session id": edit("artifact.json", lambda a: a.update(session_id="other")),
+    "no such synthesis": edit("artifact.json", lambda a: a["outcome"].update(synthesis_message_id="msg-999")),
+    "synthesis is a turn": edit("artifact.json", lambda a: a["outcome"].update(synthesis_message_id="msg-001")),
+    "swapped": edit("artifact.json", lambda a: a["canonical_transcript"].insert(1, a["canonical_transcript"].pop(2))),
+    "started": edit("artifact.json", lambda a: a.update(started_at="yesterday")),
+    "ended": edit("artifact.json", lambda a: a.update(ended_at="yesterday")),
+    "version": edit("artifact.json", lambda a: a.update(schema_version="9.9.9")),
+    "manifest digest": edit("manifest.json", lambda m: m.update(transcript_digest="0" * 64)),
+    "manifest status": edit("manifest.json", lambda m: m.update(status="crashed")),
+    "config problem": edit("config.json", lambda c: c.update(problem_statement="Another")),
+    "config model": edit("config.json", lambda c: c["coordinator"].update(model="other")),
+    "journal": lambda folder: (folder / "transcript.jsonl").write_bytes(b"garbage\n"),
+    "metrics": edit("metrics.json", lambda m: m.update(branch_depth_max=7)),
+    "pins": edit("pins.json", lambda p: p.update(personas={})),
+    "a file more": lambda folder: (folder / "extra.json").write_text("{}"),
+    "a file less": lambda folder: (folder / "metrics.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERING)
+async def test_a_change_of_any_file_is_seen(what: str, tmp_path: Path) -> None:
+    await Room().hold(config(**KNOBS), LONG, runs=tmp_path)
+    folder = tmp_path / "s-1"
+    assert seal_breaches(folder) == []
+    TAMPERING[what](folder)
+    assert len(seal_breaches(folder)) == 1
+
+
+async def test_a_seal_that_was_made_anew_is_not_what_the_record_says(tmp_path: Path) -> None:
+    room = Room()
+    await room.hold(config(**KNOBS), LONG, runs=tmp_path)
+    folder = tmp_path / "s-1"
+    TAMPERING["message text and digest"](folder)
+    edit("seal.json", lambda seal: seal.update(files=listing(folder)))(folder)
+    assert seal_breaches(folder) == []
+    assert [str(each) for each in seal_breaches(folder, archived(room))] == [
+        "seal.json: is not what the record says of this directory since the directory was sealed [seal]"
+    ]
+
+
+def test_a_directory_without_a_seal_is_not_sealed(tmp_path: Path) -> None:
+    assert len(seal_breaches(tmp_path)) == 1
+
+
+@requirement("R-4.1-8")
+async def test_a_disk_that_fails_in_the_middle_is_reported_and_changes_no_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("hansard.deliberation.archive._write", full)
+    sitting = await Room().hold(config(**KNOBS), LONG, runs=tmp_path)
+    assert sitting.artifact == await uninterrupted()
+    assert "no space left" in str(sitting.fault)
+    Artifact.parse(sitting.artifact)

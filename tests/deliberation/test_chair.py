@@ -1,0 +1,411 @@
+"""The driver: what it asks, what it writes down and when, and what ends a session from outside."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from deliberating import (
+    PANEL,
+    Play,
+    Room,
+    agent,
+    config,
+    fails,
+    says,
+    scripted,
+    some_plays,
+    synthesis,
+    turn,
+    verdict,
+)
+from hansard.deliberation.documents import Artifact, Config
+from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.pins import Pins, live, pinned
+from hansard.deliberation.protocol.audit import breaches
+from hansard.deliberation.protocol.moves import Answered, Failed
+from hansard.deliberation.protocol.rules import Rules
+from hansard.domain.exchange import Completion, Exchange, Usage
+from hansard.errors import StoreError, UsageError
+from hansard.providers.base import Heard as Hearing
+from hansard.providers.base import answered
+from hansard.providers.secrets import Secrets
+
+requirement = pytest.mark.requirement
+ROUND = [turn(), turn(), turn(), verdict("finalize"), synthesis()]
+
+
+class Told:
+    """A provider that does what a test tells it, in the order in which it is asked."""
+
+    id, unmetered = "fake", True
+
+    def __init__(self, do: Callable[[Exchange, int], Any]) -> None:
+        self.do, self.asked = do, list[Exchange]()
+
+    def describe(self) -> Mapping[str, str]:
+        return {"name": "fake", "kind": "told", "model": "m"}
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    @answered
+    async def complete(self, exchange: Exchange, heard: Hearing) -> Completion:
+        self.asked.append(exchange)
+        said = self.do(exchange, len(self.asked) - 1)
+        structured = await said if asyncio.iscoroutine(said) else said
+        heard.usage = Usage(input_tokens=10)
+        return Completion(
+            provider="fake",
+            requested_model="m",
+            returned_model="m",
+            structured=structured,
+            usage=Usage(input_tokens=10),
+        )
+
+
+def usual(exchange: Exchange, number: int = 0) -> Any:
+    answers = {"turn_structured_output": turn(), "verdict": verdict("finalize"), "synthesis_content": synthesis()}
+    return answers[exchange.schema_name].content
+
+
+def knobs_of(session: Play) -> Config:
+    """The configuration that asks for the rules of a play."""
+    given_rules, base = session.machine.state.rules, config(session.machine.state.panel).as_data()
+    base["budget"] |= {
+        "max_rounds": given_rules.max_rounds,
+        "max_total_tokens": given_rules.max_total_tokens,
+        "max_total_cost_usd": given_rules.max_total_cost_usd_nano / 1e9,
+        "per_agent_token_budget": dict(given_rules.agent_tokens),
+    }
+    base["runtime"] = {
+        "max_branch_depth": given_rules.max_branch_depth,
+        "max_deferred_queue_length": given_rules.max_queue,
+        "max_deferred_drains_per_round": given_rules.drains_per_round,
+        "on_agent_failure": given_rules.on_agent_failure,
+        "per_agent_retry_budget": given_rules.retries,
+        "synthesize_on_terminate": given_rules.synthesize_on_terminate,
+    }
+    return Config.parse(base)
+
+
+@requirement("R-9.5-2", "R-9.5-3", "R-9.5-4", "R-4.10-1", "R-3-2", "R-6.1-1", "R-9.9-1", "R-2.7-2", "R-7.7-2")
+@settings(max_examples=60)
+@given(some_plays())
+def test_what_the_chair_holds_is_what_the_machine_plays_one_call_at_a_time_and_keeps_every_rule(session: Play) -> None:
+    provider, room = scripted(session.heard), Room()
+    sitting = asyncio.run(room.hold(knobs_of(session), provider))
+    transcript = sitting.artifact["canonical_transcript"]
+    assert [(m["type"], m["speaker"], m["turn_index"]) for m in transcript] == [
+        (draft.type, draft.speaker, draft.turn_index) for draft in session.machine.state.transcript
+    ]
+    assert sitting.reason == session.reason
+    assert (provider.report().peak, len(provider.calls)) == (1, len(session.asks))
+    assert semantic_breaches(sitting.artifact) == []
+    rules = Rules.of(Artifact.parse(sitting.artifact).config)
+    assert breaches(rules, session.machine.state.panel, transcript, sitting.artifact["outcome"]) == []
+
+
+@requirement("R-4.1-2", "R-6.1-3")
+async def test_the_question_is_on_the_record_before_it_is_asked_and_the_answer_before_the_next_one() -> None:
+    room, seen = Room(), list[tuple[str, int]]()
+
+    def look(exchange: Exchange, number: int) -> Any:
+        entries = room.facts()
+        seen.append((entries[-1].kind, len(entries)))
+        return usual(exchange)
+
+    await room.hold(config(), Told(look))
+    assert [kind for kind, _ in seen] == ["turn.asked"] * 5
+    assert [size for _, size in seen] == [5, 7, 9, 11, 13]
+
+
+async def test_the_record_holds_the_exact_request_and_the_exact_message() -> None:
+    room = Room()
+    sitting = await room.hold(config(), ROUND)
+    asked, taken = room.facts("turn.asked")[0], room.facts("turn.taken")[1]
+    prompt, message = room.store.body(asked.seq, "prompt"), room.store.body(taken.seq, "message")
+    assert prompt is not None
+    assert message is not None
+    assert json.loads(prompt.body)["messages"][0]["role"] == "system"
+    assert json.loads(message.body) == sitting.artifact["canonical_transcript"][1]
+    assert taken.causes == (asked.seq,)
+
+
+async def test_a_session_that_cannot_be_recorded_stops() -> None:
+    room = Room()
+
+    def take_over(exchange: Exchange, number: int) -> Any:
+        room.store.claim("r1", 60.0)
+        return usual(exchange)
+
+    provider = Told(take_over)
+    with pytest.raises(StoreError):
+        await room.hold(config(), provider)
+    assert len(provider.asked) == 1
+
+
+@requirement("R-6.7-4", "R-4.9-8", "R-6.5-1")
+async def test_a_correction_repeats_the_question_quotes_the_answer_and_names_what_is_wrong() -> None:
+    def odd(exchange: Exchange, number: int) -> Any:
+        return {"words": "no text here"} if number < 2 else usual(exchange)
+
+    provider = Told(odd)
+    sitting = await Room().hold(config(), provider)
+    assert sitting.reason == "synthesis"
+    first, second, third = provider.asked[:3]
+    assert second.messages[: len(first.messages)] == first.messages
+    assert [message.role for message in second.messages[len(first.messages) :]] == ["assistant", "user"]
+    assert "no text here" in second.messages[-2].content
+    assert "turn_structured_output" in second.messages[-1].content
+    assert len(third.messages) == len(second.messages)
+
+
+@requirement("R-6.7-5", "R-6.7-1", "R-6.7-2")
+async def test_pauses_grow_with_full_jitter_and_never_exceed_the_time_that_is_left() -> None:
+    slept = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    clock = replace(pinned(seed=7), sleep=sleep)
+    failing = [fails("network")] * 9
+    await Room().hold(config(per_agent_retry_budget=8), failing, pins=clock)
+    assert len(slept) == 8
+    assert all(0 <= pause <= min(30.0, 0.5 * 2**made) for made, pause in enumerate(slept))
+    again = list(slept)
+    slept.clear()
+    await Room().hold(config(per_agent_retry_budget=8), failing, pins=clock)
+    assert slept == again
+    slept.clear()
+    short = config(budget={"max_wallclock_seconds": 1}, per_agent_retry_budget=8)
+    await Room().hold(short, failing, pins=clock)
+    assert max(slept) <= 1.01
+
+
+@requirement("R-9.6-1", "R-4.7-4", "R-4.7-3")
+async def test_budget_max_wallclock_seconds_by_the_injected_clock() -> None:
+    now = iter(range(0, 10**12, 700_000))
+    clock: Pins = replace(pinned(), elapsed_us=lambda: next(now))
+    sitting = await Room().hold(config(budget={"max_wallclock_seconds": 2}), ROUND, pins=clock)
+    assert sitting.reason == "timeout"
+
+
+@requirement("R-4.7-4", "R-8.5-1")
+async def test_a_call_that_hangs_ends_with_the_sessions_time() -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    provider = Told(lambda exchange, _: never())
+    sitting = await Room().hold(config(budget={"max_wallclock_seconds": 1}), provider, pins=live())
+    assert sitting.reason == "timeout"
+    assert len(provider.asked) == 1
+
+
+@requirement("R-8.5-1", "R-3-1", "R-4.8-1")
+async def test_cancelling_while_a_call_is_in_flight_ends_the_call_and_the_session() -> None:
+    cancel, ended = asyncio.Event(), list[str]()
+
+    async def hang() -> None:
+        cancel.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("call")
+
+    room = Room()
+    sitting = await room.hold(config(), Told(lambda exchange, _: hang()), cancel=cancel)
+    assert sitting.reason == "user_cancel"
+    assert ended == ["call"]
+    assert [entry.kind for entry in room.facts()][-2:] == ["turn.failed", "session.ended"]
+
+
+@requirement("R-8.5-1")
+async def test_cancelling_during_a_pause_ends_the_session_at_once() -> None:
+    cancel = asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        cancel.set()
+        await asyncio.Event().wait()
+
+    sitting = await Room().hold(config(), [fails("network")], cancel=cancel, pins=replace(pinned(), sleep=sleep))
+    assert sitting.reason == "user_cancel"
+
+
+@requirement("R-8.5-1")
+async def test_a_session_that_is_cancelled_before_it_begins_asks_nobody() -> None:
+    cancel, provider = asyncio.Event(), scripted(ROUND)
+    cancel.set()
+    sitting = await Room().hold(config(), provider, cancel=cancel)
+    assert sitting.reason == "user_cancel"
+    assert not provider.calls
+
+
+@requirement("R-5.4-1", "R-6.2-1")
+async def test_what_the_schema_does_not_know_is_trimmed_and_what_it_knows_stays() -> None:
+    def chatty(exchange: Exchange, number: int) -> Any:
+        extra = {"mood": "good", "direct_requests": None} if number == 0 else {}
+        return {**usual(exchange), **extra}
+
+    provider = Told(chatty)
+    sitting = await Room().hold(config(), provider)
+    assert sitting.artifact["canonical_transcript"][1]["content"] == {"text": "I think so."}
+    assert len(provider.asked) == 5
+
+
+@pytest.mark.parametrize("content", [{"n": 2**60}, {"n": float("nan")}, {"half": "\ud800"}])
+async def test_an_answer_that_could_not_be_hashed_is_corrected_and_does_not_cost_the_session(content: Any) -> None:
+    def odd(exchange: Exchange, number: int) -> Any:
+        request = {"target": "ben", "type": "question", "content": content}
+        return {"text": "so", "direct_requests": [request]} if number == 0 else usual(exchange)
+
+    provider = Told(odd)
+    assert (await Room().hold(config(), provider)).reason == "synthesis"
+    assert len(provider.asked) == 6
+
+
+@requirement("R-2.8-1", "R-6.6-1")
+async def test_a_provider_that_raises_loses_its_seat_and_not_the_session() -> None:
+    class Wild(Told):
+        async def complete(self, exchange: Exchange) -> Completion:
+            if exchange.metadata["agent_id"] == "ben":
+                raise ZeroDivisionError("wild")
+            return await super().complete(exchange)
+
+    sitting = await Room().hold(config(on_agent_failure="continue_without"), Wild(usual))
+    lost = [m["content"] for m in sitting.artifact["canonical_transcript"] if m["type"] == "panel_contraction"]
+    assert lost == [{"agent_id": "ben", "reason": "provider_unrecoverable"}]
+    assert sitting.reason == "synthesis"
+
+
+def changed(**members: Any) -> Config:
+    return Config.parse({**config().as_data(), **members})
+
+
+@requirement("R-6.11-1", "R-4.1-3", "R-4.1-4", "R-4.8-5")
+@pytest.mark.parametrize(
+    "broken",
+    [
+        changed(coordinator={**agent("chair"), "provider": "elsewhere"}),
+        changed(coordinator={**agent("chair"), "persona_ref": "nobody-knows"}),
+        changed(selector={**config().as_data()["selector"], "default_deliberation_panel": ["ada", "ada"]}),
+        changed(selector={**config().as_data()["selector"], "default_deliberation_panel": ["ada", "chair"]}),
+        changed(selector={**config().as_data()["selector"], "coordinator_agent": "ada"}),
+    ],
+)
+async def test_a_configuration_that_seats_nobody_is_a_session_that_ends_with_schema_error(broken: Config) -> None:
+    provider = scripted(ROUND)
+    sitting = await Room().hold(broken, provider)
+    ending = sitting.artifact["outcome"]["termination_artifact"]
+    assert (ending["reason"], ending["final_round"], ending["most_recent_verdict"]) == ("schema_error", 0, None)
+    assert len(sitting.artifact["canonical_transcript"]) == 1
+    assert not provider.calls
+    assert semantic_breaches(sitting.artifact) == []
+
+
+def by_model(**budget: Any) -> Config:
+    data = config().as_data()
+    data["selector"] |= {"strategy": "llm", "selector_budget": {"max_tokens": 50, **budget}}
+    return Config.parse(data)
+
+
+@requirement("R-4.1-4", "R-8.1-2")
+async def test_a_model_chooses_the_panel_by_one_call_that_no_message_pays_for() -> None:
+    chosen = says({"selected_agents": ["cyd", "ada"], "reasoning": "they know"}, tokens=50)
+    choosing, room = scripted([chosen]), Room()
+    sitting = await room.hold(by_model(), [turn(), turn(), *ROUND[3:]], setting={"selector": choosing})
+    speakers = [m["speaker"] for m in sitting.artifact["canonical_transcript"]][1:3]
+    assert speakers == ["cyd", "ada"]
+    assert sitting.artifact["cumulative_usage"]["total_tokens"] == 40
+    assert [entry.kind for entry in room.facts()][3:5] == ["turn.asked", "panel.selected"]
+
+
+@requirement("R-8.1-2", "R-9.6-1", "R-4.1-4")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (says({"selected_agents": ["ada"]}, tokens=51), "budget_exceeded"),
+        (says({"selected_agents": ["nobody"]}), "schema_error"),
+        (says({"selected_agents": []}), "schema_error"),
+        (says({"selected_agents": ["ada", "ada"]}), "schema_error"),
+        (fails("auth_failure"), "provider_unrecoverable"),
+    ],
+)
+async def test_budget_selector_and_a_choice_that_is_none(answer: Any, reason: str) -> None:
+    room = Room()
+    sitting = await room.hold(by_model(), ROUND, setting={"selector": scripted([answer])})
+    assert sitting.reason == reason
+    assert [entry.kind for entry in room.facts()][3:] == ["turn.asked", "turn.failed", "session.ended"]
+
+
+@requirement("R-9.5-3", "R-4.7-3")
+async def test_the_artifact_sums_its_messages_and_the_caps_count_every_call() -> None:
+    retried: list[Answered | Failed] = [fails("network", tokens=500), *ROUND]
+    sitting = await Room().hold(config(), retried)
+    assert sitting.artifact["cumulative_usage"]["total_tokens"] == 50
+    assert sitting.held is not None
+    assert sitting.held.tokens == 550
+    capped = await Room().hold(config(budget={"max_total_tokens": 500}), retried)
+    assert capped.reason == "budget_exceeded"
+
+
+@requirement("R-8.9-1", "R-8.9-2", "R-8.9-3", "R-6.8-3")
+async def test_a_known_secret_is_in_no_message_no_file_and_no_entry(tmp_path: Any) -> None:
+    secret = "sk-very-secret-value-1234"
+
+    def leak(exchange: Exchange, number: int) -> Any:
+        said = usual(exchange)
+        return {**said, "text": f"the key is {secret}"} if "text" in said else said
+
+    room = Room()
+    data = {**config().as_data(), "problem_statement": f"Is {secret} safe?"}
+    sitting = await room.hold(
+        Config.parse(data), Told(leak), setting={"secrets": Secrets({"API_KEY": secret})}, runs=tmp_path
+    )
+    assert sitting.fault is None
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    bodies = [room.store.body(entry.seq, part) for entry in room.facts() for part in entry.body]
+    for text in (written, *(body.body for body in bodies if body is not None)):
+        assert secret.encode() not in text
+    assert "[secret API_KEY]" in sitting.artifact["canonical_transcript"][1]["content"]["text"]
+    assert semantic_breaches(sitting.artifact, secrets=[secret]) == []
+
+
+@requirement("R-4.9-4", "R-4.8-5")
+async def test_a_termination_tells_which_call_ended_it() -> None:
+    sitting = await Room().hold(config(), [turn(), fails("quota_exhausted")])
+    ending = sitting.artifact["outcome"]["termination_artifact"]
+    assert ending["last_provider_failure"] == {
+        "agent_id": "ben",
+        "provider": "fake",
+        "kind": "quota_exhausted",
+        "message": "no",
+        "model": "m",
+        "details": None,
+    }
+    assert semantic_breaches(sitting.artifact) == []
+
+
+def test_what_the_record_cannot_hold_is_refused_before_the_session(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    with pytest.raises(UsageError, match="256"):
+        asyncio.run(Room().hold(changed(originator="x" * 300), ROUND, runs=runs))
+    large = {**agent("chair"), "tools": [{"name": "t", "description": "d", "input_schema": {"maximum": 2**60}}]}
+    with pytest.raises(UsageError, match="canonical"):
+        asyncio.run(Room().hold(changed(coordinator=large), ROUND, runs=runs))
+    assert not runs.exists()
+
+
+@requirement("R-6.2-3", "R-6.1-4")
+async def test_every_call_says_who_is_asked_and_where() -> None:
+    provider = scripted(ROUND)
+    await Room().hold(config(), provider)
+    asked = [
+        (call.metadata["agent_id"], call.metadata["round"], call.metadata["turn_index"]) for call in provider.calls
+    ]
+    assert asked == [*((agent, 1, at) for at, agent in enumerate(PANEL, 1)), ("chair", 1, 4), ("chair", 1, 5)]

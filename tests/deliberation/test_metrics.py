@@ -1,0 +1,93 @@
+"""The fourteen figures, each from an artifact that was made to show it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from deliberating import Heard, Room, config, fails, synthesis, turn, usage, verdict
+from hansard.deliberation.metrics import metrics_of
+from hansard.errors import UsageError
+
+requirement = pytest.mark.requirement
+ANSWERS: list[Heard] = [
+    turn("ben", "cyd", "ada", tokens=100),
+    turn("cyd", tokens=20),
+    fails("network", tokens=900),
+    turn(tokens=30),
+    fails("auth_failure"),
+    verdict(tokens=5),
+    turn(tokens=10),
+    turn(tokens=10),
+    verdict("finalize", tokens=5),
+    synthesis(tokens=7),
+]
+
+
+async def figures() -> dict[str, Any]:
+    sitting = await Room().hold(config(on_agent_failure="continue_without"), ANSWERS)
+    return metrics_of(sitting.artifact)
+
+
+@requirement("R-7.9-1", "R-7.9-2", "R-7.9-3")
+async def test_tokens_per_agent_in_all_and_per_model() -> None:
+    found = await figures()
+    assert {agent: each["total_tokens"] for agent, each in found["tokens_per_agent"].items()} == {
+        "ada": 110,
+        "ben": 60,
+        "chair": 17,
+    }
+    assert found["tokens_cumulative"]["total_tokens"] == 187
+    assert found["tokens_per_provider_model"]["fake/m"]["total_tokens"] == 187
+
+
+@requirement("R-7.9-4", "R-7.9-5", "R-7.9-6")
+async def test_cost_per_agent_in_all_and_per_model() -> None:
+    found = await figures()
+    assert found["cost_per_agent"]["ada"] == {"cost_usd": 0.00011}
+    assert found["cost_cumulative"] == {"cost_usd": 0.000187}
+    assert found["cost_per_provider_model"] == {"fake/m": {"cost_usd": 0.000187}}
+
+
+@requirement("R-7.9-7", "R-7.9-8")
+async def test_latency_and_participation() -> None:
+    found = await figures()
+    assert {each["latency_seconds"] for each in found["latency_per_invocation"]} == {5.0}
+    assert {"round": 1, "speaker": "ben", "count": 2} in found["participation_per_round"]
+    assert {"round": 2, "speaker": "ada", "count": 1} in found["participation_per_round"]
+
+
+@requirement("R-7.9-9", "R-7.9-10", "R-7.9-11", "R-7.9-12")
+async def test_depth_queue_unroutable_requests_and_losses() -> None:
+    found = await figures()
+    assert found["branch_depth_max"] == 1
+    assert found["schema_failure_count_per_agent"] == {"ada": 2}
+    assert found["panel_contraction_count"] == [{"agent_id": "cyd", "reason": "provider_unrecoverable", "count": 1}]
+
+
+@requirement("R-7.9-10")
+@pytest.mark.parametrize(("requests", "longest"), [(1, 0), (2, 1), (4, 3), (12, 8)])
+async def test_the_longest_queue(requests: int, longest: int) -> None:
+    answers = [turn(*["ben", "cyd"] * 6, tokens=1)]
+    answers[0].content["direct_requests"][requests:] = []
+    sitting = await Room().hold(config(), [*answers, turn(), turn(), turn(), verdict("finalize"), synthesis()])
+    assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == longest
+
+
+@requirement("R-7.9-13", "R-7.9-14")
+async def test_the_outcome_and_whether_usage_was_estimated() -> None:
+    found = await figures()
+    assert (found["outcome_kind"], found["termination_reason"], found["usage_estimated"]) == ("synthesis", None, False)
+    stopped = await Room().hold(config(), [fails("auth_failure")])
+    assert metrics_of(stopped.artifact)["termination_reason"] == "provider_unrecoverable"
+    guessed = replace(turn(), usage={**usage(), "estimated": True})
+    told = await Room().hold(config(), [guessed, fails("auth_failure")])
+    assert metrics_of(told.artifact)["usage_estimated"] is True
+
+
+@requirement("R-9.9-1")
+async def test_an_artifact_whose_sums_are_wrong_has_no_figures() -> None:
+    artifact = (await Room().hold(config(), ANSWERS)).artifact
+    artifact["cumulative_usage"]["total_tokens"] += 1
+    with pytest.raises(UsageError, match="total_tokens"):
+        metrics_of(artifact)

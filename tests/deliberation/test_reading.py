@@ -1,0 +1,72 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from components import need
+from hansard.deliberation.documents import reading
+from hansard.deliberation.documents.reading import load, read_json, read_yaml
+from hansard.errors import MissingExtra, UsageError
+
+LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+)
+
+
+def has_yaml() -> bool:
+    try:
+        read_yaml("a")
+    except MissingExtra:
+        return False
+    return True
+
+
+@pytest.fixture
+def _yaml() -> None:
+    need(has_yaml(), "PyYAML (pip install 'hansard[yaml]')")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", '{"a":1,"a":2}', '{"a":{"b":1,"b":1}}', "NaN", "[Infinity]", "[" * 100_000, "1" * 5000, b"\xff\xfe\xfd"],
+    ids=lambda text: repr(text)[:20],
+)
+def test_json_with_two_readings_or_none_is_refused(text: str | bytes) -> None:
+    with pytest.raises(UsageError, match=r"^here is no JSON: "):
+        read_json(text, where="here")
+
+
+def test_a_file_is_read_by_its_ending(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"a": [1, 2.5, null]}')
+    assert load(path) == {"a": [1, 2.5, None]}
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nowhere"):
+        load(tmp_path / "nowhere.json")
+    (tmp_path / "latin.json").write_bytes(b'"\xe9"')
+    with pytest.raises(UsageError, match=r"latin\.json"):
+        load(tmp_path / "latin.json")
+
+
+def test_without_pyyaml_the_line_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, reading.YAML, None)
+    (tmp_path / "c.yaml").write_text("a: 1")
+    with pytest.raises(MissingExtra, match=r"pip install 'hansard\[yaml\]'"):
+        load(tmp_path / "c.yaml")
+
+
+@pytest.mark.usefixtures("_yaml")
+def test_yaml_is_read_as_json_would_hold_it() -> None:
+    assert read_yaml("a: 2026-05-01T10:00:00Z\nb: [1, 2.5, null]") == {"a": "2026-05-01T10:00:00Z", "b": [1, 2.5, None]}
+
+
+@pytest.mark.usefixtures("_yaml")
+@pytest.mark.parametrize(
+    "text",
+    ["a: 1\na: 2", "1: one", "a: [", "!!python/object/apply:os.getcwd []", "a: &x [*x]", LAUGHS, "? [a]\n: b"],
+)
+def test_yaml_with_two_readings_or_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^here is no YAML: "):
+        read_yaml(text, where="here")

@@ -1,0 +1,134 @@
+"""Validation of whole directories: ours pass, and every row of the tamper matrix is seen even where there is no seal."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import symposium
+from deliberating import Heard, Room, config, fails, says, scripted, synthesis, turn, verdict
+from hansard.deliberation.documents import Config
+from hansard.deliberation.validate import artifact_breaches, directory_breaches
+
+requirement = pytest.mark.requirement
+ANSWERS: list[Heard] = [
+    *(turn("ben", "cyd", "nobody"), turn("cyd"), turn(), turn(), verdict()),
+    *(turn(), turn(), fails("auth_failure"), turn(), verdict("finalize"), synthesis()),
+]
+
+
+async def held(runs: Path, **more: Any) -> Path:
+    sitting = await Room().hold(config(on_agent_failure="continue_without"), ANSWERS, runs=runs, **more)
+    assert sitting.directory is not None
+    return sitting.directory
+
+
+async def test_a_directory_of_ours_keeps_every_rule(tmp_path: Path) -> None:
+    assert directory_breaches(await held(tmp_path)) == []
+
+
+async def test_a_directory_in_the_shape_of_the_reference_keeps_every_rule_too(tmp_path: Path) -> None:
+    folder = await held(tmp_path, setting={"shape": "reference"})
+    rules = {each.rule for each in directory_breaches(folder)}
+    # It forgets under which message a failed fork stood; everything else can be told.
+    assert rules <= {"R-4.5-3", "R-4.6-2", "R-4.10-2"}
+
+
+async def test_a_panel_that_a_model_chose_is_known_from_its_selection(tmp_path: Path) -> None:
+    data = config().as_data()
+    data["selector"] |= {"strategy": "llm", "selector_budget": {"max_tokens": 500}}
+    chosen = says({"selected_agents": ["cyd", "ada"]})
+    sitting = await Room().hold(
+        Config.parse(data),
+        [turn(), turn(), verdict("finalize"), synthesis()],
+        setting={"selector": scripted([chosen])},
+        runs=tmp_path,
+    )
+    assert directory_breaches(tmp_path / "s-1") == []
+    assert artifact_breaches(sitting.artifact) == []
+    assert artifact_breaches(sitting.artifact, panel=["ada", "cyd"])
+
+
+@pytest.mark.parametrize("name", ["worked_example_artifact.json", "budget_breach_artifact.json"])
+def test_the_published_artifacts_keep_the_rules(name: str) -> None:
+    assert artifact_breaches(symposium.example(name)) == []
+
+
+def rewritten(folder: Path, name: str, change: Any) -> None:
+    data = json.loads((folder / name).read_bytes())
+    change(data)
+    (folder / name).write_text(json.dumps(data))
+
+
+ROWS: dict[str, tuple[str, Any]] = {
+    "message text": ("artifact.json", lambda a: a["canonical_transcript"][1]["content"].update(text="Never.")),
+    "message usage": ("artifact.json", lambda a: a["canonical_transcript"][1]["usage"].update(total_tokens=1)),
+    "cost": ("artifact.json", lambda a: a["cumulative_usage"].update(cost_usd=9.0)),
+    "unresolved": (
+        "artifact.json",
+        lambda a: a.update(cumulative_unresolved=[{"topic": "t", "positions": [{"agent": "a", "claim": "c"}]}]),
+    ),
+    "problem": ("artifact.json", lambda a: a["config"].update(problem_statement="Another")),
+    "model": ("artifact.json", lambda a: a["config"]["coordinator"].update(model="other")),
+    "budget": ("artifact.json", lambda a: a["config"]["budget"].update(max_rounds=99)),
+    "session": ("artifact.json", lambda a: a.update(session_id="other")),
+    "no synthesis": ("artifact.json", lambda a: a["outcome"].update(synthesis_message_id="msg-999")),
+    "a turn": ("artifact.json", lambda a: a["outcome"].update(synthesis_message_id="msg-001")),
+    "swapped": ("artifact.json", lambda a: a["canonical_transcript"].insert(1, a["canonical_transcript"].pop(2))),
+    "started": ("artifact.json", lambda a: a.update(started_at="yesterday")),
+    "ended": ("artifact.json", lambda a: a.update(ended_at="yesterday")),
+    "version": ("artifact.json", lambda a: a.update(schema_version="9.9.9")),
+    "manifest digest": ("manifest.json", lambda m: m.update(transcript_digest="0" * 64)),
+    "manifest status": ("manifest.json", lambda m: m.update(status="crashed")),
+    "config problem": ("config.json", lambda c: c.update(problem_statement="Another")),
+    "config model": ("config.json", lambda c: c["coordinator"].update(model="other")),
+}
+
+
+@requirement("R-5.1-2", "R-5.1-3", "R-5.10-1", "R-5.10-2", "R-7.1-2")
+@pytest.mark.parametrize("row", ROWS)
+async def test_every_row_of_the_tamper_matrix_is_seen_without_a_seal(row: str, tmp_path: Path) -> None:
+    folder = await held(tmp_path)
+    (folder / "seal.json").unlink()
+    rewritten(folder, *ROWS[row])
+    assert directory_breaches(folder)
+
+
+async def test_a_termination_that_was_made_up_is_seen(tmp_path: Path) -> None:
+    folder = await held(tmp_path)
+    made_up = {
+        "schema_version": "1.0.0",
+        "reason": "budget_exceeded",
+        "final_round": 2,
+        "cumulative_usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0, "cost_usd": 0},
+        "unresolved_disagreements": [],
+        "transcript_digest": "0" * 64,
+    }
+    rewritten(
+        folder, "artifact.json", lambda a: a.update(outcome={"kind": "termination", "termination_artifact": made_up})
+    )
+    assert directory_breaches(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage\n", b"[]\n", b'{"id": 1}\n'])
+async def test_a_journal_that_was_replaced_is_seen(content: bytes, tmp_path: Path) -> None:
+    folder = await held(tmp_path)
+    (folder / "seal.json").unlink()
+    (folder / "transcript.jsonl").write_bytes(content)
+    assert [each.document for each in directory_breaches(folder)] == ["transcript.jsonl"]
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing", b"[]", b'{"a": 1, "a": 2}', b'{"canonical_transcript": 7}'])
+@pytest.mark.parametrize("name", ["artifact.json", "manifest.json", "config.json", "selector_output.json", "seal.json"])
+async def test_no_content_of_any_file_makes_it_fail(name: str, content: bytes, tmp_path: Path) -> None:
+    folder = await held(tmp_path)
+    (folder / name).write_bytes(content)
+    assert directory_breaches(folder)
+
+
+def test_a_directory_that_is_none_is_a_breach_and_no_crash(tmp_path: Path) -> None:
+    assert len(directory_breaches(tmp_path)) == 1
+    shutil.rmtree(tmp_path)
+    assert len(directory_breaches(tmp_path)) == 1
