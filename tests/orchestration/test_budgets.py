@@ -214,7 +214,7 @@ async def test_a_deadline_after_the_answer_cuts_off_the_look_at_it_and_not_the_a
             await asyncio.sleep(60)
 
     made = desk(Answers())
-    made.pool.seams = {"verifier": Slow()}
+    made.pool.plugged = {"verifier": Slow()}
     ended = await made.run(plan=plan(task("a"), task("b")), wishes=Wishes(max_seconds=1))
     assert ended.state == "answered"
     assert made.answer(ended.run) == "the answer"
@@ -227,7 +227,7 @@ async def test_what_was_spent_before_an_interruption_counts_after_it() -> None:
     made = desk(provider)
     run = await made.submit(plan=plan(*FAN), wishes=wishes(max_calls=5, max_parallel=1))
     driving = asyncio.ensure_future(made.runs.drive(run))
-    await provider.asked_times(3)
+    await asyncio.wait_for(provider.asked_times(3), 60)
     driving.cancel()
     await asyncio.gather(driving, return_exceptions=True)
     ended = await made.runs.resume(run)

@@ -6,7 +6,7 @@ Checks never block: they stand beside the answer in the record. A revision is ta
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
@@ -81,13 +81,12 @@ class Answers:
         return Answer(seq=answer.following[0], text=answer.value, missing=missing)
 
     def recorded(self, seq: int) -> Answer:
-        """The answer that an earlier driver made, as a revision left it that was accepted."""
-        missing = tuple(self._store.entry(seq).data.get("missing", ()))
-        revised = self._progress.revised
-        seq = revised.seq if revised is not None and revised.data["accepted"] is True else seq
+        """The answer that an earlier driver made."""
+        return Answer(seq=seq, text=self._text(seq), missing=tuple(self._store.entry(seq).data.get("missing", ())))
+
+    def _text(self, seq: int) -> str:
         stored = self._store.body(seq, "answer")
-        text = Body(stored.media, stored.body).as_text() if stored else ""
-        return Answer(seq=seq, text=text, missing=missing)
+        return Body(stored.media, stored.body).as_text() if stored else ""
 
     async def check(self, answer: Answer) -> None:
         """Say on the record what can be said of the answer. What an earlier driver said is not said again."""
@@ -100,6 +99,10 @@ class Answers:
                 await self._ask_intent(answer, look.coverage)
             if self._config.revise and self._progress.revised is None:
                 answer = await self._revise(answer, look.delivery)
+        revised = self._progress.revised
+        if revised is not None and revised.data["accepted"] is True:
+            # By an earlier driver: what it left is what is verified.
+            answer = replace(answer, seq=revised.seq, text=self._text(revised.seq))
         if self._means.verifier is not None and "verifier" not in done:
             await self._verify(answer)
 

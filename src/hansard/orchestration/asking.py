@@ -5,12 +5,14 @@ Nothing is retried silently: each further turn, after a fault or a passing failu
 
 import asyncio
 import hmac
+import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
-from hansard.domain.exchange import Completion, Exchange, Limits
+from hansard.domain.exchange import Completion, Exchange, Limits, Schema
 from hansard.domain.fact import Body
 from hansard.domain.work import RoleAsked
 from hansard.errors import UsageError
@@ -18,18 +20,21 @@ from hansard.orchestration.config import RunConfig
 from hansard.orchestration.execute import answered
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.judge import Programs
+from hansard.orchestration.nested import Convenes, Nested
 from hansard.orchestration.purse import Breach, Purse, Reserved
 from hansard.orchestration.roles import Question
 from hansard.orchestration.seams import Reviser, Source, Verifier
-from hansard.providers import checks
+from hansard.providers import checks, parse
 from hansard.providers.ask import corrected, wants_correction
 from hansard.providers.base import Provider, failure
 from hansard.providers.prices import Price
 from hansard.providers.prompt import prompt_of
 from hansard.providers.retry import Retries
+from hansard.providers.schema import compile as compile_schema
 from hansard.record.recorder import Cause, Step
 
 V = TypeVar("V")
+_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +57,8 @@ class Means:
 class Target:
     """Somebody who can be asked: a provider, and maybe one of its models.
 
-    `model_name` is the model as it stands in the record before anybody answered, `argv` the program, as JSON.
+    `model_name` is the model as it stands in the record before anybody answered, `argv` the program, as JSON;
+    `convenes` is the provider itself where it answers by holding a session in the run.
     """
 
     provider: Provider
@@ -60,6 +66,7 @@ class Target:
     model: str | None
     model_name: str
     argv: str | None
+    convenes: Convenes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +113,10 @@ class Asker:
             raise UsageError(f"this run asks {name!r}, and no such provider is open here (open are: {known})")
         asked, described = None if name in self.means.providers else model or None, found.describe()
         said = asked or described.get("model") or "default"
-        return Target(provider=found, name=name, model=asked, model_name=said, argv=described.get("argv"))
+        convenes = found if isinstance(found, Convenes) else None
+        return Target(
+            provider=found, name=name, model=asked, model_name=said, argv=described.get("argv"), convenes=convenes
+        )
 
     def reserve(self, exchange: Exchange, target: Target, lane: str | None) -> list[tuple[Purse, Reserved]]:
         """Set aside what a call may cost, in the run's purse and the lane's. Breach when either says no."""
@@ -115,22 +125,42 @@ class Asker:
         own = self._lanes.get(lane) if lane else None
         for purse in (self.purse, own) if own else (self.purse,):
             try:
-                held.append((purse, purse.reserve(held[-1][1].exchange if held else exchange, price)))
+                if target.convenes:
+                    share = held[-1][1].share if held else None
+                    metered = not target.provider.unmetered
+                    held.append((purse, purse.carve(exchange, share or target.convenes.share, metered=metered)))
+                else:
+                    held.append((purse, purse.reserve(held[-1][1].exchange if held else exchange, price)))
             except Exception:
                 settle(held, None)
                 raise
         return held
 
-    async def call(self, target: Target, held: Sequence[tuple[Purse, Reserved]]) -> Completion:
-        """Make a call that was reserved."""
+    async def call(self, target: Target, held: Sequence[tuple[Purse, Reserved]], entry: int) -> Completion:
+        """Make a call that was reserved, and that stands on the record in this entry."""
         exchange = held[-1][1].exchange
         completion: Completion | None = None
         try:
+            if target.convenes:
+                return await self._convened(target.convenes, exchange, held, entry)
             completion = checks.checked(exchange, await target.provider.complete(exchange))
             return completion
         finally:
             settle(held, completion)
             self._freed.set()
+
+    async def _convened(
+        self, convenes: Convenes, exchange: Exchange, held: Sequence[tuple[Purse, Reserved]], entry: int
+    ) -> Completion:
+        """An answer that is a session of its own. Each of its calls is charged as it comes, whatever becomes of the rest."""
+
+        def charge(completion: Completion) -> None:
+            for purse, _ in held:
+                purse.charge(completion)
+
+        share = held[-1][1].share or convenes.share
+        nested = Nested(journal=self.journal, entry=entry, share=share, charge=charge)
+        return checks.checked(exchange, await convenes.convene(exchange, nested))
 
     async def after_a_call(self, breach: Breach) -> None:
         """Wait until a call that is under way has settled; raises the breach where none is."""
@@ -179,7 +209,7 @@ class Asker:
             exchange = replace(exchange, metadata={**base.metadata, "turn": turn})
             [*put, asked], exchange, held = await self._put(question, exchange, target, turn, causes, ahead, lane)
             before, ahead = before or tuple(put), ()
-            completion, value = self._meaning(question, exchange, await self.call(target, held))
+            completion, value = self._meaning(question, exchange, await self.call(target, held, asked))
             said = Step(answered(question.role, completion), question.role, [asked])
             if completion.ok:
                 steps = then(value, completion) if then else ()
@@ -246,6 +276,8 @@ class Asker:
             fault = f"the answer ended with {completion.finish}"
         elif question.schema is None and not completion.text.strip():
             fault = "the answer is empty"
+        elif question.alone and _taken_out_of_prose(completion, question.schema):
+            fault = "the JSON object does not stand alone: what stands in prose may be somebody else's"
         else:
             try:
                 return completion, question.read(completion.text if question.schema is None else completion.structured)
@@ -253,6 +285,17 @@ class Asker:
                 fault = str(error)
         why = failure("malformed_response", fault, retryable=True, validator_message=fault, raw_attempt=completion.text)
         return checks.spoiled(completion, why), None
+
+
+def _taken_out_of_prose(completion: Completion, schema: Schema | None) -> bool:
+    """Whether the value was found inside of a text; a server that gives it apart from its text has not looked for it there."""
+    text = completion.text.strip()
+    inside = _FENCED.fullmatch(text)
+    try:
+        json.loads(inside[1] if inside else text)
+    except (ValueError, RecursionError):
+        return bool(parse.read(text, compile_schema(schema or {})).value == completion.structured)
+    return False
 
 
 def settle(held: Sequence[tuple[Purse, Reserved]], completion: Completion | None) -> None:

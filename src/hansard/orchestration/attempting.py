@@ -6,6 +6,7 @@ A result is judged before anybody else sees it: cheap checks, the plan's own che
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body
@@ -18,6 +19,7 @@ from hansard.orchestration.execute import Assignment, Rejection, returned, seen,
 from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.journal import MAX_CAUSES
 from hansard.orchestration.judge import WHOLE, Finding, at_a_glance, declared
+from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Attempt, Progress, TaskProgress
 from hansard.orchestration.purse import Breach, Purse, Reserved
@@ -30,8 +32,7 @@ from hansard.store.base import Store
 NOTHING = Gathered()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passed(NamedTuple):
     """A result that passed: its verdict's entry, the result's entry, and its text, capped.
 
     While the verdict is on its way to the record, `judged` is its place in the group: `~i` for the i-th step.
@@ -43,8 +44,7 @@ class Passed:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(NamedTuple):
     """An attempt that may be recorded, and then made."""
 
     fact: TaskAttempted
@@ -292,7 +292,7 @@ class Attempts:
                 ready = await self._affordable(task, at.rung, self._asker.means.number(task.id, number))
                 attempted = await self._put(task, ready, causes)
             number, made = ready.number, made + 1
-            completion = await self._asker.call(ready.target, ready.held)
+            completion = await self._asker.call(ready.target, ready.held, attempted)
             pause = self._asker.pause_s(completion, made, f"{task.id}|{at.rung.name}")
             if pause is None:
                 return await self._judge(task, number, completion, attempted=attempted)
@@ -365,7 +365,8 @@ class Attempts:
         def then(verdict: Verdict, judge: Completion) -> list[Step]:
             found = [*findings, Finding(check="validator", ok=verdict.ok, detail=verdict.reasons)]
             same = judge.returned_model == completion.returned_model
-            step = _verdict(task, number, found, ok=verdict.ok, by="model", cause=Within(0), same=same)
+            by = "panel" if is_panel(self._config.role("validator")) else "model"
+            step = _verdict(task, number, found, ok=verdict.ok, by=by, cause=Within(0), same=same)
             return [step._replace(fact=replace(step.fact, score_ppm=verdict.score_ppm))]  # type: ignore[call-arg]
 
         try:
@@ -404,7 +405,7 @@ def _verdict(
         same_model=same,
         reasons=_NOTHING_WRONG if findings == _WHOLE else Body.json(as_json([each.as_data() for each in findings])),
     )
-    return Step(fact, "validator" if by == "model" else "engine", [cause])
+    return Step(fact, "validator" if by in ("model", "panel") else "engine", [cause])
 
 
 def _recalled(recorded: bytes) -> str:

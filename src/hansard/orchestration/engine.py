@@ -255,10 +255,7 @@ class _Drive:
     async def _checked(self, answers: Answers, answer: Answer) -> Ending:
         """How a run with an answer ends, once the answer was looked at."""
         await answers.check(answer)
-        if not answer.missing:
-            return Ending(state="answered", reason="answered", causes=(answer.seq,))
-        said = f"without {', '.join(answer.missing[:10])}"
-        return Ending(state="partial", reason="parts_missing", causes=(answer.seq,), detail=said)
+        return _with_answer(answer)
 
     async def _nothing_passed(self, crew: Crew) -> Ending:
         lost = list(crew.lost)
@@ -415,6 +412,9 @@ class _Drive:
             for id in self._undone(progress)
         ]
         recorded = await self._journal.record_all(steps) if steps else []
+        if because != "cancelled" and progress.answered is not None:
+            # The answer came in time. What was cut off is a look at it, and those never block.
+            return _with_answer(Answers(self._asker, progress, self._store, self._request).recorded(progress.answered))
         last = progress.cancel_asked if because == "cancelled" else recorded[breach].seq
         assert last is not None
         return Ending(state=state, reason=reason, causes=(last,))  # type: ignore[arg-type]
@@ -446,6 +446,14 @@ class _Drive:
     def _elapsed_us(self) -> int:
         here = asyncio.get_running_loop().time() - self._started
         return self._progress.spent.elapsed_us + int(here * 1_000_000)
+
+
+def _with_answer(answer: Answer) -> Ending:
+    """How a run with an answer ends."""
+    if not answer.missing:
+        return Ending(state="answered", reason="answered", causes=(answer.seq,))
+    said = f"without {', '.join(answer.missing[:10])}"
+    return Ending(state="partial", reason="parts_missing", causes=(answer.seq,), detail=said)
 
 
 def _closed(progress: Progress, why: str) -> list[Step]:

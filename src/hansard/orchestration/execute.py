@@ -5,6 +5,7 @@ Upstream results enter the prompt capped and fenced; their whole text stays in t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from hansard.domain.exchange import Completion, Exchange, Limits, Message
@@ -48,17 +49,13 @@ def worker_exchange(assignment: Assignment, run_nonce: str, tuning: Tuning, mode
     """The question to a worker."""
     task, lane = assignment.task, assignment.lane
     fences = Fences(run_nonce, task.id, assignment.attempt)
-    words = f"{WORKER.words}\n\nYour lane: {lane.name}. {lane.domain}."
-    if lane.instructions:
-        words += f"\n{lane.instructions}"
-    limits = Limits(timeout_s=lane.timeout_s or tuning.timeout_s, max_output_tokens=tuning.max_output_tokens)
     return Exchange(
         messages=(
-            Message(role="system", content=words),
+            _told(lane.name, lane.domain, lane.instructions),
             Message(role="user", content="\n\n".join(_sections(assignment, fences))),
         ),
         model=model,
-        limits=limits,
+        limits=_limits(lane.timeout_s or tuning.timeout_s, tuning.max_output_tokens),
         metadata={
             "role": WORKER_ROLE,
             "task": task.id,
@@ -69,6 +66,18 @@ def worker_exchange(assignment: Assignment, run_nonce: str, tuning: Tuning, mode
             "rung": assignment.rung,
         },
     )
+
+
+@lru_cache(maxsize=256)
+def _told(lane: str, domain: str, instructions: str | None) -> Message:
+    """What every worker of a lane is told; the same for each task, so it is written once."""
+    words = f"{WORKER.words}\n\nYour lane: {lane}. {domain}."
+    return Message(role="system", content=f"{words}\n{instructions}" if instructions else words)
+
+
+@lru_cache(maxsize=256)
+def _limits(timeout_s: float, max_output_tokens: int | None) -> Limits:
+    return Limits(timeout_s=timeout_s, max_output_tokens=max_output_tokens)
 
 
 def _sections(assignment: Assignment, fences: Fences) -> Sequence[str]:

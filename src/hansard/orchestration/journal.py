@@ -32,21 +32,21 @@ class Journal:
         secrets: Secrets | None = None,
         listener: Listener | None = None,
     ) -> None:
-        self.run, self.claim = run, claim
-        self._recorder, self._secrets, self._listener = recorder, secrets, listener
+        self.run, self.claim, self.recorder = run, claim, recorder
+        self._secrets, self._listener = secrets, listener
 
     async def record(self, fact: F, actor: str, causes: Iterable[Cause]) -> Recorded[F]:
         """Record one fact."""
         clean = self._clean(fact)
-        recorded = await self._recorder.record(clean, actor=actor, run=self.run, causes=causes, claim=self.claim)
-        self._tell(recorded)
+        recorded = await self.recorder.record(clean, actor=actor, run=self.run, causes=causes, claim=self.claim)
+        self.tell(recorded)
         return recorded
 
     async def record_all(self, steps: Sequence[Step]) -> list[Recorded[Fact]]:
         """Record several facts in one commit."""
         if self._secrets:
             steps = [Step(self._clean(step.fact), step.actor, step.causes) for step in steps]
-        recorded = await self._recorder.record_all(steps, run=self.run, claim=self.claim)
+        recorded = await self.recorder.record_all(steps, run=self.run, claim=self.claim)
         if self._listener:
             for each in recorded:
                 self._listener(self.run, each)
@@ -61,7 +61,8 @@ class Journal:
             few = [each.seq for each in await self.record_all(steps)]
         return few
 
-    def _tell(self, recorded: Recorded[Fact]) -> None:
+    def tell(self, recorded: Recorded[Fact]) -> None:
+        """Tell whoever listens of something that was recorded in this run."""
         if self._listener:
             self._listener(self.run, recorded)
 

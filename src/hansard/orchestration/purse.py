@@ -26,6 +26,9 @@ class Reserved(NamedTuple):
     exchange: Exchange
     tokens: int
     cost_usd_nano: int
+    calls: int = 1
+    share: Budget | None = None
+    """What a session may take, where the answer is one."""
 
 
 class Breach(Exception):
@@ -66,14 +69,42 @@ class Purse:
         self._cost += cost
         return Reserved(exchange, asked + output, cost)
 
+    def carve(self, exchange: Exchange, share: Budget, *, metered: bool) -> Reserved:
+        """Set aside what a session may take at most, or what is left of it where that is less. Breach where nothing is."""
+        budget, spent = self.budget, self.spent
+        calls = self._left("calls", share.max_calls, budget.max_calls, spent.calls + self._calls)
+        tokens = self._left("tokens", share.max_tokens, budget.max_tokens, spent.tokens + self._tokens)
+        limit = budget.max_cost_usd_nano if metered else None
+        cost = self._left("cost_usd_nano", share.max_cost_usd_nano, limit, spent.cost_usd_nano + self._cost)
+        timed = self._within_time(exchange)
+        own_s = share.max_seconds
+        seconds = own_s if timed is exchange else min(own_s or timed.limits.timeout_s, timed.limits.timeout_s)
+        carved = Budget(max_calls=calls, max_tokens=tokens, max_cost_usd_nano=cost, max_seconds=seconds)
+        reserved = Reserved(exchange, tokens or 0, cost or 0, calls or 1, carved)
+        self._calls += reserved.calls
+        self._tokens += reserved.tokens
+        self._cost += reserved.cost_usd_nano
+        return reserved
+
+    def _left(self, unit: BudgetUnit, wanted: int | None, limit: int | None, used: int) -> int | None:
+        if limit is None:
+            return wanted
+        if limit - used <= 0:
+            raise self._breach(unit, limit, getattr(self.spent, unit))
+        return min(limit - used, wanted) if wanted is not None else limit - used
+
     def settle(self, reserved: Reserved, completion: Completion | None) -> None:
-        """The call is over; None: it was never made, or nobody knows what it cost."""
-        self._calls -= 1
+        """The call is over; None: it was never made, nobody knows what it cost, or that was charged already."""
+        self._calls -= reserved.calls
         self._tokens -= reserved.tokens
         self._cost -= reserved.cost_usd_nano
         if completion is not None:
-            took_us = completion.latency_us if self.lane else 0
-            self.spent = replace(self.spent.plus(completion), elapsed_us=self.spent.elapsed_us + took_us)
+            self.charge(completion)
+
+    def charge(self, completion: Completion) -> None:
+        """Count what a call took."""
+        took_us = completion.latency_us if self.lane else 0
+        self.spent = replace(self.spent.plus(completion), elapsed_us=self.spent.elapsed_us + took_us)
 
     def _within_time(self, exchange: Exchange) -> Exchange:
         limit = self.budget.max_seconds

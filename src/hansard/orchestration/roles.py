@@ -25,7 +25,10 @@ TEXT = {"type": "string", "minLength": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(Generic[V]):
-    """A question to a role. `read` makes its meaning out of the answer, or raises UsageError with what is wrong."""
+    """A question to a role. `read` makes its meaning out of the answer, or raises UsageError with what is wrong.
+
+    `alone`: the answer must stand alone. Who judges a text quotes it, and what stands in prose may be a quotation.
+    """
 
     role: Role
     template: Template
@@ -35,6 +38,7 @@ class Question(Generic[V]):
     read: Callable[[Any], V]
     task: str | None = None
     attempt: int = 1
+    alone: bool = False
 
     def exchange(self, model: str | None, metadata: Mapping[str, str | int]) -> Exchange:
         return Exchange(
@@ -167,6 +171,7 @@ def validator(task: Task, attempt: int, output: str, fences: Fences) -> Question
         read=read,
         task=task.id,
         attempt=attempt,
+        alone=True,
     )
 
 

@@ -66,6 +66,7 @@ def intent_judge(request: str, answer: str, coverage: Coverage, fences: Fences) 
         schema=schema,
         schema_name="drift",
         read=read,
+        alone=True,
     )
 
 

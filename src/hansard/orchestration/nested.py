@@ -1,0 +1,43 @@
+"""A provider that answers by holding a session inside of the run that asks it: what the engine and it tell each other.
+
+The engine knows nothing of sessions. It hands over its journal, the entry that asks, and what was set aside; what the session
+records stands in the same run, and each call that it makes is charged to the run when it comes back.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from hansard.domain.budget import Budget
+from hansard.domain.exchange import Completion, Exchange
+from hansard.orchestration.journal import Journal
+
+PANEL = "panel:"
+"""How the name of a target begins that is a panel."""
+
+
+def is_panel(name: object) -> bool:
+    """Whether a target's name is a panel's: what it costs stands in its own turns, and is counted there."""
+    return isinstance(name, str) and name.startswith(PANEL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nested:
+    """Where a session is held: in whose record, because of which entry, within what, and who pays."""
+
+    journal: Journal
+    entry: int
+    share: Budget
+    charge: Callable[[Completion], None]
+
+
+@runtime_checkable
+class Convenes(Protocol):
+    """A provider of this kind. `share` is what one answer of it may take at most."""
+
+    @property
+    def share(self) -> Budget: ...
+
+    async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
+        """One answer, good or bad. Unlike `complete` it lets errors of the record through: then nothing may go on."""
+        ...
