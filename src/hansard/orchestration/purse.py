@@ -16,7 +16,7 @@ from hansard.domain.work import BudgetUnit
 from hansard.providers.checks import BYTES_PER_TOKEN
 from hansard.providers.prices import Price
 
-USUAL_OUTPUT_TOKENS = 1_024
+USUAL_OUTPUT_TOKENS = 4_096
 LEAST_OUTPUT_TOKENS = 16
 
 
@@ -61,7 +61,9 @@ class Purse:
         output = min(wanted, self._affordable_tokens(asked), self._affordable_money(asked, price))
         if output < wanted and (output < LEAST_OUTPUT_TOKENS):
             raise self._short(asked, price)
-        if output < wanted:
+        binds = budget.max_tokens is not None or price is not None
+        if output < wanted or (binds and exchange.limits.max_output_tokens is None):
+            # What is set aside is also the most that the answer may have: otherwise it would be a guess, and no limit.
             exchange = replace(exchange, limits=replace(exchange.limits, max_output_tokens=output))
         cost = price.of(Usage(input_tokens=asked, output_tokens=output)) if price else 0
         self._calls += 1
