@@ -7,13 +7,17 @@ PYTEST := $(PY) -m pytest -q
 COMPILE := uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help demo test test-long test-real bench lint lock clean environment-run environment-dev
+.PHONY: help demo demo-local test test-long test-real bench lint lock clean environment-run environment-dev
 
 help: ## show this list
 	@awk -F ': .*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: environment-run ## record a small run, verify it, tamper with copies, watch each one caught
+demo: environment-run ## a request answered by the real engine, verified, tampered with, and each tampering caught
 	@$(BIN)/hansard demo
+
+demo-local: environment-dev ## the same with a real small model on this machine (fetched once; takes minutes)
+	@PYTHONPATH="$$(PYTHONPATH=src:tests $(PY) -c 'from providers.small_model import weights; print(weights().parents[1])')" \
+		$(BIN)/hansard demo --local
 
 test: lint ## lint, then every quick test, with branch coverage and its floor
 	@$(PY) -m coverage run -m pytest -q

@@ -5,10 +5,12 @@ import tempfile
 from pathlib import Path
 
 from bench.appending import append, memory, slow
+from bench.deliberating import deliberations
 from bench.growing import growth
 from bench.machine import describe, real_folder
 from bench.peer import NAME, find_peer
 from bench.process import OURS
+from bench.running import runs
 from bench.sealing import seal
 from bench.setting import Setting
 from bench.shim import build_shim
@@ -23,6 +25,8 @@ SECTIONS = {
     "open": opening,
     "seal": seal,
     "growth": growth,
+    "runs": runs,
+    "deliberations": deliberations,
 }
 
 

@@ -42,10 +42,10 @@ def append(asked: Asked) -> Answer:
 async def _append(asked: Asked) -> Answer:
     from hansard.app.service import Hansard
 
-    async with Hansard.open(settings=_settings(asked["ledger"])) as hansard:
+    async with Hansard.open(settings=settings_for(asked["ledger"])) as hansard:
         claim, cause = hansard.claim(RUN), await _first(hansard)
         facts = _facts(0, asked["count"])
-        commits = _count_commits(hansard.store)
+        commits = count_commits(hansard.store)
         answer: Answer = {}
         with timed(answer):
             answer["count"] = await _write(hansard, facts, asked["writers"], claim, cause, asked["limit_s"])
@@ -86,13 +86,13 @@ def count_syncs(asked: Asked) -> Answer:
 async def _count_syncs(asked: Asked) -> Answer:
     from hansard.app.service import Hansard
 
-    async with Hansard.open(settings=_settings(asked["ledger"])) as hansard:
+    async with Hansard.open(settings=settings_for(asked["ledger"])) as hansard:
         claim, cause = hansard.claim(RUN), await _first(hansard)
         facts = _facts(0, asked["count"])
         before = syncs()
         await _write(hansard, facts[:ONE_AT_A_TIME], 1, claim, cause, asked["limit_s"])
         single = sum(syncs()) - sum(before)
-        commits, before = _count_commits(hansard.store), syncs()
+        commits, before = count_commits(hansard.store), syncs()
         done = await _write(hansard, facts[ONE_AT_A_TIME:], asked["writers"], claim, cause, asked["limit_s"])
         return {
             "singles": ONE_AT_A_TIME,
@@ -103,7 +103,7 @@ async def _count_syncs(asked: Asked) -> Answer:
         }
 
 
-def _count_commits(store: Any) -> list[int]:
+def count_commits(store: Any) -> list[int]:
     """From here on every append of the store leaves a mark, and each is one commit."""
     commits: list[int] = []
     inner = store.append
@@ -132,7 +132,7 @@ def _fill(place: str, size: int) -> None:
     from hansard.record.draft import Drafter
     from hansard.record.encoder import fastest
 
-    opened = open_or_found(_settings(place))
+    opened = open_or_found(settings_for(place))
     store, sealer, drafter = opened.store, opened.sealer, Drafter(fastest())
     claim = store.claim(RUN, 15)
     fence = (claim.name, claim.epoch)
@@ -165,9 +165,9 @@ def open_only(asked: Asked) -> Answer:
     """Open a ledger for reading."""
     from hansard.app.wiring import open_ledger
 
-    settings, answer = _settings(asked["ledger"]), {"count": 1}
+    settings, answer = settings_for(asked["ledger"]), {"count": 1}
     # The modules of the store are loaded when the first ledger is opened; loading them is not opening.
-    open_ledger(_settings(asked["warm"])).close()
+    open_ledger(settings_for(asked["warm"])).close()
     with timed(answer):
         opened = open_ledger(settings)
     opened.close()
@@ -181,7 +181,7 @@ def checkpoint(asked: Asked) -> Answer:
     from hansard.seal.keys import KeyRing
     from hansard.seal.signing import sign_checkpoint
 
-    settings = _settings(asked["ledger"])
+    settings = settings_for(asked["ledger"])
     opened = open_ledger(settings)
     store, genesis = opened.store, opened.store.entry(0).data
     ring = KeyRing.open(settings.log_folder(genesis["nonce"]), genesis["origin"])
@@ -204,7 +204,7 @@ def receipt(asked: Asked) -> Answer:
     from hansard.app.wiring import open_ledger
     from hansard.record.receipts import make_receipt
 
-    opened, answer = open_ledger(_settings(asked["ledger"])), {"count": 1}
+    opened, answer = open_ledger(settings_for(asked["ledger"])), {"count": 1}
     with timed(answer):
         made = make_receipt(opened.store, asked["seq"], ("prompt",))
     opened.close()
@@ -220,11 +220,11 @@ def zip_verifier(asked: Asked) -> Answer:
     return {}
 
 
-def _settings(place: str) -> Any:
+def settings_for(place: str, **more: Any) -> Any:
     from hansard.app.settings import Settings
 
     folder = Path(place).parent if place != "memory:" else Path.cwd()
-    return Settings(ledger=place, state=folder / "state")
+    return Settings(ledger=place, state=folder / "state", **more)
 
 
 def _facts(start: int, stop: int) -> list[Any]:

@@ -1,8 +1,9 @@
-"""The peer's side, run by the peer's own interpreter: only what its documentation names, Ledger and its storages.
+"""The peer's side, run by the peer's own interpreter: only what its documentation names, Ledger, storages, Orchestrator.
 
 Its append is synchronous, so 64 writers would be served one after the other; a plain loop is its best case.
 """
 
+import asyncio
 import shutil
 import time
 from importlib import import_module, metadata
@@ -85,6 +86,26 @@ def checkpoint(asked: Asked) -> Answer:
     return answer
 
 
+def plan(asked: Asked) -> Answer:
+    """A fan of stub tasks through submit_plan, all of them allowed at once."""
+    engine: Any = import_module("forum.engine")
+    plans: Any = import_module("forum.plan")
+    policy: Any = import_module("forum.policy")
+    roster = import_module("forum.roster").load_default()
+    ledger, echo = _open(asked["folder"], durable=True), import_module("forum.executor").EchoExecutor()
+    allowed = policy.Policy(allowed_categories=frozenset({"engineering"}), max_parallel=asked["count"])
+    made = plans.Plan(
+        tuple(plans.Task(f"task-{number}", "backend", f"do part {number}") for number in range(asked["count"]))
+    )
+    forum = engine.Orchestrator(roster, ledger, echo, allowed)
+    answer: Answer = {"count": asked["count"]}
+    with timed(answer):
+        results = asyncio.run(forum.submit_plan(made))
+    if len(results) != asked["count"] or not all(result.ok for result in results.values()):
+        raise SystemExit("the peer did not do all tasks")
+    return answer
+
+
 if __name__ == "__main__":
     serve(
         {
@@ -94,5 +115,6 @@ if __name__ == "__main__":
             "verify": verify,
             "open": open_only,
             "checkpoint": checkpoint,
+            "plan": plan,
         }
     )

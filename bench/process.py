@@ -79,6 +79,7 @@ class Driver:
 
 
 OURS = Driver(python=Path(sys.executable), module="bench.our_driver", path=SOURCE)
+RUNS = Driver(python=Path(sys.executable), module="bench.run_driver", path=SOURCE)
 STRANGER = Driver(python=Path(sys.executable), module="bench.stdlib_driver", flags=("-E", "-S"))
 
 

@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 from components import need
+from requirements_shown import Shown
 
 # No deadline: the machines that run this are shared, and slowness is measured by `make bench`, not by chance.
 hypothesis.settings.register_profile("hansard", deadline=None, derandomize=bool(os.environ.get("CI")))
@@ -26,6 +27,10 @@ def _a_home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         patch.setenv("HOME", str(home))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Shown())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

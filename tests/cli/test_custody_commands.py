@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hansard.app import demo
 from hansard.surfaces.cli.main import main
+from small_run import record_run
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def ledger(tmp_path: Path, state: Path) -> Path:
     path = tmp_path / "ledger.db"
-    asyncio.run(demo.record_run(path, state))
+    asyncio.run(record_run(path, state))
     return path
 
 

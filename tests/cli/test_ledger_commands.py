@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hansard.app import demo
 from hansard.app.service import Hansard
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
 from hansard.surfaces.cli.main import main
+from small_run import record_run
 
 Said = tuple[int, str, str]
 
@@ -21,7 +21,7 @@ Said = tuple[int, str, str]
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.db"
-    asyncio.run(demo.record_run(path, tmp_path / "state"))
+    asyncio.run(record_run(path, tmp_path / "state"))
     return path
 
 

@@ -108,6 +108,20 @@ def test_it_ends_everything_when_it_is_told_or_left_alone(way: str) -> None:
     assert alive(mark) == []
 
 
+def test_it_ends_everything_when_its_owner_dies_before_reading_what_it_told() -> None:
+    mark = marked_sleep()
+    ours, theirs = socket.socketpair()
+    argv = ("/bin/sh", "/bin/sh", "-c", f"setsid sleep {mark} & sleep {mark}")
+    command = (sys.executable, "-I", "-S", reaper.__file__, str(theirs.fileno()), "0.1", "0.2", "", *argv)
+    with subprocess.Popen(command, pass_fds=(theirs.fileno(),)) as process:
+        theirs.close()
+        # The reaper, the shell, and two that sleep. What the reaper told lies unread, so closing resets the connection.
+        assert wait_until(lambda: len(alive(mark)) == 4)
+        ours.close()
+        assert process.wait(timeout=10) == 0
+    assert alive(mark) == []
+
+
 def test_descendants_are_found_through_every_generation() -> None:
     with subprocess.Popen(("/bin/sh", "-c", "sleep 30 & echo $!; read x"), stdin=-1, stdout=-1) as shell:
         assert shell.stdout is not None

@@ -9,6 +9,7 @@ from typing import Any
 from hansard.app.views import View
 from hansard.domain.fact import Body
 from hansard.ledger.entry import Entry
+from hansard.orchestration.nested import is_panel
 from hansard.store.base import Store
 
 DIFF_LINES = 200
@@ -25,7 +26,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
     return {
         "state": ended.data["state"] if ended else "unfinished",
         "entries": len(entries),
-        "calls": len(answers),
+        "calls": _calls(entries),
         "calls_by_role": _by_role(entries),
         "calls_by_model": dict(sorted(Counter(str(entry.data["model"]) for entry in answers).items())),
         "failed_calls": sum(1 for entry in answers if entry.data["ok"] is not True),
@@ -96,6 +97,14 @@ def answer_body(store: Store, entries: Sequence[Entry]) -> Body | None:
             stored = store.body(entry.seq, "answer")
             return Body(stored.media, stored.body) if stored else None
     return None
+
+
+def _calls(entries: Sequence[Entry]) -> int:
+    """Calls of models and programs. A panel's answer is none: the calls of its session are."""
+    panels = {entry.seq for entry in entries if is_panel(entry.data.get("provider"))}
+    answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
+    turns = [entry for entry in entries if entry.kind in ("turn.taken", "turn.failed") and "result" in entry.body]
+    return len(turns) + sum(1 for entry in answers if panels.isdisjoint(entry.causes))
 
 
 def _by_role(entries: Sequence[Entry]) -> dict[str, int]:

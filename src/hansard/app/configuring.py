@@ -7,6 +7,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from hansard.app.panels import panel_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.settings import Settings
@@ -18,6 +19,7 @@ from hansard.orchestration.checks.delivery import PROFILES
 from hansard.orchestration.config import RunConfig, Tuning, read_budget
 from hansard.orchestration.escalate import default_ladder
 from hansard.orchestration.gates import Rule, read_rules
+from hansard.orchestration.nested import is_panel
 from hansard.orchestration.seams import read_seam, read_sources
 from hansard.orchestration.templates import digests
 from hansard.providers.base import Provider
@@ -25,6 +27,7 @@ from hansard.providers.fields import Fields
 
 NANO = 1_000_000_000
 FLAGGED = "flag"
+ITS_OWN = "default"
 NOBODY = """\
 nobody can be asked yet. One of these lines is enough:
   --cmd "my-agent --stdin"   or   --chat-url http://127.0.0.1:11434/v1 --model llama3.2   or   --api MODEL
@@ -103,9 +106,25 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         revise=wishes.revise or revise,
         profile=wishes.profile or profile,
     )
+    config = _with_panels(config, settings, pool)
     _check_targets(config)
     _check_prices(config, pool)
     return config
+
+
+def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig:
+    """The configuration with every panel that it names, whole."""
+    names = [target for target in config.targets if is_panel(target)]
+
+    def resolve(target: str | None) -> tuple[str, str]:
+        id, _, model = (target or (ITS_OWN if is_panel(config.default) else config.default)).partition(":")
+        if id not in config.providers:
+            raise UsageError(f'a panel asks {id!r}, which is no provider that is configured; write provider = "…"')
+        described = pool.provider(id, config.providers[id], config.folder).describe().get("model")
+        return id, model or described or ITS_OWN
+
+    panels = {name: panel_of(settings, name).as_table(resolve) for name in names}
+    return replace(config, providers={**config.providers, **panels}) if panels else config
 
 
 def settings_roster(settings: Settings) -> Roster:
@@ -244,7 +263,7 @@ def nano_usd(text: str, where: str) -> int:
 
 def _check_targets(config: RunConfig) -> None:
     for target in config.targets:
-        if target not in config.providers and target.partition(":")[0] not in (*config.providers, "panel"):
+        if target not in config.providers and target.partition(":")[0] not in config.providers:
             raise UsageError(f"the roster or the settings name {target!r}, which is no provider that is configured")
 
 
@@ -253,15 +272,23 @@ def _check_prices(config: RunConfig, pool: Pool) -> None:
     lanes = [lane.budget for lane in config.roster.lanes if lane.budget]
     if all(budget.max_cost_usd_nano is None for budget in (config.budget, *lanes)):
         return
-    providers = pool.means_of(config).providers
     for target in config.targets:
+        for provider, asked in _asked(config, pool, target):
+            if not provider.unmetered and pool.prices.find(asked) is None:
+                raise UsageError(
+                    f"there is a limit of money, and the price of {asked!r} ({provider.id}) is not known; "
+                    f'write [prices."{asked}"] with input and output in dollars per million tokens'
+                )
+
+
+def _asked(config: RunConfig, pool: Pool, target: str) -> list[tuple[Provider, str]]:
+    """Everybody whom a target asks, with the model: of a panel, whomever its agents ask."""
+    table = config.providers.get(target, {})
+    if is_panel(target):
+        agents = [*table["config"]["agents"], table["config"]["coordinator"]]
+        named = [(agent["provider"], agent["model"]) for agent in agents]
+    else:
         name, _, model = target.partition(":")
-        provider = providers.get(target) or providers.get(name)
-        if provider is None or provider.unmetered:
-            continue
-        asked = model or provider.describe().get("model", "")
-        if pool.prices.find(asked) is None:
-            raise UsageError(
-                f"there is a limit of money, and the price of {asked!r} ({name}) is not known; "
-                f'write [prices."{asked}"] with input and output in dollars per million tokens'
-            )
+        named = [(target, "") if target in config.providers else (name, model)]
+    found = [(pool.provider(name, config.providers[name], config.folder), model) for name, model in named]
+    return [(provider, model or provider.describe().get("model", "")) for provider, model in found]

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from hansard.app.configuring import NOBODY, Wishes, flagged
+from hansard.app.panels import panel_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_script
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, FakeProviderScript
+from hansard.deliberation.documents.config_rules import config_warnings
 from hansard.deliberation.documents.scripting import neutral_script
+from hansard.deliberation.experts import checked_cap, checked_needs
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL
 from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
@@ -31,6 +34,7 @@ BARE = ("openai", "anthropic", "claude-cli", "codex-cli", "gemini-cli", CLI_AUTO
 ITS_OWN = "default"
 UNNAMED = "new"
 """The id of a session whose configuration names none; it gets its run's when there is one."""
+DEFAULT_EXPANSIONS = 2
 CAPS = {"max_total_tokens": 500_000, "max_total_cost_usd": 5.0, "max_rounds": 5, "max_wallclock_seconds": 1800}
 
 
@@ -46,6 +50,13 @@ class Convening:
     producer: Mapping[str, str] = field(default_factory=lambda: dict(PRODUCER))
     script: Mapping[str, Any] | None = None
     selector_script: Mapping[str, Any] | None = None
+    experts: Sequence[str] = ()
+    """What experts are needed for; each gets a persona that is made before the session begins."""
+    ensemble: bool = False
+    """Whether everybody answers alone first."""
+    continues: Mapping[str, Any] | None = None
+    """The session that this one goes on from, and the number of this one in the chain."""
+    max_expansions: int = DEFAULT_EXPANSIONS
 
     def as_json(self) -> bytes:
         data = {
@@ -57,13 +68,26 @@ class Convening:
             "producer": dict(self.producer),
             "script": self.script,
             "selector_script": self.selector_script,
+            "experts": list(self.experts),
+            "ensemble": self.ensemble,
+            "continues": self.continues,
+            "max_expansions": self.max_expansions,
         }
         return json.dumps(data, ensure_ascii=False).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         read = json.loads(data)
-        return cls(config=Config.parse(read.pop("config")), shape=read.pop("message_shape"), **read)
+        config, shape, experts = Config.parse(read.pop("config")), read.pop("message_shape"), read.pop("experts", ())
+        return cls(config=config, shape=shape, experts=tuple(experts), **read)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is allowed and probably not meant."""
+        agents = (*self.config.agents, self.config.coordinator)
+        tools = [agent.id for agent in agents if agent.tools]
+        unused = [f"{', '.join(tools)} declare tools, which nobody here runs: they are offered to no model"]
+        return [*config_warnings(self.config), *(unused if tools else [])]
 
     def named(self, session: str) -> Self:
         """The same under another session id."""
@@ -101,14 +125,24 @@ class Call:
     selector_script: Mapping[str, Any] | None = None
     shape: MessageShape = "golden"
     producer: tuple[str, str] | None = None
+    named: str | None = None
+    """A panel that is written down, instead of the default one."""
+    experts: Sequence[str] = ()
+    ensemble: bool = False
+    max_expansions: int = DEFAULT_EXPANSIONS
     wishes: Wishes = field(default_factory=Wishes)
 
 
 def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
     """Everything together, checked as far as it can be before a session begins. UsageError says what to write instead."""
     name, tables = flagged(call.wishes)
-    config = _config(settings, call, name)
-    config = _as_wished(config, call)
+    if call.named is not None and call.config is None and call.problem is not None:
+        call = replace(call, config=_named_panel(settings, call, name))
+    if name is not None and call.script is not None:
+        raise UsageError("--script answers for every agent; leave out the flag that says whom to ask instead")
+    if name is None and call.script is None and call.config is None:
+        name = _default_provider(settings)
+    config = _as_wished(_config(call), call)
     where = str(settings.config.parent if settings.config else Path.cwd())
     if name is not None:
         config, tables = _for_all(settings, pool, config, call.wishes, name, tables, where)
@@ -116,6 +150,9 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         tables = _tables(settings, pool, config)
     _check_script(config, call)
     made = Convening(
+        experts=checked_needs(call.experts),
+        ensemble=call.ensemble,
+        max_expansions=checked_cap(call.max_expansions),
         config=config,
         providers=tables,
         folder=where,
@@ -126,12 +163,13 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         selector_script=FakeProviderScript.parse(call.selector_script).as_data() if call.selector_script else None,
     )
     # Opened now: what cannot be opened here is a mistake of usage, and its keys are known before anything is recorded.
-    made.setting(pool)
+    if made.script is None:
+        made.setting(pool)
     return made
 
 
-def _config(settings: Settings, call: Call, chosen: str | None) -> Config:
-    """The configuration as given, or the default panel with whoever can be asked."""
+def _config(call: Call) -> Config:
+    """The configuration as given, or the default panel; who answers for that is said by others."""
     given = call.config
     if isinstance(given, Config):
         given = given.as_data()
@@ -144,8 +182,7 @@ def _config(settings: Settings, call: Call, chosen: str | None) -> Config:
         raise UsageError(
             'there is no problem to deliberate; write `hansard deliberate "…"`, or name a --config that has one'
         )
-    provider = FAKE if call.script is not None else chosen or _default_provider(settings)
-    return default_config(call.problem, provider)
+    return default_config(call.problem, FAKE)
 
 
 def default_config(problem: str, provider: str, model: str = ITS_OWN) -> Config:
@@ -173,10 +210,22 @@ def default_config(problem: str, provider: str, model: str = ITS_OWN) -> Config:
     )
 
 
+def _named_panel(settings: Settings, call: Call, chosen: str | None) -> Mapping[str, Any]:
+    """A panel that is written down, put to this problem."""
+
+    def resolve(target: str | None) -> tuple[str, str]:
+        usual = FAKE if call.script is not None else target or chosen or _default_provider(settings)
+        id, _, model = usual.partition(":")
+        return id, model or str(settings.providers.get(id, {}).get("model") or ITS_OWN)
+
+    data = panel_of(settings, call.named or "").config(resolve)
+    return {**data, "session_id": UNNAMED, "originator": "user", "problem_statement": call.problem}
+
+
 def _default_provider(settings: Settings) -> str:
     """Whom to ask when nobody says: what hansard.toml names, else the agent CLIs that are installed."""
     if found := settings.roles.get("default") or next(iter(settings.providers), None):
-        return found.partition(":")[0]
+        return found
     if installed(settings.environment):
         return CLI_AUTO
     raise UsageError(NOBODY)
@@ -239,6 +288,8 @@ def _table(settings: Settings, pool: Pool, id: str) -> dict[str, Any] | None:
 
 
 def _check_script(config: Config, call: Call) -> None:
+    if call.script is not None and (call.experts or call.ensemble):
+        raise UsageError("a script has no words for experts and first answers; name a provider instead of --script")
     if call.selector_script is not None and config.selector.strategy != "llm":
         raise UsageError(f"--selector-script is for the llm selector, and this one is {config.selector.strategy}")
     if call.script is not None and call.selector_script is None and config.selector.strategy == "llm":

@@ -4,17 +4,28 @@ The run is on the record before its session, and its end behind it; what is show
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hansard.app.adapting import prepared, spent_before
+from hansard.app.claiming import claimed
 from hansard.app.convening import UNNAMED, Convening
-from hansard.app.deliberationviews import MODE, convening_of, has_session
+from hansard.app.deliberationviews import (
+    MODE,
+    convening_of,
+    deliberation_view,
+    deliberations,
+    has_session,
+    spent_on_record,
+)
 from hansard.app.ids import new_nonce, new_run_id
 from hansard.app.people import human
 from hansard.app.pool import Pool
+from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.documents import Config
 from hansard.deliberation.documents.vocabulary import PinningCondition
@@ -36,13 +47,11 @@ from hansard.domain.work import (
     Surface,
 )
 from hansard.errors import Fenced, HansardError, UsageError
-from hansard.ledger.entry import Entry
 from hansard.orchestration.engine import Ended
 from hansard.orchestration.progress import Progress, progress_of
-from hansard.record.recorder import Cause, Recorded, Recorder, Step, Within
+from hansard.record.recorder import Recorded, Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store
 
-LEASE_S, LOOK_S = 15.0, 0.5
 ENGINE = "engine"
 NANO = 1_000_000_000
 ENDS: dict[str, EndState] = {
@@ -81,8 +90,13 @@ class Deliberations:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    async def convene(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> str:
-        """Put a session on the record with everything that it is to be held with; gives the run's id. Nobody is asked yet."""
+    async def convene(
+        self, made: Convening, *, surface: Surface = "python", actor: str | None = None, causes: Sequence[int] = ()
+    ) -> str:
+        """Put a session on the record with everything that it is to be held with; gives the run's id. Nobody is asked yet.
+
+        `causes` are the ends of the session from which this one goes on, where it does.
+        """
         run, config = new_run_id(), made.config
         secrets = self._pool.secrets
         requested = RunRequested(mode=MODE, surface=surface, request=Body.text(secrets.scrub(config.problem_statement)))
@@ -95,7 +109,7 @@ class Deliberations:
             max_seconds=config.budget.max_wallclock_seconds,
             config=Body.json(secrets.scrub(written.as_json())),
         )
-        steps = [Step(requested, actor or human()), Step(configured, ENGINE, [Within(0)])]
+        steps = [Step(requested, actor or human(), causes), Step(configured, ENGINE, [Within(0)])]
         self._tell(run, await self._recorder.record_all(steps, run=run))
         return run
 
@@ -107,7 +121,8 @@ class Deliberations:
             story = self._story(run)
             try:
                 if story is None:
-                    sitting = await self._begin(made, pen, pins, cancel)
+                    ready = await prepared(self._store, self._pool, made, pen, cancel, self._tell)
+                    sitting = await self._begin(ready.made, replace(pen, causes=ready.causes), pins, cancel)
                 else:
                     sitting = await self._go_on(made, pen, story, pins, cancel)
             except asyncio.CancelledError:
@@ -174,10 +189,22 @@ class Deliberations:
                     producer=made.producer,
                 )
             except HansardError:
-                await self._record(pen, [_run_ended("failed", "not_replayed", (), progress.claims[-1])])
+                nothing = RunEnded(
+                    state="failed", reason="not_replayed", calls=0, tokens=0, cost_usd_nano=0, elapsed_us=0
+                )
+                await self._record(pen, [Step(nothing, ENGINE, [progress.claims[-1]])])
                 raise
             await self._ended(pen, done.fresh)
             return done
+
+    def show(self, run: str) -> View:
+        """What the record says of one deliberation."""
+        self._progress(run)
+        return deliberation_view(self._store, run)
+
+    def listed(self, *, limit: int = 20) -> list[View]:
+        """The newest first."""
+        return [deliberation_view(self._store, run) for run in islice(deliberations(self._store), limit)]
 
     async def _begin(self, made: Convening, pen: Pen, pins: Pins | None, cancel: asyncio.Event) -> Sitting:
         runs = Path(made.runs) if made.runs else None
@@ -196,7 +223,8 @@ class Deliberations:
     async def _go_on(
         self, made: Convening, pen: Pen, story: Story, pins: Pins | None, cancel: asyncio.Event
     ) -> Sitting:
-        made = made.named(story.config.session_id)
+        # What the record says: experts and first answers came to it before the session began.
+        made = replace(made, config=story.config)
         return await resume_session(
             made.setting(self._pool, answered=story.calls),
             pen,
@@ -211,52 +239,42 @@ class Deliberations:
     @asynccontextmanager
     async def _claimed(self, run: str) -> "AsyncIterator[tuple[Progress, Claim, asyncio.Event]]":
         """The run under a claim that is kept as long as this lasts; the event is set when somebody asks to cancel."""
-        claim = await asyncio.to_thread(self._store.claim, run, LEASE_S)
-        cancel = self._cancels[run] = asyncio.Event()
-        progress = self._progress(run)
-        keeping = asyncio.ensure_future(self._keep(claim, progress, cancel))
-        try:
-            causes = [progress.requested, *progress.claims[-1:]]
-            causes += [progress.resumed_by] if progress.resumed_by is not None else []
-            fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
-            recorded = await self._recorder.record(
-                fact, actor=ENGINE, run=run, causes=[each for each in causes if each is not None], claim=claim
-            )
-            self._tell(run, [recorded])
-            progress.claims.append(recorded.seq)
-            yield progress, claim, cancel
-        finally:
-            keeping.cancel()
-            await asyncio.gather(keeping, return_exceptions=True)
-            self._cancels.pop(run, None)
-            await asyncio.to_thread(_release, self._store, claim)
-            self._recorder.seal_soon()
+        progress, cancel = self._progress(run), asyncio.Event()
+        async with claimed(self._store, progress, cancel) as claim:
+            self._cancels[run] = cancel
+            try:
+                await self._take(progress, claim)
+                yield progress, claim, cancel
+            finally:
+                self._cancels.pop(run, None)
+                self._recorder.seal_soon()
 
-    async def _keep(self, claim: Claim, progress: Progress, cancel: asyncio.Event) -> None:
-        """Keep the claim, and notice when somebody asks to cancel."""
-        loop = asyncio.get_running_loop()
-        renewed = loop.time()
-        if progress.cancel_asked is not None:
-            cancel.set()
-        asked = Query(run=progress.run, kind="run.cancel_asked", after=progress.seen, limit=1)
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if await asyncio.to_thread(lambda: list(self._store.select(asked))):
-                cancel.set()
-            if loop.time() - renewed > LEASE_S / 3:
-                renewed = loop.time()
-                await asyncio.to_thread(self._store.renew, claim, LEASE_S)
+    async def _take(self, progress: Progress, claim: Claim) -> None:
+        causes = (progress.requested, *progress.claims[-1:], progress.resumed_by)
+        fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
+        recorded = await self._recorder.record(
+            fact, actor=ENGINE, run=progress.run, causes=[each for each in causes if each is not None], claim=claim
+        )
+        self._tell(progress.run, [recorded])
+        progress.claims.append(recorded.seq)
 
     async def _ended(self, pen: Pen, sitting: Sitting) -> None:
         """The answer, where there is one, and the end of the run: one commit."""
-        state, outcome = ENDS[sitting.reason], sitting.artifact["outcome"]
-        over = next(iter(self._store.select(Query(run=pen.run, kind="session.ended", newest_first=True, limit=1))))
+        before = spent_before(self._store, pen.run)
+        held = sitting.held if sitting.held and not before else spent_on_record(self._store, pen.run)
         steps = []
-        if outcome["kind"] == "synthesis":
+        if sitting.reason == "synthesis":
             answer = sitting.artifact["canonical_transcript"][-1]["content"]["integrated_answer"]
-            steps.append(Step(RunAnswered(complete=True, answer=Body.text(answer)), ENGINE, [over.seq]))
-        calls = list(self._store.select(Query(run=pen.run)))
-        steps.append(_run_ended(state, sitting.reason, calls, Within(0) if steps else over.seq))
+            steps.append(Step(RunAnswered(complete=True, answer=Body.text(answer)), ENGINE, [held.ended_seq]))
+        fact = RunEnded(
+            state=ENDS[sitting.reason],
+            reason=sitting.reason,
+            calls=held.calls,
+            tokens=held.tokens,
+            cost_usd_nano=held.cost_usd_nano,
+            elapsed_us=held.elapsed_us,
+        )
+        steps.append(Step(fact, ENGINE, [Within(0) if steps else held.ended_seq]))
         await self._record(pen, steps)
 
     async def _interrupted(self, progress: Progress, pen: Pen) -> None:
@@ -299,20 +317,6 @@ class Deliberations:
                 listener(run, each)
 
 
-def _run_ended(state: EndState, reason: str, entries: Iterable[Entry], cause: Cause) -> Step:
-    """The run's last word, with what every call of it took, failed ones included."""
-    calls = tokens = cost = elapsed = 0
-    for entry in entries:
-        data: Any = entry.data
-        if entry.kind in ("turn.taken", "turn.failed"):
-            calls += "result" in entry.body
-            tokens += data["prompt_tokens"] + data["completion_tokens"]
-            cost += data["cost_usd_nano"]
-            elapsed = max(elapsed, data["elapsed_us"])
-    fact = RunEnded(state=state, reason=reason, calls=calls, tokens=tokens, cost_usd_nano=cost, elapsed_us=elapsed)
-    return Step(fact, ENGINE, [cause])
-
-
 def _free(runs: Path | None, session: str) -> str:
     """An id whose directory does not exist yet: this one, or this one with a number behind it [R-7.3-2]."""
     number, name = 0, session
@@ -321,11 +325,3 @@ def _free(runs: Path | None, session: str) -> str:
         tail = f"-r{number}"
         name = session[: LONGEST_ID - len(tail)] + tail
     return name
-
-
-def _release(store: Store, claim: Claim) -> None:
-    try:
-        store.release(claim)
-    except HansardError:
-        # Fenced, or the store is gone: then nothing is ours to give back, and the first error says more.
-        return

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,6 +70,36 @@ def _outcome(artifact: dict[str, Any]) -> View:
     return view | {"termination_reason": ending["reason"]} | {name: each for name, each in more.items() if each}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a session took, failed calls included, and the entry that ended it."""
+
+    calls: int
+    tokens: int
+    cost_usd_nano: int
+    elapsed_us: int
+    ended_seq: int
+
+
+def spent_on_record(store: Store, run: str) -> Spent:
+    """The same for a session that was over before this process came."""
+    calls = tokens = cost = elapsed = ended = 0
+    for entry in store.select(Query(run=run)):
+        data: Any = entry.data
+        if entry.kind in ("turn.taken", "turn.failed", "ensemble.answered"):
+            calls += "result" in entry.body or entry.kind == "ensemble.answered"
+            tokens += data["prompt_tokens"] + data["completion_tokens"]
+            cost += data["cost_usd_nano"]
+            elapsed = max(elapsed, data.get("elapsed_us", 0))
+        elif entry.kind == "role.answered":
+            calls += 1
+            tokens += data["input_tokens"] + data["output_tokens"]
+            cost += data["cost_usd_nano"]
+        elif entry.kind == "session.ended":
+            ended = entry.seq
+    return Spent(calls=calls, tokens=tokens, cost_usd_nano=cost, elapsed_us=elapsed, ended_seq=ended)
+
+
 def deliberations(store: Store) -> Iterator[str]:
     """The runs that are deliberations, the newest first."""
     for entry in store.select(Query(kind="run.requested", newest_first=True)):
@@ -91,6 +122,14 @@ def listing_of(store: Store, run: str) -> bytes | None:
     archived = _last(store, run, "session.archived")
     stored = store.body(archived.seq, "manifest") if archived else None
     return stored.body if stored else None
+
+
+def artifact_on_record(store: Store, run: str) -> dict[str, Any]:
+    """The artifact of the newest session of a run; UsageError where there is none."""
+    found = _artifact(store, run)
+    if found is None:
+        raise UsageError(f"run {run} has no artifact on the record: its session has not ended, or it was redacted")
+    return found
 
 
 def _artifact(store: Store, run: str) -> dict[str, Any] | None:

@@ -15,26 +15,26 @@ from hansard.errors import StoreError
 REQUEST = "Build a sign-in service: an accounts table, rate limits against abuse, and a short guide for its users."
 ACTOR = "human:demo"
 
-_PLAN = {
+PLAN = {
     "tasks": [
         {
             "id": "schema",
             "lane": "backend",
-            "instruction": "Design the table for accounts.",
+            "instruction": "Design the table for accounts, in one sentence.",
             "needs": [],
             "done_when": ["no password is stored"],
         },
         {
             "id": "limits",
             "lane": "sre-ops",
-            "instruction": "Propose rate limits for sign-in.",
+            "instruction": "Propose rate limits for sign-in, in one sentence.",
             "needs": [],
             "done_when": ["every limit is a number"],
         },
         {
             "id": "endpoint",
             "lane": "backend",
-            "instruction": "Sketch the endpoint on this table, within these limits.",
+            "instruction": "Sketch the endpoint on this table, within these limits, in one sentence.",
             "needs": [{"task": "schema", "kind": "data"}, {"task": "limits", "kind": "data"}],
             "done_when": [],
         },
@@ -98,13 +98,15 @@ def scripted(folder: Path, *, pace: float) -> Settings:
 
 
 def local(folder: Path) -> Settings:
-    """A real small model on this machine, on every rung."""
+    """A real small model on this machine, on every rung: it works, judges and answers, on the plan of the demonstration."""
     return Settings(
         ledger=str(folder / "ledger.db"),
         state=folder / "state",
         providers={"local": {"kind": "local", "context": 8192}},
-        run={"max_tasks": 4, "max_output_tokens": 256},
-        budget={"max_calls": 60, "max_seconds": 900},
+        tiers=dict.fromkeys(("cheap", "capable", "frontier"), "local"),
+        # A model of this size never comes to an end by itself.
+        run={"max_output_tokens": 400, "tries": 2},
+        budget={"max_calls": 60, "max_seconds": 1800},
     )
 
 
@@ -127,7 +129,7 @@ def _small(pace: float) -> Iterator[dict[str, Any]]:
 
 
 def _large(pace: float) -> Iterator[dict[str, Any]]:
-    yield {"match": {"role": "coordinator"}, "structured": _PLAN, "latency_s": 0.6 * pace}
+    yield {"match": {"role": "coordinator"}, "structured": PLAN, "latency_s": 0.6 * pace}
     for task, rung, latency_s, text, ok, reasons in _WORK:
         if rung == "capable":
             yield {"match": {"role": "worker", "task": task}, "text": text, "latency_s": latency_s * pace}

@@ -20,7 +20,7 @@ ledger = "{ledger}"
 #[providers.cloud]
 #kind = "openai"                     # any server that speaks Chat Completions
 #model = "gpt-4.1-mini"
-#key_env = "OPENAI_API_KEY"
+#api_key_env = "OPENAI_API_KEY"
 #max_concurrent = 8
 
 #[providers.ollama]

@@ -8,7 +8,8 @@ from typing import Any
 from hansard.app.people import human
 from hansard.app.views import View, moment
 from hansard.domain.fact import Body
-from hansard.domain.gate import Decision, GateDecided
+from hansard.domain.gate import Decision as Decision
+from hansard.domain.gate import GateDecided
 from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig

@@ -18,6 +18,7 @@ from hansard.providers.prices import Prices
 from hansard.providers.process import Program, Ran, run
 from hansard.providers.secrets import Secrets
 
+PANEL_KIND = "panel"
 PYTHON_KIND = "python"
 """What a configuration snapshot calls a provider that a program handed in: nobody else can open it."""
 
@@ -34,11 +35,13 @@ class Pool:
         self.settings = settings
         self.capsule: Callable[[str], str] = _no_capsule
         """The capsule of a run, as context for another."""
+        self.panel: Callable[[str, Mapping[str, Any], Mapping[str, Provider]], Provider] = _no_panel
+        """A panel of this name and table, whose agents ask these."""
         self._open: dict[str, Provider] = {}
 
     def means_of(self, config: RunConfig) -> Means:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
-        providers = {name: self.provider(name, table, config.folder) for name, table in config.providers.items()}
+        providers = self.providers_of(config)
         folder = Path(config.folder) if config.folder and Path(config.folder).is_dir() else Path.cwd()
         programs = _Programs(folder, passed_on(self.settings.environment))
         return Means(
@@ -49,6 +52,17 @@ class Pool:
             verifier=open_verifier(config.verifier, programs, self.seams) if config.verifier else None,
             reviser=open_reviser(config.reviser, programs, self.seams) if config.reviser else None,
         )
+
+    def providers_of(self, config: RunConfig) -> dict[str, Provider]:
+        """The providers of a run, by name. A panel's agents ask the others."""
+        tables = config.providers
+        plain = {
+            name: self.provider(name, table, config.folder)
+            for name, table in tables.items()
+            if table.get("kind") != PANEL_KIND
+        }
+        panels = {name: table for name, table in tables.items() if table.get("kind") == PANEL_KIND}
+        return plain | {name: self.panel(name, table, plain) for name, table in panels.items()}
 
     async def close(self) -> None:
         opened, self._open = self._open, {}
@@ -70,6 +84,10 @@ class Pool:
             )
             [self._open[key]] = opened.values()
         return self._open[key]
+
+
+def _no_panel(name: str, table: Mapping[str, Any], providers: Mapping[str, Provider]) -> Provider:
+    raise UsageError(f"there is no ledger open in which {name} could meet")
 
 
 def _no_capsule(run: str) -> str:

@@ -12,6 +12,7 @@ from hansard.app.compare import answer_body, answer_of, compared, figures, last_
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
+from hansard.app.panel_provider import Panel
 from hansard.app.people import human as human
 from hansard.app.pool import Pool
 from hansard.app.rerun import rerun
@@ -51,6 +52,7 @@ class Runs:
         self._driving: dict[str, asyncio.Task[Ended]] = {}
         self.deliberate: Callable[[str], Coroutine[Any, Any, Ended]] | None = None
         """Who drives a run that is a deliberation."""
+        pool.panel = lambda name, table, providers: Panel(name, table, providers, store, pool.secrets)
         pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
         self._engine = Engine(
             recorder, store, pool.means_of, self._router_of, secrets=pool.secrets, listener=self._tell

@@ -4,7 +4,7 @@ Where a ledger is given, a directory is also held against what the record says o
 """
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,27 +17,23 @@ from hansard.app.settings import Settings
 from hansard.app.wiring import found_ledger, open_script
 from hansard.deliberation.archive import (
     ARTIFACT,
-    CONFIG,
     MANIFEST,
     SEAL,
     is_crashed,
     read_journal,
     read_manifest,
-    seal_breaches,
 )
 from hansard.deliberation.conformance import Report, run_conformance
-from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Invalid
+from hansard.deliberation.documents import DOCUMENTS, Breach, Invalid
 from hansard.deliberation.documents.reading import load
-from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.metrics import metrics_of
-from hansard.deliberation.protocol.audit import breaches as rule_breaches
-from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.replay import TranscriptReplay, transcript_replay
-from hansard.deliberation.session import SELECTION, Pen
+from hansard.deliberation.session import Pen
+from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
-from hansard.errors import HansardError, StoreError, UsageError
+from hansard.errors import StoreError, UsageError
 from hansard.record.recorder import Recorder
 from hansard.store.base import Store
 
@@ -133,7 +129,7 @@ def validated(path: Path, store: Store | None = None) -> Validation:
     if name is None:
         raise UsageError(f"{path} is no document that is told by its members; known are {', '.join(MARKS)}")
     if name == "artifact":
-        return Validation(document=name, breaches=tuple(_artifact_breaches(data)))
+        return Validation(document=name, breaches=tuple(artifact_breaches(data)))
     try:
         DOCUMENTS[name].parse(data)
     except Invalid as error:
@@ -142,83 +138,31 @@ def validated(path: Path, store: Store | None = None) -> Validation:
 
 
 def _directory(folder: Path, store: Store | None) -> Validation:
-    manifest = load(folder / MANIFEST)
-    notes: list[str] = []
-    if not (folder / ARTIFACT).exists():
-        return _unfinished(folder, manifest)
-    artifact, config = load(folder / ARTIFACT), load(folder / CONFIG) if (folder / CONFIG).exists() else {}
-    selection = load(folder / SELECTION) if (folder / SELECTION).exists() else None
-    found = list(_artifact_breaches(artifact, manifest=manifest, config=config, selection=selection))
-    found += _journal_breaches(folder, artifact)
-    if not (folder / SEAL).exists():
-        notes.append("the directory has no seal: what is not in the transcript's digest may have been changed")
-    else:
-        listed = _listed(folder, store, notes)
-        found += seal_breaches(folder, listed)
-    return Validation(document="directory", breaches=tuple(found), notes=tuple(notes))
-
-
-def _unfinished(folder: Path, manifest: object) -> Validation:
+    if (folder / ARTIFACT).exists():
+        listed, notes = _listed(folder, store)
+        if listed is None and not (folder / SEAL).exists():
+            notes = (*notes, "the directory has no seal: what lies outside of the transcript may have been changed")
+        return Validation(
+            document="directory", breaches=tuple(directory_breaches(folder, recorded=listed)), notes=notes
+        )
     status = read_manifest(folder).status
-    note = f"the session is {'crashed' if is_crashed(folder) else status}; only its journal was looked at"
     if status in {"complete", "terminated"}:
         message = f"the manifest says {status}, and there is no {ARTIFACT}"
         breach = Breach(document="RunManifest", path="/status", rule="R-7.4-2", message=message)
         return Validation(document="directory", breaches=(breach,))
     read_journal(folder)
+    note = f"the session is {'crashed' if is_crashed(folder) else status}; only its journal was looked at"
     return Validation(document="directory", breaches=(), notes=(note,))
 
 
-def _artifact_breaches(
-    data: object, *, manifest: object = None, config: object = None, selection: object = None
-) -> Iterator[Breach]:
-    """The rules over the artifact and, where it is sound, over the course of the session."""
-    found = semantic_breaches(data, manifest=manifest, config=config)
-    yield from found
-    if found:
-        return
-    assert isinstance(data, dict)
-    parsed = Artifact.parse(data)
-    chosen = _member(_member(selection, "selector_output") or selection, "selected_agents")
-    panel = chosen if isinstance(chosen, list) else _panel_of(parsed)
-    reference = not any("parent_id" in message for message in data["canonical_transcript"][:1])
-    if not reference:
-        yield from rule_breaches(Rules.of(parsed.config), panel, data["canonical_transcript"], data["outcome"])
-
-
-def _panel_of(artifact: Artifact) -> list[str]:
-    """Who sat: as declared, or as far as the transcript shows where a selector chose."""
-    config = artifact.config
-    if config.selector.strategy == "fixed":
-        return list(config.selector.default_deliberation_panel)
-    first = [each for each in artifact.canonical_transcript if each.round == 1]
-    spoke = [each.speaker for each in first if each.type == "primary_turn"]
-    return spoke or [agent.id for agent in config.agents]
-
-
-def _journal_breaches(folder: Path, artifact: object) -> Iterator[Breach]:
-    """The journal tells the same story as the artifact."""
-    path = _member(load(folder / MANIFEST), "journal_path")
-    if path is None:
-        return
-    try:
-        told = read_journal(folder)
-    except HansardError as error:
-        yield Breach(document=str(path), path="", rule="S-7.3-1", message=str(error))
-        return
-    if told != _member(artifact, "canonical_transcript"):
-        yield Breach(document=str(path), path="", rule="S-7.3-1", message="does not hold the artifact's messages")
-
-
-def _listed(folder: Path, store: Store | None, notes: list[str]) -> bytes | None:
+def _listed(folder: Path, store: Store | None) -> tuple[bytes | None, tuple[str, ...]]:
+    """The list of the directory's files that is on the record, or why there is none."""
     if store is None:
-        notes.append("no ledger was asked: a directory that was changed and sealed anew would not be noticed")
-        return None
+        return None, ("no ledger was asked: a directory that was changed and sealed anew would not be noticed",)
     try:
-        return listing_of(store, find_session(store, folder))
+        return listing_of(store, find_session(store, folder)), ()
     except UsageError as error:
-        notes.append(f"not held against the record: {error}")
-        return None
+        return None, (f"not held against the record: {error}",)
 
 
 def conformance() -> Report:

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
 from hansard.errors import UsageError
@@ -34,6 +34,8 @@ class Settings:
     verifier: Mapping[str, Any] | None = None
     reviser: Mapping[str, Any] | None = None
     policy: Policy = field(default_factory=Policy)
+    panels: Mapping[str, Any] = field(default_factory=dict)
+    personas: Mapping[str, Any] = field(default_factory=dict)
     roster_file: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -41,6 +43,20 @@ class Settings:
     def roster(self) -> Roster | None:
         """The roster that hansard.toml names, read when asked for: a bad one must not keep a ledger from being verified."""
         return None if self.roster_file is None else read_roster(self.roster_file)
+
+    def written(self, name: Literal["panels", "personas"]) -> dict[str, tuple[Mapping[str, Any], str]]:
+        """The panels or personas that are written down, each with where: in hansard.toml, and one file each beside it.
+
+        Read when asked for: a bad one must not keep a ledger from being verified.
+        """
+        tables: Mapping[str, Any] = getattr(self, name)
+        found = {key: (_own_table(key, table, name), f"{self.config} [{name}.{key}]") for key, table in tables.items()}
+        folder = self.config.parent / name if self.config else None
+        for path in sorted(folder.glob("*.toml")) if folder and folder.is_dir() else ():
+            if path.stem in found:
+                raise UsageError(f"{path}: {path.stem!r} also stands in {self.config}; keep one of them")
+            found[path.stem] = _read(path), str(path)
+        return found
 
     def log_folder(self, nonce: str) -> Path:
         """Where the keys and the anchor of one log live: never inside the ledger."""
@@ -79,6 +95,8 @@ def read_settings(
         verifier=_table(table, "verifier", config) or None,
         reviser=_table(table, "reviser", config) or None,
         policy=parse_policy(_table(table, "policy", config), f"{config}: [policy]"),
+        panels=_table(table, "panels", config),
+        personas=_table(table, "personas", config),
         roster_file=_roster_file(table, config),
         environment=dict(env),
     )
@@ -136,6 +154,12 @@ def _table(table: dict[str, Any], name: str, config: Path | None) -> dict[str, A
     if not isinstance(found, dict):
         raise UsageError(f"{config}: {name} must be a table; write [{name}.NAME]")
     return found
+
+
+def _own_table(key: str, table: object, name: str) -> Mapping[str, Any]:
+    if not isinstance(table, Mapping):
+        raise UsageError(f"[{name}] {key} must be a table; write [{name}.{key}]")
+    return table
 
 
 def _list(table: dict[str, Any], name: str, config: Path | None) -> list[Any]:

@@ -14,9 +14,6 @@ from hansard.ledger.layout import body_id
 from hansard.ledger.verify import Options, Report, verify
 from hansard.store.base import Part, Query, Store
 
-CUT = 3
-"""So many entries are cut off: the answer and the end, so that the run looks unfinished."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tampering:
@@ -84,9 +81,9 @@ def _last(copy: Path, kind: str) -> int:
 
 
 def _cut_end(copy: Path) -> None:
-    """Rebuild the whole file without its last entries, with the checkpoints left in place and every index right."""
+    """Rebuild the whole file as if the run had not ended, with the checkpoints left in place and every index right."""
+    stop = _last(copy, "run.ended")
     with closing(open_store(str(copy), reading=True)) as store:
-        stop = store.head().size - CUT
         rows = [(line, _parts(store, seq, line)) for seq, line in enumerate(store.lines(0, stop))]
         checkpoints = list(store.checkpoints())
     copy.unlink()

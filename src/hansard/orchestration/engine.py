@@ -396,7 +396,8 @@ class _Drive:
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = _closed(progress, why)
         # They were made, whatever they cost: the record counts them, and so does the run's last word.
-        self._purse.spent = replace(self._purse.spent, calls=self._purse.spent.calls + len(steps))
+        made = sum(1 for step in steps if progress.panels.isdisjoint(step.causes))
+        self._purse.spent = replace(self._purse.spent, calls=self._purse.spent.calls + made)
         cause: Cause
         if because == "cancelled":
             assert progress.cancel_asked is not None

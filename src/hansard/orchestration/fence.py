@@ -8,6 +8,7 @@ the same one. A text that should hold it all the same gets another.
 import hmac
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 
 NONCE_CHARACTERS = 24
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -27,8 +28,7 @@ class Fences:
         count = 0
         while True:
             about = f"{self._about}|{block}|{count}" if count else f"{self._about}|{block}"
-            digest = hmac.digest(self._key, about.encode("utf-8", "surrogatepass"), "sha256")
-            found = digest.hex()[:NONCE_CHARACTERS]
+            found = hmac.new(self._key, about.encode("utf-8", "surrogatepass"), sha256).hexdigest()[:NONCE_CHARACTERS]
             if found not in text:
                 return found
             count += 1

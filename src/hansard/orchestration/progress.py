@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from hansard.domain.budget import Spend
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Gate
+from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan
 
 
@@ -86,9 +87,14 @@ class Progress:
     revised: Entry | None = None
     asking: dict[int, Entry] = field(default_factory=dict)
     """Questions to roles that have no answer yet."""
+    panels: set[int] = field(default_factory=set)
+    """Attempts and questions that a panel answers; what that takes is counted turn by turn."""
     seen: int = -1
     """The newest entry that was folded in."""
     _lane_of: dict[str, str] = field(default_factory=dict)
+    _task_of: dict[int | str, str] = field(default_factory=dict)
+    """The task of an attempt, of a question to a role, of a session, of a question inside of one."""
+    _asked_ts: dict[int, int] = field(default_factory=dict)
     _epoch_ts: int = 0
 
     def take(self, entry: Entry) -> None:
@@ -116,9 +122,12 @@ class Progress:
                 self.joined[entry.seq] = entry.causes
             case "role.asked":
                 self.asking[entry.seq] = entry
+                self._asks(entry)
             case "role.answered":
                 asked = self.asking.pop(entry.causes[0], None) if entry.causes else None
                 self._spend(entry, asked.data.get("task") if asked else None)
+            case "session.convened" | "turn.asked" | "turn.taken" | "turn.failed":
+                self._take_session(entry)
             case "context.given":
                 self.contexts[str(data["source"]), data.get("task")] = entry
             case "answer.checked":
@@ -149,6 +158,7 @@ class Progress:
         match entry.kind:
             case "task.attempted":
                 self._lane_of[str(data["task"])] = str(data["lane"])
+                self._asks(entry)
                 rung = str(data["rung"])
                 task.attempts.append(
                     Attempt(seq=entry.seq, number=int(data["attempt"]), rung=rung, causes=entry.causes)
@@ -180,14 +190,39 @@ class Progress:
         self.ended = self.answered = self.cancel_asked = self.revised = None
         self.checked = {}
 
+    def _asks(self, entry: Entry) -> None:
+        self._task_of[entry.seq] = str(entry.data.get("task") or "")
+        if is_panel(entry.data["provider"]):
+            self.panels.add(entry.seq)
+
+    def _take_session(self, entry: Entry) -> None:
+        """A session inside of the run: each of its calls is spent when it comes back, whatever becomes of the session."""
+        data = entry.data
+        match entry.kind:
+            case "session.convened":
+                self._task_of[str(data["session"])] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
+            case "turn.asked":
+                self._task_of[entry.seq] = self._task_of.get(str(data["session"]), "")
+                self._asked_ts[entry.seq] = entry.ts
+            case _ if "result" in entry.body:
+                asked = next((seq for seq in entry.causes if seq in self._asked_ts), None)
+                took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0
+                tokens = int(data["prompt_tokens"]) + int(data["completion_tokens"])
+                task = self._task_of.get(asked, "") if asked is not None else ""
+                self._count(task, tokens, int(data["cost_usd_nano"]), took_us)
+
     def _spend(self, entry: Entry, task: str | None) -> None:
         data = entry.data
-        tokens, cost = int(data["input_tokens"]) + int(data["output_tokens"]), int(data["cost_usd_nano"])
-        self.spent = _more(self.spent, tokens, cost)
+        if self.panels.isdisjoint(entry.causes):
+            tokens, cost = int(data["input_tokens"]) + int(data["output_tokens"]), int(data["cost_usd_nano"])
+            self._count(task, tokens, cost, int(data["latency_us"]))
+
+    def _count(self, task: str | None, tokens: int, cost_usd_nano: int, took_us: int) -> None:
+        self.spent = _more(self.spent, tokens, cost_usd_nano)
         lane = self._lane_of.get(task) if task else None
         if lane is not None:
-            spent = _more(self.lanes.get(lane, Spend()), tokens, cost)
-            self.lanes[lane] = replace(spent, elapsed_us=spent.elapsed_us + int(data["latency_us"]))
+            spent = _more(self.lanes.get(lane, Spend()), tokens, cost_usd_nano)
+            self.lanes[lane] = replace(spent, elapsed_us=spent.elapsed_us + took_us)
 
     @property
     def attempting(self) -> list[tuple[str, Attempt]]:

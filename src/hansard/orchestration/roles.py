@@ -19,7 +19,9 @@ from hansard.orchestration.templates import CLASSIFIER, COORDINATOR, SYNTHESIZER
 V = TypeVar("V")
 
 REQUEST_CHARACTERS = 400_000
-ID = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]*$"}
+MAX_CRITERIA = 10
+# The bound stands in the pattern: servers that make a grammar of a schema pass over maxLength beside a pattern.
+ID = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,59}$"}
 TEXT = {"type": "string", "minLength": 1}
 
 
@@ -237,8 +239,8 @@ def _plan_schema(lanes: list[str], most: int) -> dict[str, Any]:
             "id": ID,
             "lane": {"type": "string", "enum": lanes},
             "instruction": TEXT,
-            "needs": {"type": "array", "items": need},
-            "done_when": {"type": "array", "items": TEXT},
+            "needs": {"type": "array", "items": need, "maxItems": most},
+            "done_when": {"type": "array", "items": TEXT, "maxItems": MAX_CRITERIA},
         },
         "required": ["id", "lane", "instruction", "needs", "done_when"],
         "additionalProperties": False,

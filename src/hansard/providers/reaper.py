@@ -95,11 +95,17 @@ class Reaper:
         watched = [self._wake] if self.told_to_end else [self._wake, self.control]
         ready, _, _ = select.select(watched, [], [], limit_s)
         if self.control in ready:
-            # Read it: a socket that is closed with something unread resets its other end.
-            os.read(self.control, 64)
+            self._hear()
             self.told_to_end = True
         if self._wake in ready and set(os.read(self._wake, 4096)) & set(ENDING):
             self.told_to_end = True
+
+    def _hear(self) -> None:
+        """Read it: a socket that is closed with something unread resets its other end. So did he, if he was killed in time."""
+        try:
+            os.read(self.control, 64)
+        except ConnectionResetError:
+            return
 
     def _reap(self) -> None:
         while True:

@@ -40,6 +40,8 @@ class RunState:
     tokens: int = 0
     cost_usd_nano: int = 0
     tasks: dict[str, str] = field(default_factory=dict)
+    panels: set[int] = field(default_factory=set)
+    """Entries that a panel answers: what that takes is counted turn by turn."""
     open_gates: set[str] = field(default_factory=set)
 
 
@@ -92,11 +94,13 @@ class LedgerState:
         data = entry.data
         run.state = str(data.get("state", "ended")) if entry.kind == "run.ended" else _MOVES.get(entry.kind, run.state)
         match entry.kind:
-            case "task.returned" | "role.answered":
+            case "task.attempted" | "role.asked" if str(data.get("provider", "")).startswith("panel:"):
+                run.panels.add(entry.seq)
+            case "task.returned" | "role.answered" if run.panels.isdisjoint(entry.causes):
                 run.calls += 1
                 run.tokens += _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
-            case "turn.taken" | "turn.failed":
+            case "turn.taken" | "turn.failed" if "result" in entry.body:
                 run.calls += 1
                 run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))

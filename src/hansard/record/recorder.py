@@ -24,7 +24,7 @@ F_co = TypeVar("F_co", bound=Fact, covariant=True)
 
 RIDE_S = 0.005
 UPKEEP_S = 4.0
-INLINE_BELOW_S = 0.0004
+INLINE_BELOW_S = 0.0008
 INLINE_DRAFTS = 12
 STREAK = 8
 NUDGE_AFTER_S = 0.003
@@ -101,7 +101,7 @@ class Recorder:
         self._streak = 0
         self._last: asyncio.Task[object] | None = None
         self._writing = False
-        self._usual_s = 1.0
+        self._usual_s = 2 * INLINE_BELOW_S
 
     async def record(
         self, fact: F, *, actor: str, run: str = "", causes: Iterable[Cause] = (), claim: Claim | None = None
@@ -127,7 +127,8 @@ class Recorder:
                 raise outcome
             places = outcome
         else:
-            places = await self._enqueue(drafts, urgent=urgent)
+            alone = await self._alone(drafts) if urgent and len(drafts) <= INLINE_DRAFTS else None
+            places = alone or await self._enqueue(drafts, urgent=urgent)
         return [new(Recorded, (at[0], at[1], at[2], step[0])) for at, step in zip(places, steps, strict=True)]
 
     def seal_soon(self) -> None:
@@ -270,8 +271,12 @@ class Recorder:
         if self._sealing:
             self._sealing.committed()
         if _are_few(groups):
-            self._usual_s += 0.2 * (time.perf_counter() - start - self._usual_s)
+            self._note(time.perf_counter() - start)
         return outcomes
+
+    def _note(self, took_s: float) -> None:
+        """Learn what a commit takes. One that was held up by something else does not make the disk a slow one."""
+        self._usual_s += 0.2 * (min(took_s, 2 * self._usual_s) - self._usual_s)
 
     def _supervise(self, task: "asyncio.Task[None]") -> None:
         """A writer that dies must not leave anyone waiting."""

@@ -106,7 +106,10 @@ class MemoryStore:
             seqs: Items[int] = [seq for seq in self._runs.get(query.run, ()) if query.after < seq < stop]
         else:
             seqs = range(max(query.after + 1, 0), stop)
-        found = (self.entry(seq) for seq in (reversed(seqs) if query.newest_first else seqs))
+        # A line that does not hold these bytes is of another kind, and need not be parsed.
+        mark = b"" if query.kind is None else b'"kind":"%b"' % query.kind.encode("utf-8", "surrogatepass")
+        ordered = reversed(seqs) if query.newest_first else seqs
+        found = (self.entry(seq) for seq in ordered if mark in self._lines[seq])
         limit = len(self._lines) if query.limit is None else min(query.limit, len(self._lines))
         return islice((entry for entry in found if _matches(entry, query)), limit)
 

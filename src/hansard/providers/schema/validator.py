@@ -46,8 +46,22 @@ class Validator:
             return Breach(path="", rule="depth", message="is nested too deeply to check")
 
 
+class Constant(dict[str, Any]):
+    """A schema that nobody changes, ever: its validator is made once and stays with it."""
+
+    __slots__ = ("validator",)
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        super().__init__(schema)
+        self.validator = _made(self)
+
+
 def compile(schema: Mapping[str, Any] | bool) -> Validator:
     """A validator for this schema. UsageError names the place of whatever we do not keep."""
+    return schema.validator if isinstance(schema, Constant) else _made(schema)
+
+
+def _made(schema: Mapping[str, Any] | bool) -> Validator:
     try:
         text = json.dumps(schema, allow_nan=False, default=_as_table)
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""`hansard demo`: a real ledger, verified, and tampered copies caught."""
+"""`hansard demo`: a request through the real engine, its answer verified and receipted, and tampered copies caught."""
 
 import argparse
 import asyncio
@@ -9,29 +9,54 @@ from pathlib import Path
 from typing import Any
 
 from hansard.app import demo as flow
+from hansard.app.runs import ENDED
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.tampering import Tampering, check, tamper
+from hansard.app.views import View
 from hansard.errors import UsageError
+from hansard.surfaces.cli.driving import EXIT, note, see_through, watched, words
+from hansard.surfaces.cli.narrate import duration, spent
 from hansard.surfaces.cli.show import as_json, say
+
+# Where nobody watches, the models need not take their time; but who is asked first still answers first.
+WATCHED, UNWATCHED = 0.7, 0.05
 
 
 def demo(args: argparse.Namespace) -> int:
     folder = _folder(args.folder)
-    ledger = folder / "ledger.db"
-    size = asyncio.run(flow.record_run(ledger, folder / "state"))
-    report = flow.check(ledger, deep=True)
-    tampered = list(flow.tamper(ledger, folder, signed=bool(report.signed.sealed_to)))
-    caught = [each for each in tampered if not each.deep.ok]
-    if args.json:
-        as_json(
-            {
-                "ledger": str(ledger),
-                "entries": size,
-                "report": report.as_json(),
-                "tampered": [_view(each) for each in tampered],
-            }
+    pace = WATCHED if sys.stderr.isatty() and not args.quiet else UNWATCHED
+    settings = flow.local(folder) if args.local else flow.scripted(folder, pace=pace)
+    view = asyncio.run(_run(args, settings))
+    if view["state"] not in ENDED:
+        note(
+            f"the run is {view['state']}: {words(view['reason'])}; {_program()} runs show last --ledger {settings.ledger}"
         )
+        return EXIT.get(view["state"], 11)
+    ledger = Path(settings.ledger)
+    report = check(ledger, deep=True)
+    signed = bool(report.signed.sealed_to)
+    answered = view["answer_seq"] is not None
+    receipt = flow.keep_receipt(settings, view["answer_seq"]) if signed and answered else None
+    tampered = list(tamper(ledger, folder, signed=signed))
+    if args.json:
+        as_json(_view(ledger, view, report, receipt, tampered))
     else:
-        _tell(ledger, size, report, tampered)
-    return 0 if report.ok and len(caught) == len(tampered) else 11
+        _tell(ledger, view, report, receipt, tampered)
+    if not report.ok or any(each.deep.ok for each in tampered):
+        return EXIT["failed"]
+    # What a very small model cannot do is no failure of the demonstration.
+    return 0 if args.local and answered else EXIT[view["state"]]
+
+
+async def _run(args: argparse.Namespace, settings: Settings) -> View:
+    async with Hansard.open(settings=settings) as hansard:
+        async with watched(hansard, args):
+            # To plan is beyond so small a model, so it is given the plan.
+            plan = flow.PLAN if args.local else None
+            run = await hansard.submit(flow.REQUEST, plan=plan, surface="cli", actor=flow.ACTOR)
+            await see_through(run.ended())
+        return run.show()
 
 
 def _folder(chosen: str | None) -> Path:
@@ -44,16 +69,53 @@ def _folder(chosen: str | None) -> Path:
     return folder
 
 
-def _tell(ledger: Path, size: int, report: Any, tampered: list[flow.Tampering]) -> None:
-    say(f"recorded   a run of {size} entries in {ledger}")
+def _tell(ledger: Path, view: View, report: Any, receipt: Path | None, tampered: list[Tampering]) -> None:
+    cost, plan = view["spent"], view["plan"]
+    say(f"asked      {view['request']}")
+    if view["route"]:
+        say(f"routed     {_where(view['route'])}")
+    say(f"planned    {plan['tasks']} tasks in {plan['waves']} waves, by the {plan['by']}")
+    for task in view["tasks"]:
+        say(f"  {task['task']:<9}{_story(task)}")
+    say(view["state"] if view["answer"] else f"{view['state']}: {words(view['reason'])}")
+    for line in (view["answer"] or "").splitlines():
+        say(f"  {line}")
+    say(
+        f"spent      {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}, {duration(cost['elapsed_us'] / 1e6)}"
+    )
+    say(f"recorded   {report.size} entries in {ledger}")
     if report.signed.sealed_to:
         say("signed     by an identity key and an epoch key that live outside the ledger")
     else:
         say(
             "UNSIGNED   `cryptography` is not installed, so nothing is signed: cut or rebuilt logs cannot be told apart"
         )
-    say(f"verified   {'OK' if report.ok else 'BROKEN'}: {report.bodies.opened} bodies opened, root {report.root[:16]}…")
+    say(f"verified   {_ok(report)}: {report.bodies.opened} bodies opened, root {report.root[:16]}…")
+    if receipt:
+        say(f"receipt    {_ok(check(receipt, deep=True))}: {receipt} proves the answer by itself, offline")
     say()
+    _tell_tampered(tampered)
+    say()
+    _tell_what_to_try(ledger, receipt)
+
+
+def _where(route: View) -> str:
+    certain = f"{route['confidence_ppm'] / 10_000:.0f} %"
+    return f"to {route['lane']} ({certain})" if route["lane"] else f"to no lane alone ({certain} is too little)"
+
+
+def _story(task: View) -> str:
+    told, before = "", None
+    for attempt in task["attempts"]:
+        verdict = attempt["verdict"]
+        said = "not judged" if verdict is None else "passed" if verdict["ok"] else "rejected"
+        climbs = f"{', climbs to the ' if before else ''}{attempt['rung']} rung"
+        told += f", again: {said}" if attempt["rung"] == before else f"{climbs}: {said}"
+        before = attempt["rung"]
+    return f"{task['lane']:<18}{told or task['state']}"
+
+
+def _tell_tampered(tampered: list[Tampering]) -> None:
     say(f"tampered   with {len(tampered)} copies, one way each:")
     for number, each in enumerate(tampered, 1):
         first = each.deep.first_bad
@@ -61,12 +123,20 @@ def _tell(ledger: Path, size: int, report: Any, tampered: list[flow.Tampering]) 
         say(f"  {number}. {each.name}: {'caught' if not each.deep.ok else 'NOT CAUGHT'}{passed}")
         if first:
             say(f"     {f'entry {first.seq}: ' if first.seq is not None else ''}{first.message}")
-    say()
+
+
+def _tell_what_to_try(ledger: Path, receipt: Path | None) -> None:
     program = _program()
     say("try it yourself:")
+    say(f"  {program} runs show last --ledger {ledger}")
     say(f"  {program} verify {ledger} --deep")
-    say(f"  {program} ledger show --ledger {ledger}")
-    say(f"  {program} verify {ledger.parent / 'tampered-4.db'} --deep")
+    if receipt:
+        say(f"  {program} verify {receipt}")
+    say(f"  {program} verify {ledger.parent / 'tampered-1.db'}")
+
+
+def _ok(report: Any) -> str:
+    return "OK" if report.ok else "BROKEN"
 
 
 def _program() -> str:
@@ -76,7 +146,17 @@ def _program() -> str:
     return sys.argv[0] if Path(sys.argv[0]).name == "hansard" else f"{sys.executable} -m hansard"
 
 
-def _view(tampering: flow.Tampering) -> dict[str, Any]:
+def _view(ledger: Path, view: View, report: Any, receipt: Path | None, tampered: list[Tampering]) -> dict[str, Any]:
+    return {
+        "ledger": str(ledger),
+        "run": view,
+        "report": report.as_json(),
+        "receipt": str(receipt) if receipt else None,
+        "tampered": [_tampering(each) for each in tampered],
+    }
+
+
+def _tampering(tampering: Tampering) -> dict[str, Any]:
     first = tampering.deep.first_bad
     return {
         "name": tampering.name,

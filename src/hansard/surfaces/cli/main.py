@@ -1,6 +1,6 @@
 """The command line: what there is, and how errors are told. Each command's work is imported when it is asked for.
 
-Exit codes: 0 done as asked, 2 usage, 11 failed, 20 to 23 from verify, 70 a bug of ours.
+Exit codes: 0 done as asked, 2 usage, 10 to 14 how a run ended, 20 to 23 from verify, 70 a bug of ours, 130 interrupted.
 """
 
 import argparse
@@ -16,7 +16,10 @@ EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
 
 _EXAMPLES = """\
 examples:
-  hansard demo                          record a small run, verify it, tamper with copies, see each one caught
+  hansard demo                          a run from request to answer, verified, then tampered with and caught
+  hansard submit "compare three queues" --provider rehearsal
+  hansard runs show last                how its answer came about
+  hansard deliberate "keep our own mail server?" --provider rehearsal
   hansard verify ledger.db --deep       check a ledger and every body in it
   hansard ledger show --limit 20        the last entries
   hansard ledger get 7 --part output    the body of one part
@@ -72,19 +75,103 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"hansard {__version__}")
     top.set_defaults(handler="show:help_text", debug=False, parser=top)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
+    _add_running(commands, words)
+    _add_council(commands, words)
+    _add_serve(commands, words)
+    _add_mcp(commands, words)
     _add_verify(commands, words[1:], "check a ledger, an export or a receipt")
     _add_ledger(commands, words[1:] if words[:1] == ["ledger"] else None)
+    _add_route(commands, words[1:])
+    _add_roster(commands, words[:1] == ["roster"])
     doctor = _command(commands, "doctor", "what works on this machine", "doctor:doctor", ledger=True)
     doctor.description = "Says what works here: the ledger, its keys, SQLite, optional libraries. It changes nothing."
-    demo = _command(commands, "demo", "record, verify, tamper, see it caught", "demo:demo")
+    demo = _command(commands, "demo", "request to answer, verified; tampering caught", "demo:demo")
     demo.add_argument(
         "--folder", metavar="DIR", help="where to leave the demonstration's files (default: a new temporary folder)"
     )
+    demo.add_argument(
+        "--local", action="store_true", help="ask a real small model on this machine (needs hansard[local])"
+    )
+    demo.add_argument("--quiet", "-q", action="store_true", help="no progress")
+    demo.set_defaults(progress="auto")
     init = _command(commands, "init", "make a ledger and a commented hansard.toml here", "init:init", ledger=True)
     init.add_argument(
         "--origin", help="the log's public name, such as example.org/agents (default: hansard.invalid/<nonce>)"
     )
     return top
+
+
+_RUNNING = {
+    "submit": ("hand in a request, get one judged answer", "submit:submit"),
+    "plan": ("plan only, as a file that `submit --plan` accepts", "submit:plan"),
+    "runs": ("list, show, follow, cancel, resume, retry, rerun, compare", "runs:listed"),
+    "gates": ("what waits for people, and their decisions", "gates:listed"),
+    "worker": ("drive what was submitted with --detach", "worker:worker"),
+}
+
+
+def _add_running(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
+    """The commands that run something; their many flags are built when one of them is named."""
+    for name, (text, handler) in _RUNNING.items():
+        if words[:1] != [name]:
+            commands.add_parser(name, help=text)
+            continue
+        from hansard.surfaces.cli import arguments
+
+        command = _command(commands, name, text, handler, ledger=True)
+        command.epilog, command.formatter_class = arguments.EXAMPLES[name], argparse.RawDescriptionHelpFormatter
+        if name in ("runs", "gates"):
+            {"runs": arguments.add_runs, "gates": arguments.add_gates}[name](command, _command)
+        else:
+            {"submit": arguments.add_submit, "plan": arguments.add_plan, "worker": arguments.add_worker}[name](command)
+
+
+_COUNCIL = {
+    "deliberate": ("put a problem to a panel, get one synthesis", "deliberate:deliberate"),
+    "session": ("replay, validate, measure, resume a deliberation's directory", "show:help_text"),
+}
+
+
+def _add_council(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
+    """Deliberations and their directories."""
+    for name, (text, handler) in _COUNCIL.items():
+        if words[:1] != [name]:
+            commands.add_parser(name, help=text)
+            continue
+        from hansard.surfaces.cli import council_arguments as council
+
+        command = _command(commands, name, text, handler, ledger=name == "deliberate")
+        command.epilog, command.formatter_class = council.EXAMPLES[name], argparse.RawDescriptionHelpFormatter
+        if name == "session":
+            council.add_session(command, _command)
+        else:
+            council.add_deliberate(command)
+
+
+def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
+    """The daemon; its many flags are built when it is named."""
+    text = "the daemon: HTTP, events, MCP"
+    if words[:1] != ["serve"]:
+        commands.add_parser("serve", help=text)
+        return
+    from hansard.surfaces.cli import serve_arguments as serving
+
+    command = _command(commands, "serve", text, "serve:serve", ledger=True)
+    command.epilog, command.formatter_class = serving.EXAMPLES, argparse.RawDescriptionHelpFormatter
+    serving.add_serve(command, _command)
+
+
+def _add_mcp(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
+    """The server for other agents; its flags are built when it is named."""
+    text = "an MCP server on standard input and output"
+    if words[:1] != ["mcp"]:
+        commands.add_parser("mcp", help=text)
+        return
+    from hansard.surfaces.cli import mcp_arguments
+
+    command = _command(commands, "mcp", text, "mcp:mcp", ledger=True)
+    command.epilog, command.formatter_class = mcp_arguments.EXAMPLES, argparse.RawDescriptionHelpFormatter
+    mcp_arguments.add_mcp(command)
 
 
 def _add_verify(
@@ -139,6 +226,40 @@ def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     )
     _add_verify(verbs, rest[1:], "the same as `hansard verify`")
     _add_custody(verbs)
+
+
+def _add_route(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", rest: Sequence[str]) -> None:
+    """`route TEXT`, or `route eval FILE`; to route the word eval itself, write `route -- eval`."""
+    evaluates = rest[:1] == ["eval"]
+    help_text = "where a request would go, and why; `route eval FILE` measures it on labelled requests"
+    route = _command(commands, "route", help_text, "route:evaluate" if evaluates else "route:route")
+    if evaluates:
+        route.add_argument("verb", choices=["eval"])
+        route.add_argument(
+            "file", metavar="FILE", help='JSON lines of {"id", "text", "lane", "also"}; lane "none" fits no lane'
+        )
+    else:
+        route.add_argument("text", metavar="TEXT", nargs="+", help="the request; - reads standard input")
+    route.add_argument(
+        "--roster", metavar="FILE", help="a roster in TOML (default: that of hansard.toml, else 24 lanes)"
+    )
+
+
+def _add_roster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", named: bool) -> None:
+    roster = _command(commands, "roster", "the lanes that work can be given to", "route:roster_list")
+    roster.set_defaults(roster=None)
+    if not named:
+        return
+    verbs = roster.add_subparsers(title="commands", metavar="COMMAND")
+    shown = _command(verbs, "list", "every lane in a line", "route:roster_list")
+    one = _command(verbs, "show", "everything about one lane", "route:roster_show")
+    one.add_argument("lane")
+    for verb in (shown, one):
+        verb.add_argument(
+            "--roster", metavar="FILE", help="a roster in TOML (default: that of hansard.toml, else 24 lanes)"
+        )
+    check = _command(verbs, "check", "whether a roster file can be used, and what it lacks", "route:roster_check")
+    check.add_argument("file", metavar="FILE")
 
 
 def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

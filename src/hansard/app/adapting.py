@@ -1,0 +1,242 @@
+"""What comes before a session: experts whose personas are made for it, and first answers that everybody gives alone.
+
+Everything is recorded under the run's claim before and after each call, so that a crash repeats nothing that was answered.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+from hansard.app.convening import Convening
+from hansard.app.pool import Pool
+from hansard.deliberation.chair import unless_cancelled
+from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
+from hansard.deliberation.documents.scripting import usage_of
+from hansard.deliberation.ensemble import EnsembleAnswer, first_exchange, with_first_answers
+from hansard.deliberation.experts import (
+    TEMPLATE,
+    expert_exchange,
+    read_expert,
+    taken_by,
+    with_experts,
+)
+from hansard.deliberation.result import as_body
+from hansard.deliberation.session import Pen
+from hansard.deliberation.setting import Setting
+from hansard.domain.council import EnsembleAnswered, PersonaMade, TurnAsked, TurnFailed
+from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.fact import Body, Fact
+from hansard.domain.work import Role, RoleAsked
+from hansard.errors import UsageError
+from hansard.orchestration.execute import answered
+from hansard.providers.ask import corrected, wants_correction
+from hansard.providers.base import Provider
+from hansard.providers.checks import checked
+from hansard.providers.prompt import prompt_of
+from hansard.providers.scrubbed import scrubbed
+from hansard.record.recorder import Cause, Recorded, Step
+from hansard.store.base import Query, Store
+
+ROLE: Role = "persona_maker"
+CORRECTIONS = 2
+Tell = Callable[[str, Sequence[Recorded[Any]]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a session begins with, and the entries that it comes from."""
+
+    made: Convening
+    causes: Sequence[Cause]
+
+
+async def prepared(store: Store, pool: Pool, made: Convening, pen: Pen, cancel: asyncio.Event, tell: Tell) -> Ready:
+    """Make the experts and gather the first answers that are asked for and not on the record yet."""
+    if not made.experts and not made.ensemble:
+        return Ready(made=made, causes=pen.causes)
+    preparing = _Preparing(store, pool, pen, cancel, tell)
+    experts, from_experts = await preparing.experts(made)
+    made = replace(made, config=with_experts(made.config, experts))
+    answers, from_answers = await preparing.first_answers(made) if made.ensemble else ([], [])
+    made = replace(made, config=with_first_answers(made.config, answers))
+    return Ready(made=made, causes=[*pen.causes, *from_experts, *from_answers])
+
+
+def spent_before(store: Store, run: str) -> bool:
+    """Whether anybody was asked before the session began."""
+    kinds = ("role.answered", "ensemble.answered")
+    return any(any(store.select(Query(run=run, kind=kind, limit=1))) for kind in kinds)
+
+
+class _Preparing:
+    """The calls before one session."""
+
+    def __init__(self, store: Store, pool: Pool, pen: Pen, cancel: asyncio.Event, tell: Tell) -> None:
+        self._store, self._pool, self._pen, self._cancel, self._tell = store, pool, pen, cancel, tell
+
+    async def experts(self, made: Convening) -> tuple[list[Persona], list[int]]:
+        """The personas for all needs; one that cannot be made is on the record as refused, and left out."""
+        done = [
+            (entry, self._body(entry.seq, "definition"))
+            for entry in self._store.select(Query(run=self._pen.run, kind=PersonaMade.KIND))
+        ]
+        kept = [(Persona.parse(json.loads(data)), entry.seq) for entry, data in done if entry.data["accepted"] is True]
+        for need in made.experts[len(done) :]:
+            if self._cancel.is_set():
+                break
+            config = with_experts(made.config, [persona for persona, _ in kept])
+            if (found := await self._expert(made, config, need)) is not None:
+                kept.append(found)
+        return [persona for persona, _ in kept], [seq for _, seq in kept]
+
+    async def _expert(self, made: Convening, config: Config, need: str) -> tuple[Persona, int] | None:
+        panel = list(config.selector.default_deliberation_panel)
+        provider = made.setting(self._pool).provider_of(config.coordinator.id)
+        base = replace(
+            expert_exchange(need, panel, self._nonce(f"expert|{need}")),
+            model=config.coordinator.model,
+        )
+        exchange, causes, turn = base, list(self._pen.causes), 0
+        while True:
+            turn += 1
+            completion, causes = await self._ask_maker(
+                provider, replace(exchange, metadata={**base.metadata, "turn": turn}), causes, turn
+            )
+            if not (wants_correction(completion) and turn <= CORRECTIONS):
+                break
+            exchange = corrected(base, completion)
+        return await self._made(completion, need, config, causes)
+
+    async def _ask_maker(
+        self, provider: Provider, exchange: Exchange, causes: Sequence[Cause], turn: int
+    ) -> tuple[Completion, list[Cause]]:
+        fact = RoleAsked(
+            role=ROLE,
+            attempt=1,
+            turn=turn,
+            provider=provider.id,
+            model=exchange.model or "default",
+            template=TEMPLATE,
+            prompt=Body.text(self._pool.secrets.scrub(prompt_of(exchange))),
+        )
+        [asked] = await self._record([Step(fact, "engine", causes)])
+        completion = await self._called(provider, exchange)
+        [said] = await self._record([Step(answered(ROLE, completion), ROLE, [asked.seq])])
+        return completion, [said.seq]
+
+    async def _made(
+        self, completion: Completion, need: str, config: Config, causes: Sequence[Cause]
+    ) -> tuple[Persona, int] | None:
+        panel = list(config.selector.default_deliberation_panel)
+        persona, definition = None, Body.text(completion.text)
+        if completion.ok:
+            try:
+                persona = read_expert(completion.structured, need, panel, taken_by(config))
+                definition = Body.json(json.dumps(persona.as_data(), ensure_ascii=False).encode())
+            except UsageError as error:
+                definition = Body.text(str(error))
+        name = persona.id if persona else "none"
+        fact = PersonaMade(persona=name, accepted=persona is not None, definition=definition)
+        [recorded] = await self._record([Step(fact, "engine", causes)])
+        return (persona, recorded.seq) if persona else None
+
+    async def first_answers(self, made: Convening) -> tuple[list[EnsembleAnswer], list[int]]:
+        """An answer of each agent that has none on the record yet, all asked at once."""
+        setting = made.setting(self._pool)
+        known = {
+            str(entry.data["agent"]): (EnsembleAnswer.parse(json.loads(self._body(entry.seq, "answer"))), entry.seq)
+            for entry in self._store.select(Query(run=self._pen.run, kind=EnsembleAnswered.KIND))
+        }
+        panel = made.config.selector.default_deliberation_panel
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                id: group.create_task(self._first_answer(setting, id, index))
+                for index, id in enumerate(panel)
+                if id not in known and not self._cancel.is_set()
+            }
+        found = known | {id: task.result() for id, task in tasks.items() if task.result() is not None}
+        ordered = [found[id] for id in panel if id in found]
+        return [answer for answer, _ in ordered], [seq for _, seq in ordered]
+
+    async def _first_answer(self, setting: Setting, id: str, index: int) -> Any:
+        config, agent = setting.config, setting.config.agent(id)
+        if agent is None or id not in setting.personas:
+            return None
+        provider = setting.provider_of(id)
+        exchange = first_exchange(config, agent, setting.personas[id], self._nonce(f"first|{id}"))
+        fact = TurnAsked(
+            session=config.session_id,
+            agent=id,
+            round=0,
+            turn_index=index,
+            branch_depth=0,
+            attempt=1,
+            provider=provider.id,
+            model=agent.model,
+            prompt=Body.text(self._pool.secrets.scrub(prompt_of(exchange))),
+        )
+        [asked] = await self._record([Step(fact, "engine", self._pen.causes)])
+        completion = await self._called(provider, exchange)
+        step, answer = _first(config, id, provider, completion)
+        [recorded] = await self._record([Step(step, "engine", [asked.seq])])
+        return (answer, recorded.seq) if answer else None
+
+    async def _called(self, provider: Provider, exchange: Exchange) -> Completion:
+        completion = checked(exchange, await unless_cancelled(self._cancel, provider, exchange))
+        return scrubbed(completion, self._pool.secrets) if self._pool.secrets else completion
+
+    async def _record(self, steps: Sequence[Step]) -> list[Recorded[Fact]]:
+        recorded = await self._pen.recorder.record_all(steps, run=self._pen.run, claim=self._pen.claim)
+        self._tell(self._pen.run, recorded)
+        return recorded
+
+    def _nonce(self, about: str) -> str:
+        """A mark for fences that no text can know before: it comes from the run's own."""
+        configured = next(iter(self._store.select(Query(run=self._pen.run, kind="run.configured", limit=1))))
+        return sha256(f"{configured.data['nonce']}|{about}".encode()).hexdigest()[:20]
+
+    def _body(self, seq: int, part: str) -> bytes:
+        stored = self._store.body(seq, part)
+        if stored is None:
+            raise UsageError(f"the {part} of entry {seq} is not in the ledger any more; convene a new session")
+        return stored.body
+
+
+def _first(config: Config, id: str, provider: Provider, completion: Completion) -> tuple[Fact, EnsembleAnswer | None]:
+    """What came of asking somebody alone, as a fact."""
+    usage = usage_of(completion, scripted=provider.describe().get("kind") == "scripted")
+    spent = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "cost_usd_nano": round(usage.cost_usd * 1e9),
+    }
+    if completion.failure is not None:
+        why = completion.failure
+        fact = TurnFailed(
+            agent=id,
+            attempt=1,
+            error=why.kind,
+            retriable=False,
+            elapsed_us=completion.latency_us,
+            result=as_body(completion, usage),
+            **spent,
+        )
+        return fact, None
+    said: Mapping[str, Any] = completion.structured
+    answer = EnsembleAnswer.parse(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "session_id": config.session_id,
+            "agent_id": id,
+            "provider": provider.id,
+            "model": completion.returned_model,
+            "text": said["text"],
+            **({"confidence": said["confidence"]} if said.get("confidence") is not None else {}),
+            "usage": usage.as_data(),
+        }
+    )
+    body = Body.json(json.dumps(answer.as_data(), ensure_ascii=False).encode())
+    return EnsembleAnswered(agent=id, answer=body, **spent), answer

@@ -1,0 +1,243 @@
+"""The daemon without its surface: drives runs in the background, goes on with what was cut short, keeps gates' deadlines, drains.
+
+It takes what is submitted here at once. It also holds the claim `worker` where that is free, and then drives what other
+processes leave on the record. Knows no HTTP.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hansard.app.configuring import Wishes, run_config
+from hansard.app.following import Follower, over_at
+from hansard.app.gates import decided
+from hansard.app.routed import Routes
+from hansard.app.service import Hansard
+from hansard.app.webhooks import Webhooks
+from hansard.app.worker import AGAIN_S, CLAIM, GRACE_S, LEASE_S
+from hansard.errors import Fenced, HansardError, StoreError
+from hansard.ledger.entry import Entry
+from hansard.orchestration.config import RunConfig
+from hansard.orchestration.engine import Ended
+from hansard.store.base import Claim, Query, Store
+
+MAX_CONFIGS = 100
+TAKES_UP = ("run.requested", "run.resume_asked", "run.retry_asked")
+LATE_S = 2.0
+"""Runs are interrupted before the grace is over: their last words have to be written."""
+
+Tell = Callable[..., None]
+Work = Coroutine[Any, Any, Ended | None]
+
+
+class Draining(StoreError):
+    """The daemon is on its way out and takes nothing new."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What happened since the start."""
+
+    started_s: float = field(default_factory=time.time)
+    submitted: int = 0
+    ended: dict[str, int] = field(default_factory=dict)
+    entries: int = 0
+
+
+class Daemon:
+    """Drives the runs of one open ledger. `tell` hears an event and its fields."""
+
+    def __init__(
+        self, hansard: Hansard, tell: Tell, *, most: int = 256, resume: bool = True, webhooks: Webhooks | None = None
+    ) -> None:
+        self.hansard, self.tally = hansard, Tally()
+        self.follower = Follower(hansard.store)
+        self.routes = Routes(hansard.recorder, hansard.store, hansard.settings)
+        self.draining = False
+        self._tell, self._resume, self._webhooks = tell, resume, webhooks
+        self._slots = asyncio.Semaphore(most)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._resting: set[str] = set()
+        self._configs: dict[Wishes, RunConfig] = {}
+        self._looking: set[asyncio.Task[None]] = set()
+        self._claim: Claim | None = None
+        self.follower.listen(self._notice)
+        if webhooks:
+            self.follower.listen(webhooks.take)
+
+    @property
+    def driving(self) -> int:
+        """How many runs are under way or wait for their turn here."""
+        return len(self._tasks)
+
+    async def work(self) -> None:
+        """Work until cancelled. Whatever fails in here ends the daemon; what fails in one run does not."""
+        self._claim = await asyncio.to_thread(_claimed, self.hansard.store)
+        if self._claim is None:
+            self._tell("another worker has this ledger", detail="only what is submitted here is driven here")
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.follower.work())
+                group.create_task(self.routes.work())
+                if self._webhooks:
+                    group.create_task(self._webhooks.work())
+                if self._claim:
+                    group.create_task(self._keep(self._claim))
+                    if self._resume:
+                        group.create_task(self._go_on())
+        finally:
+            self.routes.close()
+            if self._claim:
+                with suppress(HansardError):
+                    self.hansard.store.release(self._claim)
+
+    def config(self, wishes: Wishes) -> RunConfig:
+        """The configuration of a run that is wished for so. A daemon's settings stay as they are, so it is made once."""
+        known = self._configs.get(wishes)
+        if known is None:
+            made = run_config(self.hansard.settings, self.hansard.pool, wishes)
+            known = replace(made, roster_digest=made.roster.digest)
+            if len(self._configs) >= MAX_CONFIGS:
+                self._configs.clear()
+            self._configs[wishes] = known
+        return known
+
+    async def submit(self, make: Coroutine[Any, Any, str]) -> str:
+        """Put a run on the record and start on it; gives its id once it is durable."""
+        if self.draining:
+            make.close()
+            raise Draining("the daemon is shutting down; try again in a moment")
+        run = await make
+        self.tally.submitted += 1
+        self.start(run)
+        return run
+
+    def start(self, run: str, first: Work | None = None) -> None:
+        """Drive a run in the background, if nobody here does; `first` is how it begins where it is not simply driven."""
+        if run not in self._tasks or first is not None:
+            before = self._tasks.get(run)
+            task = self._tasks[run] = asyncio.create_task(self._drive(run, first, before))
+            task.add_done_callback(lambda done: self._done(run, done))
+
+    async def ask(self, run: str, first: Work) -> None:
+        """Ask for something that goes on in the background; gives back control once it is on the record, or refused."""
+        if self.draining:
+            first.close()
+            raise Draining("the daemon is shutting down; try again in a moment")
+        with self.follower.follow(run) as heard:
+            accepted = asyncio.create_task(heard.wait(30.0))
+            work = asyncio.ensure_future(first)
+            try:
+                await asyncio.wait({accepted, work}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                accepted.cancel()
+        if work.done() and (error := work.exception()):
+            raise error
+        self.start(run, _awaited(work))
+
+    async def wait(self, run: str, seconds: float) -> None:
+        """Wait until a run that is driven here has ended, or the time is over."""
+        if task := self._tasks.get(run):
+            await asyncio.wait({task}, timeout=seconds)
+
+    async def drain(self, grace_s: float) -> None:
+        """Take nothing new, let runs end within most of the grace, then interrupt them: the record says so, and they can go on."""
+        self.draining = True
+        if busy := {task for run, task in self._tasks.items() if run not in self._resting}:
+            await asyncio.wait(busy, timeout=max(0.0, grace_s / 2 - LATE_S / 2))
+        left = list(self._tasks.values())
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self.hansard.runs.close()
+        await self.follower.caught_up(LATE_S / 2)
+        self.follower.close()
+
+    async def _drive(self, run: str, first: Work | None, before: "asyncio.Task[None] | None") -> None:
+        if before:
+            await asyncio.wait({before})
+        while True:
+            try:
+                async with self._slots:
+                    ended = await (first or self.hansard.runs.drive(run))
+                first = None
+                if ended is None or ended.state != "waiting":
+                    return
+                # Not in a slot: people take their time.
+                await self._rest(run, decided(self.hansard.store, run))
+            except Fenced:
+                first = None
+                await self._rest(run, asyncio.sleep(AGAIN_S))
+
+    async def _rest(self, run: str, until: Coroutine[Any, Any, None]) -> None:
+        self._resting.add(run)
+        try:
+            await until
+        finally:
+            self._resting.discard(run)
+
+    def _done(self, run: str, task: "asyncio.Task[None]") -> None:
+        if self._tasks.get(run) is task:
+            del self._tasks[run]
+        if not task.cancelled() and (error := task.exception()):
+            # It stays on the record as it is; what is wrong with one run must not end the others.
+            bug = not isinstance(error, HansardError)
+            self._tell("run left alone", run=run, error=f"{type(error).__name__}: {error}" if bug else str(error))
+
+    def _notice(self, entry: Entry) -> None:
+        """Every new entry, whoever wrote it."""
+        self.tally.entries += 1
+        if entry.kind == "run.ended":
+            state = str(entry.data.get("state"))
+            self.tally.ended[state] = self.tally.ended.get(state, 0) + 1
+            self._tell("run ended", run=entry.run, state=state, reason=entry.data.get("reason"), seq=entry.seq)
+        elif entry.kind in TAKES_UP and self._claim and not self.draining and entry.run not in self._tasks:
+            # Whoever submits in the foreground drives it himself, and begins soon.
+            asyncio.get_running_loop().call_later(GRACE_S, self._take_up, entry.run)
+
+    def _take_up(self, run: str) -> None:
+        if not self.draining and run not in self._tasks:
+            task = asyncio.create_task(self._if_unfinished(run))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+    async def _if_unfinished(self, run: str) -> None:
+        if await asyncio.to_thread(over_at, self.hansard.store, run) is None and not self.draining:
+            self.start(run)
+
+    async def _go_on(self) -> None:
+        left = await asyncio.to_thread(unfinished, self.hansard.store)
+        if left:
+            self._tell("going on", runs=len(left))
+        for run in left:
+            self.start(run)
+
+    async def _keep(self, claim: Claim) -> None:
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            await asyncio.to_thread(self.hansard.store.renew, claim, LEASE_S)
+
+
+def unfinished(store: Store) -> list[str]:
+    """Runs that have not ended, the oldest first. Reads three kinds of entries of the whole log."""
+    size = store.head().size
+    left = dict.fromkeys(entry.run for entry in store.select(Query(kind="run.requested", before=size)))
+    again = {entry.run: entry.seq for entry in store.select(Query(kind="run.retry_asked", before=size))}
+    for entry in store.select(Query(kind="run.ended", before=size)):
+        if entry.seq > again.get(entry.run, -1):
+            left.pop(entry.run, None)
+    return list(left)
+
+
+async def _awaited(work: "asyncio.Future[Ended | None]") -> Ended | None:
+    return await work
+
+
+def _claimed(store: Store) -> Claim | None:
+    try:
+        return store.claim(CLAIM, LEASE_S)
+    except Fenced:
+        return None

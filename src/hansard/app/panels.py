@@ -1,0 +1,186 @@
+"""Panels and personas by name: read from hansard.toml and from the folders beside it, checked, and made ready for a session.
+
+What a run or a session is configured with holds its personas whole: no file is read a second time.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hansard.app.pool import PANEL_KIND
+from hansard.app.settings import Settings
+from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
+from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
+from hansard.domain.budget import Budget
+from hansard.errors import UsageError
+from hansard.orchestration.nested import PANEL, is_panel
+from hansard.providers.fields import Fields
+
+ASKER = "hansard"
+NANO = 1_000_000_000
+MAX_AGENTS = 32
+UNSAID = "(what it is asked)"
+"""In place of the problem until there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """One agent of a panel: its persona, and whom it asks (`provider` or `provider:model`); None: whoever is usual."""
+
+    persona: Persona
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelPlan:
+    """A panel as somebody wrote it down."""
+
+    name: str
+    seats: tuple[Seat, ...]
+    coordinator: Seat
+    max_rounds: int = 3
+    max_calls: int | None = None
+    max_tokens: int = 200_000
+    max_usd: float = 5.0
+    max_seconds: int = 1800
+    on_agent_failure: str = "continue_without"
+    ensemble: bool = False
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Whom its agents ask by name."""
+        return tuple(dict.fromkeys(seat.target for seat in (*self.seats, self.coordinator) if seat.target))
+
+    def config(self, resolve: Callable[[str | None], tuple[str, str]]) -> dict[str, Any]:
+        """The protocol's configuration of a session of this panel. `resolve` gives provider and model of a target."""
+        agents = [self._agent(seat, resolve) for seat in (*self.seats, self.coordinator)]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "session_id": self.name,
+            "originator": ASKER,
+            "problem_statement": UNSAID,
+            "selector": {
+                "strategy": "fixed",
+                "default_deliberation_panel": [agent["id"] for agent in agents[:-1]],
+                "coordinator_agent": agents[-1]["id"],
+            },
+            "agents": agents[:-1],
+            "coordinator": agents[-1],
+            "budget": {
+                "max_total_tokens": self.max_tokens,
+                "max_total_cost_usd": self.max_usd,
+                "max_rounds": self.max_rounds,
+                "max_wallclock_seconds": self.max_seconds,
+            },
+            "runtime": {"on_agent_failure": self.on_agent_failure},
+        }
+
+    def _agent(self, seat: Seat, resolve: Callable[[str | None], tuple[str, str]]) -> dict[str, Any]:
+        provider, model = resolve(seat.target)
+        return {
+            "id": seat.persona.id,
+            "persona_ref": seat.persona.as_data(),
+            "provider": provider,
+            "model": model,
+        }
+
+    def as_table(self, resolve: Callable[[str | None], tuple[str, str]]) -> dict[str, Any]:
+        """The panel as it stands among the providers of a run's configuration."""
+        config = Config.parse(self.config(resolve)).as_data()
+        return {
+            "kind": PANEL_KIND,
+            "config": config,
+            **({} if self.max_calls is None else {"max_calls": self.max_calls}),
+        }
+
+
+def share_of(table: Mapping[str, Any]) -> Budget:
+    """What one session of a panel may take at most."""
+    caps = table["config"]["budget"]
+    return Budget(
+        max_calls=table.get("max_calls"),
+        max_tokens=caps["max_total_tokens"],
+        max_cost_usd_nano=round(caps["max_total_cost_usd"] * NANO),
+        max_seconds=caps["max_wallclock_seconds"],
+    )
+
+
+def personas_of(settings: Settings) -> Personas:
+    """The personas of this project, and the default ones where it has none of that name."""
+    own = {name: _persona(name, table, where) for name, (table, where) in settings.written("personas").items()}
+    by_id = {persona.id: persona for persona in DEFAULTS} | {persona.id: persona for persona in own.values()}
+    return Personas(by_id.values())
+
+
+def _persona(name: str, table: Mapping[str, Any], where: str) -> Persona:
+    try:
+        return Persona.parse({"persona_class": "horizontal", "id": name, **table})
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def panel_names(settings: Settings) -> list[str]:
+    return sorted(settings.written("panels"))
+
+
+def panel_of(settings: Settings, name: str) -> PanelPlan:
+    """The panel of this name, with or without `panel:` before it."""
+    name = name.removeprefix(PANEL)
+    found = settings.written("panels")
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none are written down"
+        raise UsageError(
+            f"there is no panel {name!r} ({known}); write [panels.{name}] into hansard.toml, or panels/{name}.toml"
+        )
+    table, where = found[name]
+    return read_panel(name, Fields(table, where), personas_of(settings))
+
+
+def read_panel(name: str, fields: Fields, personas: Personas) -> PanelPlan:
+    """A panel from its table, strictly."""
+    usual = fields.text("provider") or None
+    apart = fields.table("providers")
+    ids = _ids(fields)
+    chair = fields.text("coordinator", COORDINATOR.id)
+    for id, target in apart.items():
+        if id not in (*ids, chair) or not isinstance(target, str):
+            raise UsageError(f"{fields.where}: providers must name agents of the panel and a provider each, not {id!r}")
+    for target in (usual, *apart.values()):
+        if is_panel(target):
+            raise UsageError(f"{fields.where}: {target!r} is a panel, and a panel is not answered by another one")
+    plan = PanelPlan(
+        name=name,
+        seats=tuple(Seat(persona=_known(personas, id, fields), target=apart.get(id, usual)) for id in ids),
+        coordinator=Seat(persona=_known(personas, chair, fields), target=apart.get(chair, usual)),
+        max_rounds=fields.count("max_rounds", 3, least=1),
+        max_calls=fields.count("max_calls", least=1) if fields.has("max_calls") else None,
+        max_tokens=fields.count("max_tokens", 200_000, least=1),
+        max_usd=fields.number("max_usd", 5.0) or 0.0,
+        max_seconds=fields.count("max_seconds", 1800, least=1),
+        on_agent_failure=fields.choice("on_agent_failure", ("terminate", "continue_without"), "continue_without"),
+        ensemble=fields.flag("ensemble"),
+    )
+    fields.done()
+    return plan
+
+
+def _ids(fields: Fields) -> list[str]:
+    ids = fields.any("agents", [persona.id for persona in DEFAULT_PANEL])
+    if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
+        raise UsageError(f'{fields.where}: agents must be a list of personas, such as ["logician", "critic"]')
+    if len(ids) > MAX_AGENTS:
+        raise UsageError(
+            f"{fields.where}: {len(ids)} agents are too many for one panel; at most {MAX_AGENTS} sit on one"
+        )
+    for id in ids:
+        if ids.count(id) > 1:
+            raise UsageError(f"{fields.where}: {id!r} stands twice among the agents")
+    return ids
+
+
+def _known(personas: Personas, id: str, fields: Fields) -> Persona:
+    found = personas.get(id)
+    if found is None:
+        known = ", ".join(persona.id for persona in personas)
+        raise UsageError(f"{fields.where}: there is no persona {id!r} ({known}); write personas/{id}.toml")
+    return found

@@ -1,0 +1,201 @@
+"""Who may use the daemon: bearer tokens with roles, kept as digests in a file of the user's own. Knows no HTTP.
+
+The first token is made when there is none and stands in a file beside, so that programs of the same user find it. Every
+other secret is shown once. A daemon that runs notices when the file changes.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from hansard.app.settings import Settings
+from hansard.app.views import View, moment
+from hansard.errors import StoreError, UsageError
+
+Role = Literal["reader", "operator", "approver"]
+ROLES: tuple[Role, ...] = get_args(Role)
+DEFAULT = "default"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One token. `until_s` is when it ends, in seconds since 1970; None where it does not."""
+
+    name: str
+    roles: tuple[Role, ...]
+    digest: str
+    created_s: int
+    until_s: int | None = None
+
+    @property
+    def actor(self) -> str:
+        """Whoever acts with it, as the record names him."""
+        return f"human:{self.name}"
+
+    def may(self, role: Role) -> bool:
+        """Whoever may do something may also look."""
+        return role in self.roles or (role == "reader" and bool(self.roles))
+
+
+class Tokens:
+    """The tokens of one state folder."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        self.folder, self._clock = folder, clock
+        self._file, self._plain = folder / "tokens.json", folder / "token"
+        self._seen: tuple[int, int, int] | None = None
+        self._by_digest: dict[str, Token] = {}
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Tokens":
+        return cls(settings.state / "serve")
+
+    @property
+    def plain_file(self) -> Path:
+        """Where the default token stands to be read."""
+        return self._plain
+
+    def ensure(self) -> Path:
+        """Make the default token where there is none; gives the file that holds it."""
+        with self._changing() as tokens:
+            if not tokens:
+                tokens.append(self._new(DEFAULT, ROLES, None))
+        return self._plain
+
+    def known(self, secret: str) -> Token | None:
+        """The token of this secret, ended or not; None when nobody has it."""
+        self._look()
+        return self._by_digest.get(_digest(secret))
+
+    def is_over(self, token: Token) -> bool:
+        return token.until_s is not None and token.until_s <= self._clock()
+
+    def add(self, name: str, roles: tuple[str, ...], seconds: float | None = None) -> str:
+        """A new token; gives its secret, which stands nowhere afterwards."""
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name!r:.60} is no name for a token; write 1 to 40 of a-z 0-9 _ -")
+        wanted = tuple(role for role in ROLES if role in roles)
+        if unknown := set(roles) - set(ROLES):
+            raise UsageError(f"there is no role {sorted(unknown)[0]!r:.60}; the roles are {', '.join(ROLES)}")
+        if not wanted:
+            raise UsageError(f"a token needs a role: {', '.join(ROLES)}")
+        with self._changing() as tokens:
+            if any(each.name == name for each in tokens):
+                raise UsageError(f"there is a token {name!r} already; `hansard serve token rotate {name}` renews it")
+            tokens.append(made := self._new(name, wanted, seconds))
+        return made.secret
+
+    def rotate(self, name: str = DEFAULT, keep_s: float = 0) -> str:
+        """A new secret for a token; the old one ends now, or after a while in which both are good."""
+        now = int(self._clock())
+        with self._changing() as tokens:
+            old = [each for each in tokens if each.name == name and not self.is_over(each)]
+            if not old:
+                raise self._unknown(name, tokens)
+            made = self._new(name, old[-1].roles, None)
+            ends = [replace(each, until_s=now + int(keep_s)) for each in old] if keep_s else []
+            tokens[:] = [each for each in tokens if each.name != name] + ends + [made]
+        return made.secret
+
+    def revoke(self, name: str) -> None:
+        """End a token now."""
+        with self._changing() as tokens:
+            if not any(each.name == name for each in tokens):
+                raise self._unknown(name, tokens)
+            tokens[:] = [each for each in tokens if each.name != name]
+
+    def listed(self) -> list[View]:
+        """Every token, without its secret."""
+        self._look()
+        return [
+            {
+                "name": each.name,
+                "roles": list(each.roles),
+                "created": moment(each.created_s * 1_000_000),
+                "until": None if each.until_s is None else moment(each.until_s * 1_000_000),
+            }
+            for each in self._by_digest.values()
+        ]
+
+    def _unknown(self, name: str, tokens: list[Token]) -> UsageError:
+        known = ", ".join(dict.fromkeys(each.name for each in tokens)) or "none"
+        return UsageError(f"there is no token {name!r:.60}; there are {known}")
+
+    def _new(self, name: str, roles: tuple[Role, ...], seconds: float | None) -> "_Made":
+        now, secret = int(self._clock()), f"hs_{secrets.token_urlsafe(32)}"
+        until = None if seconds is None else now + int(seconds)
+        return _Made(name=name, roles=roles, digest=_digest(secret), created_s=now, until_s=until, secret=secret)
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        """The tokens, to be changed by one process at a time; written when the block ends well."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with open(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self._seen = None
+                self._look()
+                before = list(self._by_digest.values())
+                tokens = list(before)
+                yield tokens
+                if tokens != before:
+                    self._write(tokens)
+        except OSError as error:
+            raise StoreError(f"cannot keep tokens in {self.folder}: {error.strerror}") from error
+
+    def _write(self, tokens: list[Token]) -> None:
+        for each in tokens:
+            if isinstance(each, _Made) and each.name == DEFAULT:
+                _replace(self._plain, each.secret + "\n")
+        kept = [{name: value for name, value in asdict(each).items() if name != "secret"} for each in tokens]
+        _replace(self._file, json.dumps({"tokens": kept}, indent=2) + "\n")
+
+    def _look(self) -> None:
+        """Read the file anew where it has changed."""
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            self._seen, self._by_digest = None, {}
+            return
+        seen = (found.st_mtime_ns, found.st_ino, found.st_size)
+        if seen == self._seen:
+            return
+        if found.st_mode & 0o077:
+            raise StoreError(f"others may read {self._file}; run: chmod 600 {self._file}")
+        try:
+            rows = json.loads(self._file.read_text("utf-8"))["tokens"]
+            tokens = [Token(**{**row, "roles": tuple(row["roles"])}) for row in rows]
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{self._file} cannot be read: {error}; move it away, and a new one is made") from error
+        self._seen, self._by_digest = seen, {each.digest: each for each in tokens}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made(Token):
+    """A token whose secret is still known."""
+
+    secret: str
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a private file as a whole or not at all."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

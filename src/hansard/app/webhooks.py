@@ -1,0 +1,113 @@
+"""Tells other programs when a gate opens or a run ends: signed, retried, at least once while the daemon lives.
+
+Signed as the Standard Webhooks convention has it: HMAC-SHA256 over `id.timestamp.body`. What was delivered stands in the log
+of the daemon and nowhere else; the record does not depend on who listens.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hansard.app.views import entry_view
+from hansard.errors import StoreError, UsageError
+from hansard.ledger.entry import Entry
+
+KINDS = ("gate.opened", "run.ended")
+MOST_QUEUED = 10_000
+TRIES = 8
+FIRST_S, LONGEST_S = 1.0, 60.0
+TIMEOUT_S = 10.0
+
+Tell = Callable[..., None]
+
+
+def webhook_secret(folder: Path) -> bytes:
+    """The secret that receivers check signatures with; made at the first use."""
+    path = folder / "webhook-secret"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+                file.write(f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}\n")
+        return base64.b64decode(path.read_text("ascii").strip().removeprefix("whsec_"), validate=True)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"cannot use the webhook secret in {path}: {error}") from error
+
+
+def signature(secret: bytes, id: str, timestamp: int, body: bytes) -> str:
+    signed = hmac.digest(secret, b"%s.%d.%s" % (id.encode(), timestamp, body), hashlib.sha256)
+    return f"v1,{base64.b64encode(signed).decode()}"
+
+
+class Webhooks:
+    """Delivers to some URLs, each in its own order and at its own pace."""
+
+    def __init__(self, urls: tuple[str, ...], secret: bytes, tell: Tell, *, first_s: float = FIRST_S) -> None:
+        self._secret, self._tell, self._first_s = secret, tell, first_s
+        self._queues: dict[str, asyncio.Queue[Entry]] = {url: asyncio.Queue(MOST_QUEUED) for url in urls}
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+                raise UsageError(f"--webhook {url!r:.100}: write http://… or https://…, without a name or password")
+
+    def take(self, entry: Entry) -> None:
+        """Hear of an entry; those that somebody should know of are queued."""
+        if entry.kind not in KINDS:
+            return
+        for url, queue in self._queues.items():
+            if queue.full():
+                self._tell("webhook dropped", url=_shown(url), seq=entry.seq)
+            else:
+                queue.put_nowait(entry)
+
+    async def work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for url, queue in self._queues.items():
+                group.create_task(self._deliver(url, queue))
+
+    async def _deliver(self, url: str, queue: "asyncio.Queue[Entry]") -> None:
+        while True:
+            entry = await queue.get()
+            for number in range(1, TRIES + 1):
+                said = await asyncio.to_thread(self._post, url, entry)
+                self._tell("webhook", url=_shown(url), seq=entry.seq, kind=entry.kind, attempt=number, said=said)
+                if said.startswith("2"):
+                    break
+                await asyncio.sleep(min(self._first_s * 2 ** (number - 1), LONGEST_S))
+
+    def _post(self, url: str, entry: Entry) -> str:
+        """The answer's status, or why there was none."""
+        body = json.dumps({"type": entry.kind, "run": entry.run, "entry": entry_view(entry)}).encode()
+        id, now, parts = f"{entry.run}.{entry.seq}", int(time.time()), urlsplit(url)
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "hansard",
+            "webhook-id": id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": signature(self._secret, id, now, body),
+        }
+        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        assert parts.hostname is not None
+        connection = make(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        try:
+            connection.request("POST", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}", body, headers)
+            return str(connection.getresponse().status)
+        except (OSError, http.client.HTTPException) as error:
+            return f"{type(error).__name__}: {error}"
+        finally:
+            connection.close()
+
+
+def _shown(url: str) -> str:
+    """A URL for the log: its path and query may hold what lets somebody in."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,204 @@
+"""The flags of the commands that run something, built when one of them is named. Imports nothing but argparse."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+Command = Callable[..., argparse.ArgumentParser]
+
+EXAMPLES = {
+    "submit": """\
+examples:
+  hansard submit "compare three queue libraries" --provider rehearsal
+  hansard submit @request.md --chat-url http://127.0.0.1:11434/v1 --model llama3.2
+  echo "explain this log" | hansard submit - --cmd "my-agent --stdin" --single
+  hansard submit "ship it" --plan plan.json --max-calls 40 --max-usd 0.50 --json
+
+exit codes: 0 answered, 10 partial, 11 failed, 12 stopped by budget or deadline, 13 cancelled, 14 waiting at a gate,
+            130 interrupted (Ctrl-C; `hansard runs resume last` goes on)
+""",
+    "plan": """\
+examples:
+  hansard plan "ship a login API" -o plan.json      look at it, change it, then:
+  hansard submit "ship a login API" --plan plan.json
+""",
+    "runs": """\
+examples:
+  hansard runs                          the newest runs
+  hansard runs show last                one run: its tasks, attempts, verdicts, answer
+  hansard runs follow 01a1ddc5-6d11     what is recorded, as it is recorded
+  hansard runs resume last              go on after Ctrl-C, a crash or a power cut
+  hansard runs retry last schema        do the task `schema` again, and what is built on it
+  hansard runs compare RUN RUN          two runs side by side
+
+RUN is an id, the beginning of one, or `last`.
+""",
+    "gates": """\
+examples:
+  hansard gates                         what waits for a decision
+  hansard gates show GATE               exactly what is to be decided on
+  hansard gates approve GATE --resume   decide, and go on with the run here
+""",
+    "worker": """\
+examples:
+  hansard worker &                      then: hansard submit "…" --detach
+""",
+}
+
+
+def add_submit(command: argparse.ArgumentParser) -> None:
+    command.add_argument("request", metavar="REQUEST", help="what is wanted; @FILE reads a file, - standard input")
+    shape = command.add_argument_group("how it is done")
+    shape.add_argument("--plan", metavar="FILE", help="a plan of yours (JSON or TOML) instead of the coordinator's")
+    shape.add_argument("--single", action="store_true", help="one task, in the lane that the router picks")
+    shape.add_argument("--lane", metavar="NAME", help="one task, in this lane")
+    shape.add_argument("--detach", action="store_true", help="put it on the record for a worker, print the run's id")
+    _add_shape(shape)
+    shape.add_argument(
+        "--gate",
+        action="append",
+        default=[],
+        metavar="WHERE",
+        help="wait for a person at plan, task:ID or lane:NAME (repeatable)",
+    )
+    shape.add_argument("--judge", choices=("model", "checks"), help="who judges results (default: model)")
+    shape.add_argument("--answer", choices=("synthesize", "join"), help="how the answer is made (default: synthesize)")
+    _add_asking(command)
+    add_watching(command)
+
+
+def add_plan(command: argparse.ArgumentParser) -> None:
+    command.add_argument("request", metavar="REQUEST", help="what is wanted; @FILE reads a file, - standard input")
+    command.add_argument("--output", "-o", metavar="FILE", help="write the plan here (default: standard output)")
+    _add_shape(command)
+    command.set_defaults(judge=None, answer=None, gate=[])
+    _add_asking(command)
+    add_watching(command)
+
+
+def add_runs(command: argparse.ArgumentParser, make: Command) -> None:
+    command.set_defaults(handler="runs:listed", limit=20, state=None)
+    make = _keeping(make)
+    verbs = command.add_subparsers(title="commands", metavar="COMMAND")
+    listed = make(verbs, "list", "the newest runs first", "runs:listed", ledger=True)
+    listed.add_argument("--limit", type=count, default=20, metavar="N", help="at most this many (default: 20)")
+    listed.add_argument("--state", metavar="STATE", help="only runs in this state, such as running or failed")
+    show = make(verbs, "show", "one run: tasks, attempts, verdicts, answer", "runs:show", ledger=True)
+    follow = make(verbs, "follow", "what is recorded, until the run ends", "runs:follow", ledger=True)
+    cancel = make(verbs, "cancel", "stop a run, whoever drives it", "runs:cancel", ledger=True)
+    resume = make(verbs, "resume", "go on with a run that was cut short", "runs:resume", ledger=True)
+    retry = make(verbs, "retry", "do a task again, and what is built on it", "runs:retry", ledger=True)
+    for each in (show, follow, cancel, resume, retry):
+        each.add_argument("run", metavar="RUN", help="an id, the beginning of one, or `last`")
+    retry.add_argument("task", metavar="TASK")
+    add_watching(resume)
+    add_watching(retry)
+    _add_reading(verbs, make)
+
+
+def _add_reading(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", make: Command) -> None:
+    """What the record of a run still tells."""
+    rerun = make(verbs, "rerun", "the engine again over the recorded answers", "reading:rerun", ledger=True)
+    page = make(verbs, "page", "one run as a page to read in a browser", "reading:page", ledger=True)
+    capsule = make(verbs, "capsule", "one run in short, as JSON", "reading:capsule", ledger=True)
+    for each in (rerun, page, capsule):
+        each.add_argument("run", metavar="RUN", help="an id, the beginning of one, or `last`")
+    rerun.add_argument(
+        "--swap", action="append", default=[], metavar="ROLE=PROVIDER", help="ask this provider instead (repeatable)"
+    )
+    page.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
+    compare = make(verbs, "compare", "two runs side by side", "reading:compare", ledger=True)
+    compare.add_argument("a", metavar="RUN[@LEDGER]")
+    compare.add_argument("b", metavar="RUN[@LEDGER]")
+
+
+def add_gates(command: argparse.ArgumentParser, make: Command) -> None:
+    command.set_defaults(handler="gates:listed", run=None, all=False)
+    make = _keeping(make)
+    verbs = command.add_subparsers(title="commands", metavar="COMMAND")
+    listed = make(verbs, "list", "gates that wait for somebody", "gates:listed", ledger=True)
+    listed.add_argument("--run", metavar="RUN", help="only gates of this run")
+    listed.add_argument("--all", action="store_true", help="also those that wait no longer")
+    show = make(verbs, "show", "one gate, and what it shows", "gates:show", ledger=True)
+    show.add_argument("gate", metavar="GATE")
+    for verb, text in (
+        ("approve", "let it go on as it is shown"),
+        ("edit", "let it go on with another text"),
+        ("reject", "do not let it go on"),
+    ):
+        decide = make(verbs, verb, text, f"gates:{verb}", ledger=True)
+        decide.add_argument("gate", metavar="GATE")
+        if verb == "edit":
+            decide.add_argument("text", metavar="TEXT", help="the new text; @FILE reads a file, - standard input")
+        decide.add_argument("--by", metavar="ACTOR", help="who decides (default: you, as human:NAME)")
+        decide.add_argument("--note", metavar="TEXT", help="why, for the record")
+        decide.add_argument("--resume", action="store_true", help="then go on with the run here")
+        add_watching(decide)
+
+
+def _keeping(make: Command) -> Command:
+    """Makes verbs that leave alone what was said before them: `runs --ledger x.db show last`."""
+
+    def made(*words: Any, **options: Any) -> argparse.ArgumentParser:
+        verb = make(*words, **options)
+        for action in verb._actions:
+            if action.dest in ("ledger", "json", "debug"):
+                action.default = argparse.SUPPRESS
+        return verb
+
+    return made
+
+
+def add_worker(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--max-runs", type=count, default=16, metavar="N", help="runs at once (default: 16)")
+    command.add_argument("--quiet", "-q", action="store_true", help="say nothing")
+
+
+def add_watching(command: argparse.ArgumentParser) -> None:
+    """How much is shown meanwhile."""
+    command.add_argument("--quiet", "-q", action="store_true", help="no progress and no remarks")
+    command.add_argument(
+        "--progress",
+        choices=("auto", "plain", "none"),
+        default="auto",
+        help="auto shows it on a terminal only; plain prints lines anywhere, on standard error",
+    )
+
+
+def _add_shape(command: "argparse._ActionsContainer") -> None:
+    command.add_argument("--roster", metavar="FILE", help="the lanes to work with (default: hansard.toml, else ours)")
+    command.add_argument("--max-parallel", type=count, metavar="N", help="tasks at once")
+
+
+def _add_asking(command: argparse.ArgumentParser) -> None:
+    asked = command.add_argument_group("who is asked (one of these, or hansard.toml)")
+    asked.add_argument("--provider", metavar="NAME[:MODEL]", help="a provider of hansard.toml, or rehearsal")
+    asked.add_argument(
+        "--cmd", metavar="COMMAND", help="a program: the prompt on its standard input, the answer on its output"
+    )
+    asked.add_argument("--chat-url", metavar="URL", help="a server that speaks Chat Completions; needs --model")
+    asked.add_argument("--model", metavar="MODEL", help="the model for --chat-url")
+    asked.add_argument(
+        "--api", metavar="MODEL", help="a hosted model; the key is in OPENAI_API_KEY or ANTHROPIC_API_KEY"
+    )
+    limits = command.add_argument_group("what it may spend")
+    limits.add_argument("--max-calls", type=count, metavar="N")
+    limits.add_argument("--max-tokens", type=count, metavar="N")
+    limits.add_argument("--max-usd", metavar="AMOUNT", help="dollars, such as 0.50")
+    limits.add_argument("--max-seconds", type=seconds, metavar="S", help="what is in flight then is cancelled")
+
+
+def count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 15:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 0 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of seconds")
+    return value

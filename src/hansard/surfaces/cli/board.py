@@ -1,0 +1,190 @@
+"""What a screen shows of a run while it goes on: a fold over what is recorded. Knows no terminal and no clock."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+Text = Callable[[str], str | None]
+"""Gives the text of a part of the entry, None where it is not at hand."""
+
+
+class Event(NamedTuple):
+    """One entry of a run, as far as a screen needs it. `ts` is in microseconds."""
+
+    run: str
+    kind: str
+    data: Mapping[str, Any]
+    text: Text
+    ts: int
+
+
+SETTLED = ("passed", "rejected", "skipped")
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """One task. `since_us` is when its present state began."""
+
+    task: str
+    lane: str = ""
+    wave: int = 0
+    needs: tuple[str, ...] = ()
+    state: str = "waiting"
+    rung: str = ""
+    attempt: int = 0
+    climbed: bool = False
+    score_ppm: int | None = None
+    why: str = ""
+    since_us: int = 0
+    took_us: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Board:
+    """A run as a screen shows it."""
+
+    run: str = ""
+    request: str = ""
+    state: str = "requested"
+    reason: str = ""
+    doing: str = ""
+    lane: str = ""
+    rows: dict[str, Row] = field(default_factory=dict)
+    waves: int = 0
+    calls: int = 0
+    tokens: int = 0
+    cost_usd_nano: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict)
+    began_us: int | None = None
+    last_us: int = 0
+
+    def take(self, event: Event) -> None:
+        """Fold one entry of the run in."""
+        self.run, kind, data, text, ts = event
+        before, self.last_us = self.last_us, ts
+        match kind:
+            case "run.requested":
+                self.request = text("request") or ""
+            case "run.configured":
+                names = ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")
+                self.limits = {name: data[name] for name in names if data.get(name) is not None}
+            case "run.claimed":
+                self.state = "running"
+                # What lies between two drivers is nobody's work.
+                self.began_us = ts if self.began_us is None else self.began_us + ts - before
+            case "run.routed":
+                self.lane, self.doing = data.get("lane") or self.lane, ""
+            case "plan.made":
+                self._planned(text("plan"))
+            case "role.asked":
+                self._asked(data)
+            case "role.answered":
+                self.doing = ""
+                self._spend(data)
+            case "run.retry_asked":
+                self._again(data["task"])
+            case "gate.opened":
+                self.state = "waiting"
+            case "gate.closed":
+                self.state = "running"
+            case "run.interrupted":
+                self.state, self.doing = "interrupted", ""
+            case "run.ended":
+                self.state, self.reason, self.doing = data["state"], data["reason"], ""
+            case _ if kind.startswith("task."):
+                self._task(kind, data, text, ts)
+
+    @property
+    def is_moving(self) -> bool:
+        return self.state in ("requested", "running")
+
+    def elapsed_s(self, now_us: int) -> float:
+        return max(0, now_us - (self.began_us or now_us)) / 1e6
+
+    def count(self, *states: str) -> int:
+        return sum(1 for row in self.rows.values() if row.state in states)
+
+    def _planned(self, plan: str | None) -> None:
+        for task in json.loads(plan)["tasks"] if plan else []:
+            needs = tuple(need["task"] for need in task.get("needs", []))
+            row = self.rows.setdefault(task["id"], Row(task=task["id"]))
+            row.lane, row.needs = task["lane"], needs
+        for id, level in levels({id: row.needs for id, row in self.rows.items()}).items():
+            self.rows[id].wave = level
+        self.waves = 1 + max((row.wave for row in self.rows.values()), default=0)
+
+    def _asked(self, data: Mapping[str, Any]) -> None:
+        row = self.rows.get(data.get("task") or "")
+        if data["role"] == "validator" and row:
+            row.state = "judging"
+        else:
+            self.doing = _DOING.get(data["role"], f"asking the {data['role']}")
+
+    def _again(self, task: str) -> None:
+        """A task is to be done again, and with it whatever needs it."""
+        self.state, again = "requested", {task}
+        for row in sorted(self.rows.values(), key=lambda row: row.wave):
+            if row.task in again or not again.isdisjoint(row.needs):
+                again.add(row.task)
+                row.state = "waiting"
+
+    def _spend(self, data: Mapping[str, Any]) -> None:
+        self.calls += 1
+        self.tokens += data["input_tokens"] + data["output_tokens"]
+        self.cost_usd_nano += data["cost_usd_nano"]
+
+    def _task(self, kind: str, data: Mapping[str, Any], text: Text, ts: int) -> None:
+        row = self.rows.setdefault(data["task"], Row(task=data["task"]))
+        match kind:
+            case "task.attempted":
+                row.lane, row.rung, row.attempt = data["lane"], data["rung"], data["attempt"]
+                row.state, row.since_us, row.took_us, row.score_ppm = "working", ts, None, None
+            case "task.returned":
+                self._spend(data)
+                row.state = "judging" if data["ok"] else "returned"
+            case "task.judged":
+                row.state, row.score_ppm = "passed" if data["ok"] else "rejected", data.get("score_ppm")
+                row.took_us = ts - row.since_us if row.since_us else None
+                row.why = "" if data["ok"] else reason(text("reasons"))
+            case "task.escalated":
+                row.state, row.rung, row.climbed = "climbing", data["to_rung"], True
+            case "task.skipped":
+                row.state, row.why = "skipped", data.get("upstream") or data["because"]
+            case "task.restarted":
+                row.state = "restarting"
+
+
+_DOING = {
+    "coordinator": "planning",
+    "classifier": "choosing a lane",
+    "synthesizer": "writing the answer",
+}
+
+
+def levels(needs: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
+    """How many steps lie before each task; a plan that was recorded goes in no circle."""
+    found: dict[str, int] = {}
+    waiting = [id for id, each in needs.items() if not each]
+    left = {id: len(each) for id, each in needs.items()}
+    consumers: dict[str, list[str]] = {}
+    for id, each in needs.items():
+        for need in each:
+            consumers.setdefault(need, []).append(id)
+    while waiting:
+        id = waiting.pop()
+        found[id] = max((found[need] + 1 for need in needs[id]), default=0)
+        for consumer in consumers.get(id, ()):
+            left[consumer] -= 1
+            if not left[consumer]:
+                waiting.append(consumer)
+    return found
+
+
+def reason(findings: str | None) -> str:
+    """Why a result was rejected: what the last check that failed says."""
+    try:
+        rows = [row for row in json.loads(findings or "[]") if not row["ok"]]
+        return str(rows[-1]["detail"]) if rows else ""
+    except (ValueError, KeyError, TypeError):
+        return findings or ""

@@ -1,0 +1,141 @@
+"""The flags of `deliberate` and `session`, built when one of them is named. Imports nothing but argparse."""
+
+import argparse
+from collections.abc import Callable
+
+from hansard.surfaces.cli.arguments import add_watching, count
+
+Command = Callable[..., argparse.ArgumentParser]
+CONDITIONS = (
+    *("runtime", "adapter", "provider", "model", "sampling", "cache", "tool_env", "wallclock", "persona"),
+    "transcript_prefix",
+)
+EXAMPLES = {
+    "deliberate": """\
+examples:
+  hansard deliberate "should we keep our own mail server?"          the default panel, on an agent CLI if there is one
+  hansard deliberate problem.md --panel logician,critic --max-rounds 2 --api gpt-4.1-mini
+  hansard deliberate "…" --expert "a lawyer for data protection" --ensemble
+  hansard deliberate --continue last --answer "we have 40 users"    a new session, linked to the one that asked
+  hansard deliberate --config examples/configs/walking-skeleton.json --script examples/configs/walking-skeleton.script.json
+
+exit codes: 0 synthesis, 11 schema or provider failure, 12 budget or timeout, 13 cancelled (Ctrl-C),
+            14 user input or research required
+""",
+    "session": """\
+examples:
+  hansard session replay runs/ID > transcript.json      the exact bytes; 0 the digest is right, 4 it is not
+  hansard session validate runs/ID                      every file, every rule, the seal, the record
+  hansard session execution-replay runs/ID --script s.json --output again
+
+DIR is a session's directory, or its id under --runs (default: runs).
+""",
+}
+
+
+def add_deliberate(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "problem",
+        metavar="PROBLEM",
+        nargs="?",
+        help="a file, - for standard input, or the text itself; not needed when the configuration has one",
+    )
+    command.add_argument("--config", metavar="FILE", help="a configuration of the protocol, YAML or JSON")
+    command.add_argument("--panel", metavar="A,B", help="who sits on the panel, in this order; or panel:NAME")
+    command.add_argument("--max-rounds", type=count, metavar="N", help="rounds at most")
+    command.add_argument("--output", metavar="DIR", default="runs", help="the folder of sessions (default: runs)")
+    _add_adapting(command)
+    _add_scripts(command)
+    _add_shape(command)
+    _add_asking(command)
+    add_watching(command)
+
+
+def add_session(command: argparse.ArgumentParser, make: Command) -> None:
+    command.set_defaults(handler="show:help_text", parser=command)
+    verbs = command.add_subparsers(title="commands", metavar="COMMAND")
+    replay = make(
+        verbs, "replay", "the transcript's canonical bytes, and whether its digest is right", "session:replay"
+    )
+    again = make(verbs, "execution-replay", "hold the session again", "session:execution_replay", ledger=True)
+    validate = make(
+        verbs, "validate", "every rule that a document or a directory breaks", "session:validate", ledger=True
+    )
+    metrics = make(verbs, "metrics", "the figures of a session, as JSON", "session:metrics")
+    resume = make(verbs, "resume", "go on with a session that was cut short", "session:resume", ledger=True)
+    export = make(verbs, "export", "the debate as Markdown", "session:export")
+    for each in (replay, again, metrics, resume, export):
+        each.add_argument("directory", metavar="DIR", help="a session's directory, or its id")
+    for each in (replay, again, validate, metrics, resume, export):
+        each.add_argument("--runs", metavar="DIR", default="runs", help="where ids are looked up (default: runs)")
+    validate.add_argument("path", metavar="PATH", help="a session's directory, or one document")
+    for each in (metrics, export):
+        each.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
+    _add_again(again)
+    add_watching(resume)
+    golden = make(verbs, "golden", "run a golden case; 0 the digest is as expected, 4 it is not", "session:golden")
+    golden.add_argument("case", metavar="CASE", help="a file, or a directory with the parts of a case")
+    golden.add_argument("--record", action="store_true", help="make what comes out the expectation of the case")
+    make(verbs, "conformance", "the shipped cases through our documents, with both counts", "session:conformance")
+
+
+def _add_again(again: argparse.ArgumentParser) -> None:
+    again.add_argument("--output", metavar="DIR", help="the folder for the new session (default: beside the old one)")
+    again.add_argument(
+        "--assume",
+        action="append",
+        default=[],
+        choices=CONDITIONS,
+        metavar="CONDITION",
+        help=f"vouch for a condition that cannot be shown (repeatable): {', '.join(CONDITIONS)}",
+    )
+    _add_scripts(again)
+    _add_shape(again)
+    _add_asking(again)
+    again.epilog = "exit codes: 0 the same digest, 3 a condition does not hold, 4 another digest, 1 anything else"
+
+
+def _add_adapting(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("before a session, and after one that asks for something")
+    group.add_argument(
+        "--expert",
+        action="append",
+        default=[],
+        metavar="NEED",
+        help="have a persona made for this need before the session begins (repeatable, at most 8)",
+    )
+    group.add_argument("--ensemble", action="store_true", help="everybody answers alone first; then they deliberate")
+    group.add_argument(
+        "--adaptive", action="store_true", help="where research is asked for, go on with an expert for it"
+    )
+    group.add_argument(
+        "--max-expansions", type=count, metavar="N", help="how often it may go on (default 2, at most 5)"
+    )
+    group.add_argument(
+        "--continue", dest="continues", metavar="RUN", help="go on from a session that asked for something"
+    )
+    group.add_argument("--answer", metavar="TEXT|FILE", help="with --continue: what it asked for")
+
+
+def _add_scripts(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--script", metavar="FILE", help="answers from a FakeProviderScript, for every agent")
+    command.add_argument("--selector-script", metavar="FILE", help="the same for the llm selector")
+
+
+def _add_shape(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("for cross-checks with other runtimes")
+    group.add_argument(
+        "--message-shape", choices=("golden", "reference"), help="how messages are written (default: golden)"
+    )
+    group.add_argument("--producer", nargs=2, metavar=("NAME", "VERSION"), help="whom the manifest names")
+
+
+def _add_asking(command: argparse.ArgumentParser) -> None:
+    asked = command.add_argument_group("who is asked (one of these for every agent, else as configured)")
+    asked.add_argument("--provider", metavar="ID[:MODEL]", help="a provider of hansard.toml, cli-auto, or rehearsal")
+    asked.add_argument("--cmd", metavar="COMMAND", help="a program: the prompt on its input, the answer on its output")
+    asked.add_argument("--chat-url", metavar="URL", help="a server that speaks Chat Completions; needs --model")
+    asked.add_argument("--model", metavar="MODEL", help="the model for --chat-url")
+    asked.add_argument(
+        "--api", metavar="MODEL", help="a hosted model; its key is in OPENAI_API_KEY or ANTHROPIC_API_KEY"
+    )

@@ -1,0 +1,189 @@
+"""`hansard deliberate`: put a problem to a panel, watch the debate, see how it ended.
+
+Ctrl-C and SIGTERM end the session in good order, with user_cancel; a second one leaves it to be resumed.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+from hansard.app.chaining import adapt, chain_of, continuation, go_on
+from hansard.app.configuring import Wishes
+from hansard.app.convening import DEFAULT_EXPANSIONS, Call, convening
+from hansard.app.deliberationviews import deliberation_view
+from hansard.app.documents import read_document
+from hansard.app.pool import Pool
+from hansard.app.service import Hansard
+from hansard.app.settings import read_settings, read_text
+from hansard.app.views import View
+from hansard.errors import UsageError
+from hansard.surfaces.cli.debate import debate
+from hansard.surfaces.cli.driving import EXIT, note, opened, typed
+from hansard.surfaces.cli.narrate import dollars
+from hansard.surfaces.cli.show import as_json, say
+
+EXITS = {
+    "synthesis": 0,
+    "schema_error": 11,
+    "provider_unrecoverable": 11,
+    "budget_exceeded": 12,
+    "timeout": 12,
+    "user_cancel": 13,
+    "user_input_required": 14,
+    "external_research_required": 14,
+}
+
+
+def deliberate(args: argparse.Namespace) -> int:
+    if args.continues:
+        return asyncio.run(_continue(args))
+    if args.answer is not None:
+        raise UsageError("--answer belongs to --continue RUN: it answers what that session asked for")
+    return asyncio.run(_deliberate(args, call_of(args, read_problem(args.problem), Path(args.output))))
+
+
+async def _deliberate(args: argparse.Namespace, call: Call) -> int:
+    settings = read_settings(args.ledger)
+    pool = Pool(settings)
+    # Before the ledger is opened: who cannot ask anybody should not find a new ledger afterwards.
+    made = convening(settings, pool, call)
+    await pool.close()
+    for warning in made.warnings:
+        note(warning)
+    async with Hansard.open(settings=settings) as hansard:
+        return await _held(hansard, args, await hansard.deliberations.convene(made, surface="cli"))
+
+
+async def _continue(args: argparse.Namespace) -> int:
+    answer = read_problem(args.answer) if args.answer is not None else None
+    if args.problem or (answer is None and not args.expert):
+        raise UsageError("--continue takes its problem from the session before; add --answer TEXT|FILE, or --expert NEED")
+    call = call_of(args, None, Path(args.output))
+    async with opened(read_settings(args.ledger), writing=True) as hansard:
+        found = continuation(
+            hansard.store,
+            hansard.pool,
+            hansard.runs.find(args.continues),
+            answer,
+            call=call,
+            experts=args.expert,
+            max_expansions=args.max_expansions,
+        )
+        return await _held(hansard, args, await go_on(hansard.deliberations, found, surface="cli"))
+
+
+async def _held(hansard: Hansard, args: argparse.Namespace, run: str) -> int:
+    """Hold a session, with what follows from it where that is wanted."""
+    stop = hansard.deliberations.listen(debate(args))
+    work: Awaitable[object] = hansard.deliberations.hold(run)
+    if args.adaptive:
+        work = adapt(hansard.deliberations, hansard.store, hansard.pool, run)
+    await see_out(hansard, run, work)
+    stop()
+    return conclude(hansard, chain_of(hansard.store, run)[-1] if args.adaptive else run, args)
+
+
+def read_problem(word: str | None) -> str | None:
+    """The problem: a file, `-` for standard input, or the text itself."""
+    if word is None:
+        return None
+    path = Path(word)
+    if word == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    elif len(word) < 256 and path.is_file():
+        text = read_text(path)
+    elif path.suffix in {".md", ".txt"} and not word.split(None, 1)[1:]:
+        raise UsageError(f"there is no file {word}; write the problem itself in quotes, or the name of a file")
+    else:
+        text = word
+    if not text.strip():
+        raise UsageError("the problem is empty; say what is to be deliberated")
+    return text.strip()
+
+
+def call_of(args: argparse.Namespace, problem: str | None, runs: Path | None, config: Any = None) -> Call:
+    """What the flags of `deliberate` and `session execution-replay` say."""
+    panel = getattr(args, "panel", None)
+    named = panel is not None and panel.startswith("panel:")
+    return Call(
+        problem=problem,
+        config=read_document(args.config) if getattr(args, "config", None) else config,
+        panel=[each.strip() for each in panel.split(",") if each.strip()] if panel and not named else None,
+        max_rounds=getattr(args, "max_rounds", None),
+        runs=runs,
+        script=read_document(args.script) if args.script else None,
+        selector_script=read_document(args.selector_script) if args.selector_script else None,
+        shape=args.message_shape or "golden",
+        producer=tuple(args.producer) if args.producer else None,
+        named=panel if named else None,
+        experts=getattr(args, "expert", ()),
+        ensemble=getattr(args, "ensemble", False),
+        max_expansions=DEFAULT_EXPANSIONS if (most := getattr(args, "max_expansions", None)) is None else most,
+        wishes=Wishes(provider=args.provider, cmd=args.cmd, chat_url=args.chat_url, model=args.model, api=args.api),
+    )
+
+
+async def see_out(hansard: Hansard, run: str, work: Awaitable[object]) -> None:
+    """Wait for a session; the first signal ends it with user_cancel, the second one interrupts it."""
+    task = asyncio.ensure_future(work)
+    loop, asked = asyncio.get_running_loop(), list[asyncio.Future[None]]()
+
+    def interrupt() -> None:
+        if asked:
+            task.cancel()
+            return
+        note("ending the session; once more to leave it as it is")
+        asked.append(asyncio.ensure_future(hansard.deliberations.cancel(run, surface="cli")))
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, interrupt)
+    try:
+        await asyncio.wait([task])
+        await asyncio.gather(*asked, return_exceptions=True)
+        if not task.cancelled():
+            task.result()
+    finally:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+
+
+def conclude(hansard: Hansard, run: str, args: argparse.Namespace) -> int:
+    """Print how a deliberation stands; gives the exit code."""
+    view = deliberation_view(hansard.store, run)
+    if args.json:
+        as_json(view)
+    elif view["outcome"] is None:
+        note(f"interrupted; {typed(args, 'runs resume', run)} goes on from where it stopped")
+    else:
+        _tell(view)
+    return EXIT["interrupted"] if view["outcome"] is None else EXITS[reason_of(view)]
+
+
+def reason_of(view: View) -> str:
+    return str(view.get("termination_reason") or view["outcome"])
+
+
+def _tell(view: View) -> None:
+    used, reason = view["cumulative_usage"], reason_of(view)
+    rounds = f"{view['rounds']} round{'' if view['rounds'] == 1 else 's'}"
+    if answer := view.get("synthesis_answer"):
+        for line in answer.rstrip("\n").split("\n"):
+            say(line.replace("\t", "    "))
+        say()
+    say(f"outcome  {reason}, after {rounds} and {view['messages']} messages")
+    say(f"panel    {', '.join(view['selected_agents']) or 'nobody'}; coordinator {view['coordinator']}")
+    say(f"used     {used['total_tokens']:,} tokens, {dollars(round(used['cost_usd'] * 1e9))}")
+    for each in view["unresolved"][:5]:
+        say(f"open     {each['topic']}")
+    if pending := view.get("pending"):
+        say(f"asks     {pending.get('question') or pending.get('query')}")
+        say(f'         hansard deliberate --continue {view["run"]} --answer "…"')
+    if failure := view.get("last_provider_failure"):
+        say(f"failed   {failure['agent_id']} ({failure['provider']}): {failure['kind']}: {failure['message'][:300]}")
+    say(f"digest   {view['transcript_digest']}")
+    say(f"folder   {view['run_dir'] or 'none'}")
+    say(f"run      {view['run']}")

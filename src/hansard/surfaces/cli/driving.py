@@ -1,0 +1,124 @@
+"""What submit, resume, retry and plan share: a run driven here and watched, its answer on standard output, the rest on standard error.
+
+Ctrl-C and SIGTERM interrupt the run in good order: the record says so, and it can go on from there.
+"""
+
+import argparse
+import asyncio
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.views import View
+from hansard.app.wiring import Opened, open_ledger
+from hansard.surfaces.cli.narrate import duration, spent
+from hansard.surfaces.cli.progress import Nobody, Watcher, listener, ticking, watcher
+from hansard.surfaces.cli.show import as_json, plain, say
+
+T = TypeVar("T")
+EXIT = {"answered": 0, "partial": 10, "failed": 11, "stopped": 12, "cancelled": 13, "waiting": 14, "interrupted": 130}
+SHORT = 13
+"""A run's id up to here is its time in milliseconds."""
+
+
+@asynccontextmanager
+async def opened(settings: Settings, *, writing: bool) -> AsyncIterator[Hansard]:
+    """A ledger that is there already, with its runs."""
+    found: Opened = open_ledger(settings, writing=writing)
+    async with Hansard(found, settings) as hansard:
+        yield hansard
+
+
+@asynccontextmanager
+async def watched(hansard: Hansard, args: argparse.Namespace) -> AsyncIterator[Watcher]:
+    """Show what is recorded meanwhile."""
+    watching = watcher(args)
+    if type(watching) is Nobody:
+        yield watching
+        return
+    stop = hansard.runs.listen(listener(watching))
+    try:
+        async with ticking(watching):
+            yield watching
+    finally:
+        stop()
+
+
+async def see_through(work: Awaitable[T]) -> T | None:
+    """Wait for the work and give what it gives; None when a signal interrupted it, and that is on the record."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, task.cancel)
+    try:
+        await asyncio.wait([task])
+        return None if task.cancelled() else task.result()
+    finally:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+
+
+def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = None) -> int:
+    """Print how a run stands; gives the exit code. `ended` is what its drive gave."""
+    view = hansard.runs.show(run)
+    if args.json:
+        as_json(view)
+    else:
+        answer = hansard.runs.answer(run) if view["state"] in ("answered", "partial") else None
+        if answer is not None:
+            print_answer(answer)
+        _remark(view, args, getattr(ended, "detail", "") or words(view["reason"]))
+    return EXIT.get(view["state"], 11)
+
+
+def print_answer(answer: bytes) -> None:
+    """The answer: byte for byte into a pipe, made harmless for a terminal."""
+    if sys.stdout.isatty():
+        for line in answer.decode("utf-8", "backslashreplace").rstrip("\n").split("\n"):
+            say(line.replace("\t", "    "))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(answer if answer.endswith(b"\n") else answer + b"\n")
+
+
+def words(reason: str | None) -> str:
+    """A reason of the record, which is a closed word, as people write it."""
+    return (reason or "").replace("_", " ")
+
+
+def _remark(view: View, args: argparse.Namespace, why: str) -> None:
+    """What else there is to say, where somebody reads it or something went wrong."""
+    run, state = view["run"], view["state"]
+    match state:
+        case "answered":
+            if not args.quiet and (sys.stderr.isatty() or args.progress == "plain"):
+                cost = view["spent"]
+                said = spent(cost["calls"], cost["tokens"], cost["cost_usd_nano"])
+                took = duration((cost["elapsed_us"] or 0) / 1e6)
+                note(f"{said}, {took}; {typed(args, 'runs show', run)} tells how it came about")
+        case "interrupted" | "running" | "requested":
+            note(f"interrupted; {typed(args, 'runs resume', run)} goes on from where it stopped")
+        case "waiting":
+            note(f"waiting at a gate; {typed(args, 'gates list')} shows what is to be decided")
+        case _:
+            note(f"{state}{f': {why}' if why not in ('', state) else ''}; {typed(args, 'runs show', run)} tells more")
+            lost = [task["task"] for task in view["tasks"] if task["state"] in ("rejected", "skipped")]
+            if lost and state != "cancelled":
+                note(f"{typed(args, 'runs retry', run, lost[0])} does a task again, and what is built on it")
+
+
+def typed(args: argparse.Namespace, words: str, run: str | None = None, task: str | None = None) -> str:
+    """What to type, for the ledger that this command was given."""
+    more = [run[:SHORT]] if run else []
+    more += [shlex.quote(task)] if task else []
+    more += ["--ledger", shlex.quote(args.ledger)] if args.ledger else []
+    return f"`{' '.join(['hansard', words, *more])}`"
+
+
+def note(text: str) -> None:
+    print(f"hansard: {plain(text)}", file=sys.stderr)

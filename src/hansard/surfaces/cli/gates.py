@@ -1,0 +1,107 @@
+"""`hansard gates …`: what waits for people, and what they decide."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from hansard.app.gates import Decision
+from hansard.app.service import Hansard
+from hansard.app.settings import read_settings
+from hansard.app.views import View
+from hansard.errors import UsageError
+from hansard.surfaces.cli.driving import SHORT, conclude, note, opened, see_through, watched
+from hansard.surfaces.cli.show import as_json, say
+
+
+def listed(args: argparse.Namespace) -> int:
+    async def work(hansard: Hansard) -> int:
+        run = hansard.runs.find(args.run) if args.run else None
+        views = hansard.gates.listed(run=run, closed=args.all)
+        if args.json:
+            as_json(views)
+            return 0
+        for view in views:
+            say(_line(view))
+        if not views:
+            note("no gate waits for anybody")
+        return 0
+
+    return _with(args, work, writing=False)
+
+
+def show(args: argparse.Namespace) -> int:
+    async def work(hansard: Hansard) -> int:
+        view = hansard.gates.show(args.gate)
+        if args.json:
+            as_json(view)
+            return 0
+        say(_line(view))
+        for decision in view["decisions"]:
+            said = "" if decision["authenticated"] else " (nobody checked who this is)"
+            say(f"  {decision['by']}: {decision['decision']}, {decision['time']}{said}")
+        for line in (view["question"] or "(not in the ledger any more)").splitlines():
+            say(f"  | {line}")
+        return 0
+
+    return _with(args, work, writing=False)
+
+
+def approve(args: argparse.Namespace) -> int:
+    return _decide(args, "approve", None)
+
+
+def reject(args: argparse.Namespace) -> int:
+    return _decide(args, "reject", None)
+
+
+def edit(args: argparse.Namespace) -> int:
+    return _decide(args, "edit", _text(args.text))
+
+
+def _text(word: str) -> str:
+    """The new text: the word itself, `-` for standard input, `@FILE` for a file."""
+    try:
+        if word == "-":
+            return sys.stdin.buffer.read().decode("utf-8")
+        return Path(word[1:]).read_text("utf-8") if word.startswith("@") else word
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the new text from {word}: {error}") from error
+
+
+def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> int:
+    async def work(hansard: Hansard) -> int:
+        view = await hansard.gates.decide(args.gate, decision, actor=args.by, note=args.note, edit=text)
+        run = view["run"]
+        if args.resume:
+            async with watched(hansard, args):
+                ended = await see_through(hansard.runs.drive(run))
+            return conclude(hansard, run, args, ended)
+        if args.json:
+            as_json(view)
+            return 0
+        so_far = sum(1 for each in view["decisions"] if each["decision"] != "reject")
+        note(f"gate {args.gate}: {decision} is on the record ({so_far} of {view['needed']} needed)")
+        note(f"whoever drives the run goes on; where nobody does: hansard runs resume {run[:SHORT]}")
+        return 0
+
+    return _with(args, work, writing=True)
+
+
+def _line(view: View) -> str:
+    where = f"task {view['task']}" if view["task"] else "the plan"
+    until = (
+        f", until {view['deadline']} (then {view['on_expiry']})" if view["deadline"] and view["state"] == "open" else ""
+    )
+    expired = " by expiry" if view["expired"] else ""
+    count = f"{len(view['decisions'])} said, {view['needed']} needed"
+    return f"{view['gate']}  {view['state']}{expired}  run {view['run'][:SHORT]}  before {where}  {count}{until}"
+
+
+def _with(args: argparse.Namespace, work: Callable[[Hansard], Awaitable[int]], *, writing: bool) -> int:
+    async def body() -> int:
+        async with opened(read_settings(args.ledger), writing=writing) as hansard:
+            return await work(hansard)
+
+    return asyncio.run(body())

@@ -1,0 +1,147 @@
+"""A run live on a terminal, with rich. Every text from the record is shown as text: rich's own markup is never read."""
+
+import time
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from hansard.surfaces.cli.board import SETTLED, Board, Row
+from hansard.surfaces.cli.narrate import dollars, duration, first_line
+from hansard.surfaces.cli.show import plain
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+MARKS = {"passed": ("✓", "green"), "rejected": ("✗", "red"), "skipped": ("–", "dim"), "waiting": ("·", "dim")}
+WORDS = {"judging": "being judged", "climbing": "climbs", "restarting": "starts again", "returned": "failed in passing"}
+ENDINGS = {"answered": "bold green", "partial": "bold yellow", "waiting": "bold yellow", "interrupted": "bold yellow"}
+BAR, WHY = 12, 60
+AROUND = 8
+"""Lines of the screen that are not rows of tasks."""
+
+
+class Screen:
+    """Draws a board on standard error until it is closed; the last drawing stays."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=False)
+        self._live.start()
+
+    def draw(self, board: Board) -> None:
+        self._live.update(picture(board, time.time_ns() // 1000, self._console.size.height - AROUND), refresh=True)
+
+    def close(self, board: Board) -> None:
+        if not board.run:
+            self._live.stop()
+            return
+        # Whole, now that it does not move any more; as long as it was moving it had to fit the screen.
+        self._live.update(picture(board, board.last_us, 60), refresh=True)
+        self._live.stop()
+        self._console.print()
+
+
+def picture(board: Board, now_us: int, room: int) -> RenderableType:
+    """The board as something that rich can draw."""
+    parts: list[RenderableType] = [_head(board), Text()]
+    if board.rows:
+        parts += [_tasks(board, now_us, max(3, room)), Text()]
+    parts.append(_foot(board, now_us))
+    return Group(*parts)
+
+
+def _head(board: Board) -> RenderableType:
+    return Text.assemble(
+        (first_line(board.request, 72) or "a run", "bold"),
+        (f"   {board.run[:13]}", "dim"),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
+def _tasks(board: Board, now_us: int, room: int) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for least in (1, 6, 7, 9, 12, 10):
+        # Room for the words to come, so that nothing moves sideways.
+        table.add_column(no_wrap=True, overflow="ellipsis", min_width=least)
+    shown = list(_chosen(board, room))
+    before = -1
+    for row in shown:
+        wave = str(row.wave + 1) if row.wave != before and board.waves > 1 else ""
+        before = row.wave
+        mark, style = MARKS.get(row.state, (_frame(now_us), "cyan") if board.is_moving else ("○", "yellow"))
+        word = WORDS.get(row.state, row.state) if board.is_moving or row.state in MARKS else "cut short"
+        table.add_row(
+            Text(wave, style="dim"),
+            Text.assemble((mark, style), f" {plain(row.task)}"),
+            Text(plain(row.lane), style="dim"),
+            Text(f"{'↑ ' if row.climbed else ''}{plain(row.rung)}", style="yellow" if row.climbed else "dim"),
+            Text(word, style=style),
+            _told(row, now_us),
+        )
+    if len(shown) < len(board.rows):
+        table.add_row("", Text(f"… and {len(board.rows) - len(shown):,} more", style="dim"), "", "", "", "")
+    return table
+
+
+def _chosen(board: Board, room: int) -> Iterator[Row]:
+    """The rows for which there is room, in the order of their waves: what moves first, then what was settled last."""
+    rows = sorted(board.rows.values(), key=lambda row: row.wave)
+    if len(rows) > room:
+        rank = {"waiting": 2, **dict.fromkeys(SETTLED, 1)}
+        first = sorted(rows, key=lambda row: (rank.get(row.state, 0), -row.since_us))[:room]
+        keep = {row.task for row in first}
+        rows = [row for row in rows if row.task in keep]
+    return iter(rows)
+
+
+def _told(row: Row, now_us: int) -> Text:
+    if row.state == "passed":
+        score = f"  score {row.score_ppm / 1e6:.2f}" if row.score_ppm is not None else ""
+        return Text(f"{duration((row.took_us or 0) / 1e6)}{score}", style="dim")
+    if row.state == "waiting":
+        return Text(f"for {first_line(', '.join(row.needs), WHY)}" if row.needs else "", style="dim")
+    if row.state in ("rejected", "skipped", "climbing"):
+        return Text(first_line(row.why, WHY), style="dim")
+    before = f"  before: {first_line(row.why, WHY)}" if row.why else ""
+    return Text(f"{duration(max(0, now_us - row.since_us) / 1e6)}{before}", style="dim")
+
+
+def _foot(board: Board, now_us: int) -> RenderableType:
+    limits, seconds = board.limits, board.elapsed_s(now_us)
+    cost = limits.get("max_cost_usd_nano")
+    table = Table.grid(padding=(0, 3))
+    table.add_row(
+        _state(board, now_us),
+        _gauge("calls", f"{board.calls:,}", board.calls, limits.get("max_calls"), "{:,}"),
+        _gauge("tokens", f"{board.tokens:,}", board.tokens, limits.get("max_tokens"), "{:,}"),
+        _gauge("", dollars(board.cost_usd_nano), board.cost_usd_nano, cost, dollars(cost) if cost else ""),
+        _gauge("", duration(seconds), seconds, limits.get("max_seconds"), "{:,} s"),
+    )
+    return table
+
+
+def _state(board: Board, now_us: int) -> Text:
+    if not board.is_moving:
+        said, style = board.state, ENDINGS.get(board.state, "bold red")
+        return Text(said, style=style)
+    done = f"{board.count(*SETTLED)} of {len(board.rows)}" if board.rows else "starting"
+    return Text.assemble((_frame(now_us), "cyan"), " ", board.doing or done)
+
+
+def _frame(now_us: int) -> str:
+    return FRAMES[now_us // 120_000 % len(FRAMES)]
+
+
+def _gauge(name: str, shown: str, used: float, limit: int | None, most: str) -> Text:
+    """An amount; against its limit, where there is one."""
+    text = Text(f"{shown} {name}".rstrip() if limit is None else shown)
+    if limit is None:
+        text.stylize("dim")
+        return text
+    share = min(1.0, used / limit) if limit else 1.0
+    filled = round(share * BAR)
+    style = "red" if share > 0.9 else "yellow" if share > 0.7 else "green"
+    text.append(f" of {most.format(limit)} {name}".rstrip() + " ", style="dim")
+    return text.append("━" * filled, style=style).append("━" * (BAR - filled), style="bright_black")

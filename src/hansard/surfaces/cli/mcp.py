@@ -1,0 +1,57 @@
+"""`hansard mcp`: the Model Context Protocol on standard input and output. Whatever is said to people goes to standard error."""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from hansard.app.service import Hansard
+from hansard.app.settings import read_settings
+from hansard.errors import MissingExtra
+from hansard.surfaces.cli.submit import wishes
+from hansard.surfaces.mcp import MISSING
+from hansard.surfaces.mcp.desk import Desk
+
+
+def mcp(args: argparse.Namespace) -> int:
+    try:
+        from hansard.surfaces.mcp import stdio
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"hansard mcp needs {error.name}: {MISSING}") from error
+    logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="hansard mcp: %(name)s: %(message)s")
+
+    async def serve(source: int, target: int) -> None:
+        async with Hansard.open(settings=read_settings(args.ledger)) as hansard:
+            desk = Desk.of(
+                hansard,
+                wishes=wishes(args),
+                gates=args.allow_gates,
+                commands=args.allow_commands,
+                folder=Path(args.folder) if args.folder else None,
+            )
+            await _until_stopped(desk, asyncio.ensure_future(stdio.serve(desk, source, target)))
+
+    with stdio.wire() as (source, target):
+        asyncio.run(serve(source, target))
+    return 0
+
+
+async def _until_stopped(desk: Desk, serving: "asyncio.Future[None]") -> None:
+    """Serve until the client leaves, or a signal comes; what is under way then is interrupted, and can go on."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        # First of all: a call that ends with us is no call that its client cancelled.
+        desk.closing = True
+        serving.cancel()
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop)
+    try:
+        await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
+    finally:
+        await desk.close()

@@ -1,0 +1,200 @@
+"""`hansard runs …`: what runs there are, how one stands, and what people may do to it."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from hansard.app.runs import ENDED
+from hansard.app.service import Hansard
+from hansard.app.settings import read_settings
+from hansard.app.views import View
+from hansard.surfaces.cli.board import Event, reason
+from hansard.surfaces.cli.driving import EXIT, SHORT, conclude, note, opened, see_through, watched, words
+from hansard.surfaces.cli.narrate import dollars, duration, first_line, spent
+from hansard.surfaces.cli.progress import Lines, Watcher
+from hansard.surfaces.cli.show import as_json, as_json_line, say
+
+WAIT_S = 10.0
+MARKS = {"passed": "+", "rejected": "x", "skipped": "-", "waiting": "."}
+
+
+def listed(args: argparse.Namespace) -> int:
+    async def work(hansard: Hansard) -> int:
+        views = hansard.runs.listed(limit=args.limit, state=args.state)
+        if args.json:
+            as_json(views)
+            return 0
+        for view in views:
+            cost = view["spent"]
+            said = f"{cost['calls']:>5,} calls  {cost['tokens']:>9,} tokens  {dollars(cost['cost_usd_nano']):<9}"
+            say(
+                f"{view['run'][:SHORT]}  {view['state']:<12}{_ago(view['last']):>9}  {said}  {first_line(view['request'] or '', 60)}"
+            )
+        if not views:
+            note("there are no runs yet; `hansard submit REQUEST` starts one")
+        return 0
+
+    return _with(args, work, writing=False)
+
+
+def show(args: argparse.Namespace) -> int:
+    async def work(hansard: Hansard) -> int:
+        view = hansard.runs.show(args.run)
+        if args.json:
+            as_json(view)
+        else:
+            _tell(view)
+        return 0
+
+    return _with(args, work, writing=False)
+
+
+def follow(args: argparse.Namespace) -> int:
+    """Until the run ends; leaving earlier changes nothing for it."""
+
+    async def work(hansard: Hansard) -> int:
+        run = hansard.runs.find(args.run)
+        lines = Lines(sys.stdout)
+        async for view in hansard.runs.follow(run):
+            if args.json:
+                as_json_line(view)
+            else:
+                lines.take(_event(hansard, view))
+        return EXIT.get(hansard.runs.show(run)["state"], 0)
+
+    return _with(args, work, writing=False)
+
+
+def cancel(args: argparse.Namespace) -> int:
+    async def work(hansard: Hansard) -> int:
+        run = hansard.runs.find(args.run)
+        ended = await hansard.runs.cancel(run, surface="cli")
+        if ended is None:
+            await _until_ended(hansard, run)
+        view = hansard.runs.show(run)
+        if args.json:
+            as_json(view)
+        elif view["state"] in ENDED:
+            note(f"run {run[:SHORT]} is {view['state']}")
+        else:
+            note(f"run {run[:SHORT]} was asked to stop; the process that drives it has not done so yet")
+        return 0
+
+    return _with(args, work, writing=True)
+
+
+def resume(args: argparse.Namespace) -> int:
+    return _driven(args, lambda hansard, run: hansard.runs.resume(run, surface="cli"))
+
+
+def retry(args: argparse.Namespace) -> int:
+    return _driven(args, lambda hansard, run: hansard.runs.retry(run, args.task, surface="cli"))
+
+
+def _driven(args: argparse.Namespace, go: Callable[[Hansard, str], Awaitable[object]]) -> int:
+    async def work(hansard: Hansard) -> int:
+        run = hansard.runs.find(args.run)
+        async with watched(hansard, args) as watching:
+            _recall(hansard, run, watching)
+            ended = await see_through(go(hansard, run))
+        return conclude(hansard, run, args, ended)
+
+    return _with(args, work, writing=True)
+
+
+def _recall(hansard: Hansard, run: str, watching: Watcher) -> None:
+    """Tell a screen what was recorded before; lines begin with what is new."""
+    if isinstance(watching, Lines):
+        return
+    for view in hansard.runs.views(run):
+        watching.take(_event(hansard, view))
+
+
+def _event(hansard: Hansard, view: View) -> Event:
+    def text(part: str) -> str | None:
+        return hansard.runs.text(view["seq"], part)
+
+    return Event(view["run"], view["kind"], view["data"], text, view["ts"])
+
+
+def _with(args: argparse.Namespace, work: Callable[[Hansard], Awaitable[int]], *, writing: bool) -> int:
+    async def body() -> int:
+        async with opened(read_settings(args.ledger), writing=writing) as hansard:
+            return await work(hansard)
+
+    return asyncio.run(body())
+
+
+async def _until_ended(hansard: Hansard, run: str) -> None:
+    """Wait a while for the driver in another process to notice."""
+    try:
+        async with asyncio.timeout(WAIT_S):
+            async for _ in hansard.runs.follow(run):
+                pass
+    except TimeoutError:
+        return
+
+
+def _tell(view: View) -> None:
+    cost, limits = view["spent"], {name: value for name, value in view["budget"].items() if value is not None}
+    took = f", {duration(cost['elapsed_us'] / 1e6)}" if cost["elapsed_us"] is not None else ""
+    why = f": {words(view['reason'])}" if view["reason"] not in (None, view["state"]) else ""
+    say(f"run      {view['run']}")
+    say(f"state    {view['state']}{why}")
+    say(f"request  {first_line(view['request'] or '(not in the ledger any more)', 200)}")
+    say(f"started  {view['started']}, last entry {_ago(view['last'])} ago")
+    say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}{took}")
+    if limits:
+        say(f"limits   {', '.join(_limit(name, value) for name, value in limits.items())}")
+    if route := view["route"]:
+        lane = route["lane"] or "no lane is certain"
+        say(f"route    {lane}, {route['confidence_ppm'] / 10_000:.0f} % (tier {route['tier']}, entry {route['seq']})")
+    if plan := view["plan"]:
+        say(f"plan     {plan['tasks']} tasks in {plan['waves']} waves, by the {plan['by']} (entry {plan['seq']})")
+    for task in view["tasks"]:
+        _tell_task(task)
+    if view["answer_seq"] is not None:
+        missing = f", without {', '.join(view['missing'])}" if view["missing"] else ""
+        say(f"answer   entry {view['answer_seq']}{missing}")
+        answer = view["answer"] or "(not in the ledger any more)"
+        for line in answer.rstrip("\n").replace("\t", "    ").split("\n"):
+            say(f"         {line}")
+
+
+def _tell_task(task: View) -> None:
+    needs = f", after {', '.join(task['needs'])}" if task["needs"] else ""
+    because = f" ({task['because']})" if task["because"] else ""
+    say(f"  {MARKS.get(task['state'], '>')} {task['task']}  {task['lane'] or ''}{needs}: {task['state']}{because}")
+    for attempt in task["attempts"]:
+        say(f"      {_attempt(attempt)}")
+
+
+def _attempt(attempt: View) -> str:
+    said = f"attempt {attempt['attempt']}, {attempt['rung']} ({attempt['provider']} {attempt['model']}), entry {attempt['seq']}"
+    verdict, returned = attempt["verdict"], attempt["returned"]
+    if verdict is None:
+        return f"{said}: {returned['error'] or 'not judged' if returned else 'no answer yet'}"
+    score = f", score {verdict['score_ppm'] / 1e6:.2f}" if verdict["score_ppm"] is not None else ""
+    why = "" if verdict["ok"] else f": {first_line(reason(verdict['reasons']), 100)}"
+    return f"{said}: {'passed' if verdict['ok'] else 'rejected'} by {verdict['by']}{score}{why}"
+
+
+def _limit(name: str, value: Any) -> str:
+    if name == "max_cost_usd_nano":
+        return dollars(value)
+    return f"{value:,} {name.removeprefix('max_')}"
+
+
+def _ago(moment: str) -> str:
+    """How long ago a time of the record was."""
+    try:
+        seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    except ValueError:
+        return "?"
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

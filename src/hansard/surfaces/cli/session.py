@@ -1,0 +1,177 @@
+"""`hansard session …`: what can be done with the directory of a session."""
+
+import argparse
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from hansard.app import sessions
+from hansard.app.convening import Call, Convening, convening
+from hansard.app.deliberating import PinningViolation
+from hansard.app.deliberationviews import find_session
+from hansard.app.markdown import as_markdown
+from hansard.app.service import Hansard
+from hansard.app.settings import read_settings
+from hansard.app.wiring import ledger_exists, open_ledger
+from hansard.errors import HansardError, StoreError, UsageError
+from hansard.surfaces.cli.debate import debate
+from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
+from hansard.surfaces.cli.driving import note, opened
+from hansard.surfaces.cli.show import as_json, say
+
+OTHER, PINNING, MISMATCH = 1, 3, 4
+
+
+def replay(args: argparse.Namespace) -> int:
+    """The canonical bytes on standard output and nothing else; the digest on standard error [R-7.5-1]."""
+    found = sessions.replayed(_folder(args))
+    if args.json:
+        as_json({"digest": found.digest, "stored_digest": found.stored_digest, "matches": found.matches})
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(found.output)
+        said = "match" if found.matches else f"MISMATCH, the directory says {found.stored_digest}"
+        note(f"digest {found.digest}: {said}")
+    return 0 if found.matches else MISMATCH
+
+
+def validate(args: argparse.Namespace) -> int:
+    path = Path(args.path)
+    if not path.exists():
+        path = sessions.place_of(args.path, Path(args.runs))
+    settings = read_settings(args.ledger)
+    if args.ledger and not ledger_exists(settings.ledger):
+        raise UsageError(f"there is no ledger at {args.ledger}")
+    if ledger_exists(settings.ledger):
+        with open_ledger(settings) as found:
+            done = sessions.validated(path, found.store)
+    else:
+        done = sessions.validated(path)
+    if args.json:
+        broken = [
+            {"document": each.document, "path": each.path, "rule": each.rule, "message": each.message}
+            for each in done.breaches
+        ]
+        as_json({"valid": done.ok, "document": done.document, "breaches": broken, "notes": list(done.notes)})
+        return 0 if done.ok else OTHER
+    for breach in done.breaches:
+        say(str(breach))
+    for each in done.notes:
+        note(each)
+    say(f"valid: {done.document}" if done.ok else f"not valid: {len(done.breaches)} broken rules")
+    return 0 if done.ok else OTHER
+
+
+def metrics(args: argparse.Namespace) -> int:
+    found = sessions.measured(_folder(args))
+    if args.output:
+        _write(args.output, sessions.as_text(found))
+    else:
+        as_json(found)
+    return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    text = as_markdown(sessions.artifact_of(_folder(args)))
+    if args.output:
+        _write(args.output, text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def conformance(args: argparse.Namespace) -> int:
+    report = sessions.conformance()
+    if args.json:
+        names = ("positives", "accepted", "negatives", "rejected", "failures")
+        as_json({name: getattr(report, name) for name in names})
+    else:
+        say_lines(str(report))
+    return 0 if report.ok else OTHER
+
+
+def golden(args: argparse.Namespace) -> int:
+    run = asyncio.run(sessions.golden(Path(args.case), record=args.record))
+    if args.json:
+        as_json({"digest": run.produced.digest, "expected": run.expected_digest, "matches": run.matches})
+    else:
+        say(f"digest    {run.produced.digest}")
+        say(f"expected  {run.expected_digest}")
+        if run.differs:
+            say_lines(run.differs)
+        say("recorded" if args.record else "match" if run.matches else "MISMATCH")
+    return 0 if run.matches or args.record else MISMATCH
+
+
+def resume(args: argparse.Namespace) -> int:
+    async def work() -> int:
+        folder = _folder(args)
+        async with opened(read_settings(args.ledger), writing=True) as hansard:
+            run = find_session(hansard.store, folder)
+            stop = hansard.deliberations.listen(debate(args))
+            await see_out(hansard, run, hansard.deliberations.resume(run, surface="cli"))
+            stop()
+            return conclude(hansard, run, args)
+
+    return asyncio.run(work())
+
+
+def execution_replay(args: argparse.Namespace) -> int:
+    """0 the same digest, 3 a condition does not hold, 4 another digest, 1 anything else."""
+    try:
+        return asyncio.run(_execution_replay(args))
+    except PinningViolation as violation:
+        note(str(violation))
+        return PINNING
+    except HansardError as error:
+        if args.debug:
+            raise
+        note(str(error))
+        return OTHER
+
+
+async def _execution_replay(args: argparse.Namespace) -> int:
+    folder = _folder(args)
+    call = call_of(args, None, Path(args.output) if args.output else folder.absolute().parent)
+    async with Hansard.open(settings=read_settings(args.ledger)) as hansard:
+
+        def make(config: object) -> Convening:
+            wanted: Call = replace(call, config=config)  # type: ignore[arg-type]
+            return convening(hansard.settings, hansard.pool, wanted)
+
+        done = await hansard.deliberations.replay(folder, make, assumed=args.assume, surface="cli")
+    view = {
+        "matches": done.matches,
+        "original_digest": done.original_digest,
+        "fresh_digest": done.fresh.digest,
+        "conditions_checked": list(done.checked),
+        "conditions_assumed": list(done.assumed),
+        "fresh_run_dir": str(done.fresh.directory),
+        "first_diverging_message_id": done.first_diverging_message_id,
+    }
+    if args.json:
+        as_json(view)
+    else:
+        for name, value in view.items():
+            say(f"{name:<27} {', '.join(value) if isinstance(value, list) else value}")
+    return 0 if done.matches else MISMATCH
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    return sessions.place_of(args.directory, Path(args.runs))
+
+
+def say_lines(text: str) -> None:
+    for line in text.split("\n"):
+        say(line)
+
+
+def _write(name: str, text: str) -> None:
+    try:
+        with Path(name).open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{name} is there already; choose another name") from error
+    except OSError as error:
+        raise StoreError(f"cannot write {name}: {error.strerror}") from error

@@ -1,0 +1,126 @@
+"""`hansard submit` and `hansard plan`: hand in a request, see it through, print the answer or the plan."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from hansard.app.configuring import Wishes, run_config
+from hansard.app.pool import Pool
+from hansard.app.rosters import read_roster
+from hansard.app.runs import read_plan
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings, read_settings
+from hansard.app.wiring import ledger_exists
+from hansard.app.worker import is_alive
+from hansard.errors import Fenced, StoreError, UsageError
+from hansard.surfaces.cli.driving import EXIT, conclude, note, opened, see_through, typed, watched
+from hansard.surfaces.cli.show import as_json, say
+
+
+def submit(args: argparse.Namespace) -> int:
+    request, plan = read_request(args.request), read_plan(Path(args.plan)) if args.plan else None
+    _refuse_contradictions(args)
+    return asyncio.run(_submit(args, request, plan))
+
+
+def plan(args: argparse.Namespace) -> int:
+    return asyncio.run(_plan(args, read_request(args.request)))
+
+
+def read_request(word: str) -> str:
+    """The request: the word itself, `-` for standard input, `@FILE` for a file."""
+    if word != "-" and not word.startswith("@"):
+        return word
+    try:
+        data = sys.stdin.buffer.read() if word == "-" else Path(word[1:]).read_bytes()
+        return data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read the request from {'standard input' if word == '-' else word[1:]}: {error}"
+        ) from error
+
+
+def wishes(args: argparse.Namespace) -> Wishes:
+    """What the flags say."""
+    names = ("provider", "cmd", "chat_url", "model", "api", "max_calls", "max_tokens", "max_usd", "max_seconds")
+    given = {name: getattr(args, name) for name in (*names, "judge", "answer", "max_parallel")}
+    roster = read_roster(Path(args.roster)) if args.roster else None
+    return Wishes(**given, roster=roster, gates=tuple(args.gate))
+
+
+def _refuse_contradictions(args: argparse.Namespace) -> None:
+    given = [f"--{name}" for name in ("plan", "single", "lane") if getattr(args, name)]
+    if len(given) > 1 and given != ["--single", "--lane"]:
+        raise UsageError(f"{' and '.join(given)} contradict each other; keep one")
+
+
+async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:
+    settings = read_settings(args.ledger)
+    pool = Pool(settings)
+    # Before the ledger is opened: who cannot ask anybody should not find a new ledger afterwards.
+    config = run_config(settings, pool, wishes(args))
+    await pool.close()
+    mode = "single" if args.single else "request"
+    if args.detach:
+        return await _detached(args, settings, request, config, plan, mode)
+    async with Hansard.open(settings=settings) as hansard:
+        async with watched(hansard, args):
+            run = await hansard.runs.submit(request, config, mode=mode, plan=plan, lane=args.lane, surface="cli")
+            try:
+                ended = await see_through(hansard.runs.drive(run))
+            except Fenced:
+                note(f"a worker has taken the run; {typed(args, 'runs follow', run)} shows it")
+                return EXIT["interrupted"]
+        return conclude(hansard, run, args, ended)
+
+
+async def _detached(
+    args: argparse.Namespace, settings: Settings, request: str, config: Any, plan: Any, mode: str
+) -> int:
+    """Put it on the record, for a worker."""
+    nobody = "no worker is alive on this ledger, so nobody would do it; start one: hansard worker"
+    if not ledger_exists(settings.ledger):
+        raise UsageError(nobody)
+    async with opened(settings, writing=True) as hansard:
+        if not is_alive(hansard.store):
+            raise UsageError(nobody)
+        run = await hansard.runs.submit(request, config, mode=mode, plan=plan, lane=args.lane, surface="cli")
+        if args.json:
+            as_json(hansard.runs.show(run))
+        else:
+            say(run)
+    return 0
+
+
+async def _plan(args: argparse.Namespace, request: str) -> int:
+    settings = read_settings(args.ledger)
+    pool = Pool(settings)
+    config = run_config(settings, pool, wishes(args))
+    await pool.close()
+    async with Hansard.open(settings=settings) as hansard:
+        async with watched(hansard, args):
+            run = await hansard.runs.submit(request, config, mode="plan_only", surface="cli")
+            ended = await see_through(hansard.runs.drive(run))
+        made = hansard.runs.plan(run)
+        if made is None:
+            return conclude(hansard, run, args, ended)
+    if args.output:
+        _write(Path(args.output), made)
+        note(f"wrote {args.output}; {typed(args, f'submit REQUEST --plan {args.output}')} runs it")
+    else:
+        as_json(made)
+    return 0
+
+
+def _write(path: Path, made: Any) -> None:
+    import json
+
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(made, indent=2, ensure_ascii=False) + "\n")
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already; choose another name") from error
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,229 @@
+"""`hansard deliberate` as people meet it: a process of its own, answers from a script or a program."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import SRC, hansard, started
+from deliberating import Heard, config, fails, result, synthesis, turn, verdict
+from hansard.deliberation.archive import read_journal, read_manifest
+from shell import Shell
+
+CONFIGS = Path(__file__).parents[2] / "examples" / "configs"
+SKELETON = ("--config", CONFIGS / "walking-skeleton.json", "--script", CONFIGS / "walking-skeleton.script.json")
+NONE = '"resolved_disagreements": [], "unresolved_disagreements": []'
+PANELLIST = f"""\
+import sys, time
+asked = sys.stdin.read()
+time.sleep(float(sys.argv[1]))
+if "integrated_answer" in asked:
+    print('{{"integrated_answer": "Forty-two.", {NONE}}}')
+elif "next_action" in asked:
+    print('{{"next_action": "finalize", "rationale": "r", "confidence": 0.5, "focus": "f", "next_agents": [], {NONE}}}')
+else:
+    print('{{"text": "I think so."}}')
+"""
+
+
+def case(folder: Path, *heard: Heard, budget: dict[str, Any] | None = None, **knobs: Any) -> tuple[Any, ...]:
+    """The flags for a session with these answers."""
+    (folder / "config.json").write_text(json.dumps(config(budget=budget, **knobs).as_data()))
+    entries = [{"result": result(each)} for each in heard]
+    (folder / "script.json").write_text(json.dumps({"schema_version": "1.0.0", "entries": entries}))
+    return "--config", "config.json", "--script", "script.json"
+
+
+ROUND = (turn(), turn(), turn())
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(tmp_path, capfdbinary, monkeypatch)
+
+
+def test_a_session_ends_with_its_answer_and_a_summary_of_one_screen(tmp_path: Path) -> None:
+    done = hansard(tmp_path, "deliberate", *SKELETON)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("No. Recompute every hour")
+    words = {line.split()[0] for line in done.stdout.splitlines()[2:]}
+    assert {"outcome", "panel", "digest", "folder", "run"} <= words
+    assert len(done.stdout.splitlines()) < 24
+    assert read_manifest(tmp_path / "runs" / "walking-skeleton").status == "complete"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "heard", "knobs"),
+    [
+        (0, None, (*ROUND, verdict("finalize"), synthesis()), {}),
+        (11, "provider_unrecoverable", (fails("auth_failure"),), {}),
+        (11, "schema_error", (fails("malformed_response"),), {"per_agent_retry_budget": 0}),
+        (12, "budget_exceeded", (*ROUND, verdict()), {"budget": {"max_rounds": 1}}),
+        (14, "user_input_required", (*ROUND, verdict("request_user_input")), {}),
+        (14, "external_research_required", (*ROUND, verdict("request_external_research")), {}),
+    ],
+)
+def test_the_exit_code_says_how_the_session_ended(
+    code: int, reason: str | None, heard: tuple[Heard, ...], knobs: dict[str, Any], shell: Shell
+) -> None:
+    ended, out = shell.type("deliberate", *case(shell.folder, *heard, **knobs), "--json")
+    assert ended == code, shell.err
+    assert json.loads(out).get("termination_reason") == reason
+
+
+def test_a_time_that_is_over_ends_with_twelve(tmp_path: Path) -> None:
+    (tmp_path / "panellist.py").write_text(PANELLIST)
+    flags = case(tmp_path, turn(), budget={"max_wallclock_seconds": 1})[:2]
+    done = hansard(tmp_path, "deliberate", *flags, "--cmd", f"{sys.executable} {tmp_path}/panellist.py 30", "--json")
+    assert done.returncode == 12, done.stderr
+    assert json.loads(done.stdout)["termination_reason"] == "timeout"
+
+
+@pytest.mark.requirement("R-7.3-2")
+def test_the_same_configuration_twice_gives_two_directories_and_leaves_the_first_as_it_was(shell: Shell) -> None:
+    assert shell.type("deliberate", *SKELETON)[0] == 0
+    first = (shell.folder / "runs" / "walking-skeleton" / "artifact.json").read_bytes()
+    assert shell.asks("deliberate", *SKELETON)["run_dir"].endswith("runs/walking-skeleton-r1")
+    assert (shell.folder / "runs" / "walking-skeleton" / "artifact.json").read_bytes() == first
+
+
+def test_a_problem_is_a_file_or_a_text(shell: Shell) -> None:
+    (shell.folder / "problem.md").write_text("From a file.\n")
+    for word, wanted in (("problem.md", "From a file."), ("Said.", "Said.")):
+        assert shell.asks("deliberate", word, "--provider", "rehearsal")["problem"] == wanted
+    for word in ("nothere.md", " "):
+        assert shell.type("deliberate", word, "--provider", "rehearsal")[0] == 2
+    assert shell.type("deliberate", "--provider", "rehearsal")[0] == 2
+
+
+def test_a_problem_is_read_from_standard_input(tmp_path: Path) -> None:
+    done = hansard(tmp_path, "deliberate", "-", "--provider", "rehearsal", "--json", stdin="From a pipe.\n")
+    assert json.loads(done.stdout)["problem"] == "From a pipe."
+
+
+def test_a_problem_on_the_command_line_takes_the_place_of_the_one_in_the_configuration(shell: Shell) -> None:
+    flags = case(shell.folder, *ROUND, verdict("finalize"), synthesis())
+    assert shell.asks("deliberate", "Another?", *flags)["problem"] == "Another?"
+
+
+def test_the_default_panel_sits_when_no_configuration_is_named(shell: Shell) -> None:
+    view = shell.asks("deliberate", "What now?", "--provider", "rehearsal")
+    assert view["selected_agents"] == ["logician", "visionary", "researcher", "critic", "engineer"]
+    assert view["session_id"] == view["run"]
+
+
+def test_panel_and_rounds_can_be_chosen(shell: Shell) -> None:
+    asks = ("deliberate", "What?", "--provider", "rehearsal")
+    view = shell.asks(*asks, "--panel", "critic, logician", "--max-rounds", 2)
+    assert view["selected_agents"] == ["critic", "logician"]
+    written = json.loads((Path(view["run_dir"]) / "config.json").read_bytes())
+    assert written["budget"]["max_rounds"] == 2
+    for flags in (("--panel", "nobody"), ("--max-rounds", 0)):
+        assert shell.type(*asks, *flags)[0] == 2
+        assert "Traceback" not in shell.err
+
+
+def test_a_program_can_be_the_whole_panel(shell: Shell) -> None:
+    (shell.folder / "panellist.py").write_text(PANELLIST)
+    program = f"{sys.executable} {shell.folder}/panellist.py 0"
+    code, out = shell.type("deliberate", "What?", "--panel", "critic", "--cmd", program)
+    assert code == 0, shell.err
+    assert out.startswith("Forty-two.")
+
+
+def test_nobody_to_ask_says_what_to_type_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {"PYTHONPATH": SRC, "HANSARD_STATE": str(tmp_path / "state"), "PATH": str(tmp_path)}
+    argv = [sys.executable, "-m", "hansard", "deliberate", "What?"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--provider rehearsal" in done.stderr
+    assert not (tmp_path / "state").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.requirement("R-6.11-1")
+def test_an_unknown_provider_is_a_session_that_ends_with_schema_error(shell: Shell) -> None:
+    code, out = shell.type("deliberate", "What?", "--provider", "nobody-knows-it", "--json")
+    assert (code, json.loads(out)["termination_reason"]) == (11, "schema_error")
+
+
+def test_a_script_that_is_missing_or_none_is_a_mistake_of_usage(shell: Shell) -> None:
+    flags = case(shell.folder, turn())
+    assert shell.type("deliberate", *flags[:2])[0] == 2
+    assert "--script" in shell.err
+    shell.write("script.json", {"entries": []})
+    assert shell.type("deliberate", *flags)[0] == 2
+    alone = ("--config", CONFIGS / "llm-selector.json", "--script", CONFIGS / "llm-selector.script.json")
+    assert shell.type("deliberate", *alone)[0] == 2
+    assert "--selector-script" in shell.err
+
+
+def test_the_debate_is_told_line_by_line_where_it_is_wanted(shell: Shell) -> None:
+    shell.type("deliberate", *SKELETON, "--progress", "plain")
+    told = shell.err.splitlines()
+    assert "round 1" in told
+    assert any(line.startswith("  ↳ engineer") for line in told)
+    assert any("continue (0.55)" in line for line in told)
+    shell.type("deliberate", *SKELETON)
+    assert shell.err == ""
+
+
+def under_way(tmp_path: Path, *words: object) -> Any:
+    """A session in which somebody is being asked, for a long time."""
+    (tmp_path / "panellist.py").write_text(PANELLIST)
+    process = started(
+        tmp_path, "deliberate", "What?", "--panel", "critic", "--cmd", f"{sys.executable} {tmp_path}/panellist.py 30",
+        "--progress", "plain", *words,
+    )  # fmt: skip
+    assert process.stderr is not None
+    while not process.stderr.readline().startswith("panel"):
+        assert process.poll() is None
+    time.sleep(0.2)
+    return process
+
+
+@pytest.mark.requirement("R-8.5-1", "R-3-1")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_session_with_user_cancel(sent: signal.Signals, tmp_path: Path) -> None:
+    process = under_way(tmp_path, "--json")
+    process.send_signal(sent)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 13
+    view = json.loads(out)
+    assert view["termination_reason"] == "user_cancel"
+    assert read_manifest(Path(view["run_dir"])).status == "terminated"
+    assert hansard(tmp_path, "session", "validate", view["run_dir"]).returncode == 0
+
+
+@pytest.mark.requirement("R-8.5-1")
+def test_another_process_can_cancel_a_session(tmp_path: Path) -> None:
+    process = under_way(tmp_path, "--json")
+    assert hansard(tmp_path, "runs", "cancel", "last").returncode == 0
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 13
+    assert json.loads(out)["termination_reason"] == "user_cancel"
+
+
+@pytest.mark.requirement("R-7.3-3", "R-7.3-1")
+def test_a_session_that_was_killed_is_found_crashed_and_resumed(tmp_path: Path) -> None:
+    process = under_way(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    [folder] = (tmp_path / "runs").iterdir()
+    assert read_manifest(folder).status == "in_progress"
+    assert len(read_journal(folder)) == 1
+    for verb in ("replay", "metrics", "export"):
+        refused = hansard(tmp_path, "session", verb, folder)
+        assert refused.returncode == 2
+        assert "session resume" in refused.stderr
+    (tmp_path / "panellist.py").write_text(PANELLIST.replace("float(sys.argv[1])", "0"))
+    done = hansard(tmp_path, "session", "resume", folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Forty-two.")
+    assert hansard(tmp_path, "session", "validate", folder).returncode == 0
+    assert hansard(tmp_path, "session", "resume", folder).returncode == 2

@@ -1,0 +1,48 @@
+import json
+from pathlib import Path
+
+from command_line import hansard
+
+
+def test_the_demonstration_goes_from_request_to_receipt_and_catches_every_tampering(tmp_path: Path) -> None:
+    ran = hansard(tmp_path, "demo", "--folder", "demo", "--json")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    view = json.loads(ran.stdout)
+    run = view["run"]
+    assert (run["state"], run["mode"], run["plan"]["by"]) == ("answered", "request", "coordinator")
+    assert {task["task"]: task["state"] for task in run["tasks"]} == dict.fromkeys(
+        ("schema", "limits", "endpoint", "guide"), "passed"
+    )
+    [limits] = [task for task in run["tasks"] if task["task"] == "limits"]
+    assert [(each["rung"], each["verdict"]["ok"]) for each in limits["attempts"]] == [
+        ("cheap", False),
+        ("capable", True),
+    ]
+    assert (view["report"]["ok"], len(view["tampered"])) == (True, 6)
+    assert all(each["caught_by_deep"] for each in view["tampered"])
+    assert [each["name"] for each in view["tampered"] if not each["caught_by_chain"]] == [
+        "swapped a body",
+        "deleted a body silently",
+    ]
+
+
+def test_what_the_demonstration_tells_people_to_type_works(tmp_path: Path) -> None:
+    ran = hansard(tmp_path, "demo", "--folder", "demo")
+    _, _, commands = ran.stdout.partition("try it yourself:\n")
+    words = [line.split()[line.split().index("hansard") + 1 :] for line in commands.splitlines()]
+    assert [hansard(tmp_path, *each).returncode for each in words] == [0, 0, 0, 20]
+
+
+def test_both_tasks_of_the_first_wave_are_at_work_at_once(tmp_path: Path) -> None:
+    hansard(tmp_path, "demo", "--folder", "demo")
+    shown = hansard(tmp_path, "ledger", "show", "--ledger", "demo/ledger.db", "--limit", "0", "--json")
+    entries = [json.loads(line) for line in shown.stdout.splitlines()]
+    kinds = [(entry["kind"], entry["data"].get("task")) for entry in entries]
+    assert kinds.index(("task.attempted", "limits")) < kinds.index(("task.returned", "schema"))
+
+
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "mine").touch()
+    ran = hansard(tmp_path, "demo", "--folder", "demo")
+    assert (ran.returncode, "not empty" in ran.stderr) == (2, True)

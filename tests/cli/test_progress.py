@@ -1,0 +1,192 @@
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import struct
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from command_line import started, workplace
+from hansard.surfaces.cli import narrate
+from hansard.surfaces.cli.board import Board, Event, levels, reason
+from hansard.surfaces.cli.live import picture
+
+HOSTILE = "[bold red]x[/] \x1b[2J\x9b31m\u2028"
+SPENT: dict[str, Any] = {"input_tokens": 30, "output_tokens": 10, "cost_usd_nano": 2_000_000_000}
+
+
+def event(kind: str, ts: int = 0, texts: dict[str, str] | None = None, **data: Any) -> Event:
+    return Event("01a1ddc5-6d11-7519", kind, data, (texts or {}).get, ts)
+
+
+def story(task: str = "schema", other: str = "limits") -> list[Event]:
+    """A run in which one task climbs and another waits for it."""
+    plan = {"tasks": [{"id": task, "lane": "backend"}, {"id": other, "lane": "sre-ops", "needs": [{"task": task}]}]}
+    why = json.dumps([{"check": "validator", "ok": False, "detail": HOSTILE}])
+    attempt: dict[str, Any] = {"task": task, "lane": "backend", "provider": "p", "model": "m"}
+    return [
+        event("run.requested", texts={"request": f"build {HOSTILE}\nmore"}),
+        event("run.configured", max_calls=4, max_cost_usd_nano=10**10),
+        event("run.claimed", because="new"),
+        event("plan.made", texts={"plan": json.dumps(plan)}, tasks=2, waves=2, by="user"),
+        event("task.attempted", 1_000_000, attempt=1, rung="cheap", **attempt),
+        event("task.returned", 2_000_000, task=task, ok=True, **SPENT),
+        event("role.asked", role="validator", task=task, model="m"),
+        event("role.answered", **SPENT),
+        event("task.judged", 3_000_000, texts={"reasons": why}, task=task, ok=False, score_ppm=100_000),
+        event("task.escalated", 3_000_000, task=task, from_rung="cheap", to_rung="capable"),
+    ]
+
+
+def board(events: list[Event]) -> Board:
+    made = Board()
+    for each in events:
+        made.take(each)
+    return made
+
+
+def drawn(shown: Board, *, room: int = 40, width: int = 140) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None, highlight=False)
+    console.print(picture(shown, 4_000_000, room))
+    return out.getvalue()
+
+
+def test_a_board_folds_what_is_recorded() -> None:
+    shown = board(story())
+    row, other = shown.rows["schema"], shown.rows["limits"]
+    assert (row.state, row.rung, row.climbed, row.took_us) == ("climbing", "capable", True, 2_000_000)
+    assert (other.state, other.wave, other.needs) == ("waiting", 1, ("schema",))
+    assert (shown.calls, shown.tokens, shown.cost_usd_nano) == (2, 80, 4_000_000_000)
+    shown.take(event("task.skipped", task="limits", because="upstream", upstream="schema"))
+    shown.take(event("run.ended", state="failed", reason="none passed"))
+    assert (shown.state, other.state, other.why) == ("failed", "skipped", "schema")
+
+
+def test_a_picture_shows_waves_states_rungs_and_the_budget() -> None:
+    lines = drawn(board(story())).splitlines()
+    assert lines[0].startswith("build ")
+    assert [line.split()[0] for line in lines if "backend" in line or "sre-ops" in line] == ["1", "2"]
+    assert any("↑ capable" in line and "climbs" in line for line in lines)
+    assert "2 of 4 calls ━" in lines[-1]
+    assert "$4.00 of $10.00 ━" in lines[-1]
+
+
+def test_hostile_text_neither_drives_the_terminal_nor_speaks_markup() -> None:
+    shown = drawn(board(story(task=HOSTILE)), width=400)
+    assert "[bold red]x[/] \\x1b[2J\\x9b31m\\u2028" in shown
+    assert "\x1b[2J" not in shown
+    assert "\x9b" not in shown
+    for each in story(task=HOSTILE):
+        told = narrate.line(each) or ""
+        assert told.isprintable(), told
+
+
+def test_a_picture_of_many_tasks_keeps_to_the_screen_and_shows_what_moves() -> None:
+    plan = {"tasks": [{"id": f"t{number:04}", "lane": "backend"} for number in range(3_000)]}
+    shown = board([event("plan.made", texts={"plan": json.dumps(plan)}, tasks=3_000, waves=1, by="user")])
+    attempt: dict[str, Any] = {"lane": "backend", "rung": "cheap", "attempt": 1}
+    shown.take(event("task.attempted", 5, task="t2500", **attempt))
+    lines = drawn(shown, room=10).splitlines()
+    assert len(lines) < 18
+    assert any("t2500" in line and "working" in line for line in lines)
+    assert any("2,990 more" in line for line in lines)
+
+
+def test_levels_count_the_steps_before_a_task() -> None:
+    assert levels({"a": (), "b": ("a",), "c": ("a", "b"), "d": ()}) == {"a": 0, "b": 1, "c": 2, "d": 0}
+    chain = {str(number): (str(number - 1),) if number else () for number in range(20_000)}
+    assert levels(chain)["19999"] == 19_999
+
+
+@pytest.mark.parametrize(("findings", "said"), [(None, ""), ("[]", ""), ("no json", "no json"), ("[3]", "[3]")])
+def test_reasons_that_are_not_findings_are_shown_as_they_are(findings: str | None, said: str) -> None:
+    assert reason(findings) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.04, "0.0 s"), (59.94, "59.9 s"), (61, "1 min 01 s"), (7_260, "2 h 01 min")]
+)
+def test_durations_read_like_speech(seconds: float, said: str) -> None:
+    assert narrate.duration(seconds) == said
+
+
+@pytest.mark.parametrize(("nano", "said"), [(0, "$0"), (1_230_000, "$0.001230"), (500_000_000, "$0.50")])
+def test_small_money_is_not_rounded_away(nano: int, said: str) -> None:
+    assert narrate.dollars(nano) == said
+
+
+def on_a_terminal(place: Path, *words: str, blocking: bool = False, **more: str) -> tuple[str, str]:
+    """What a command prints on standard output, a pipe, and on standard error, a terminal."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"TERM": "xterm-256color", **more}.items():
+            patch.setenv(name, value)
+        process = started(place, *words, blocking=blocking, stderr=slave)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(master, 65_536)
+        except OSError:
+            break
+    os.close(master)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, shown
+    return out, shown.decode()
+
+
+def bare(shown: str) -> str:
+    """What stays of a terminal's output without the sequences that move and colour."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+SUBMIT = ("submit", "compare three queues", "--provider", "rehearsal", "--ledger", "l.db")
+
+
+def test_a_terminal_gets_a_live_picture_and_the_pipe_the_answer_alone(tmp_path: Path) -> None:
+    out, shown = on_a_terminal(workplace(tmp_path), *SUBMIT)
+    assert out.splitlines() == ["[rehearsal] No model was asked. Here would stand the answer."]
+    assert "✓ look" in bare(shown)
+    assert "answered" in shown
+    assert "`hansard runs show " in shown
+
+
+def test_no_color_is_heeded(tmp_path: Path) -> None:
+    _, shown = on_a_terminal(workplace(tmp_path), *SUBMIT, NO_COLOR="1")
+    assert "✓ look" in bare(shown)
+    assert "\x1b[32m" not in shown
+
+
+def test_a_dumb_terminal_gets_plain_lines(tmp_path: Path) -> None:
+    _, shown = on_a_terminal(workplace(tmp_path), *SUBMIT, TERM="dumb")
+    assert "passed      look" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_terminal_without_rich_gets_plain_lines(tmp_path: Path) -> None:
+    _, shown = on_a_terminal(workplace(tmp_path), *SUBMIT, blocking=True)
+    assert "passed      look" in shown
+    assert (tmp_path / "blocked" / "asked").exists()
+
+
+def test_a_pipe_gets_nothing_and_does_not_even_load_rich(tmp_path: Path) -> None:
+    process = started(workplace(tmp_path), *SUBMIT, blocking=True)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("[rehearsal]")
+    assert not (tmp_path / "blocked" / "asked").exists()
+
+
+def test_a_pipe_gets_plain_lines_when_it_asks(tmp_path: Path) -> None:
+    process = started(workplace(tmp_path), *SUBMIT, "--progress", "plain")
+    out, err = process.communicate(timeout=60)
+    assert len(out.splitlines()) == 1
+    assert "planned     2 tasks in 2 waves, by the coordinator" in err

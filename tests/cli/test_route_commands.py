@@ -1,0 +1,137 @@
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansard.surfaces.cli.main import main
+
+ROSTER = """\
+name = "hotel"
+
+[[lane]]
+name = "front-desk"
+category = "house"
+domain = "Bookings and arrivals"
+vocabulary = "reservation, check in, guest"
+"""
+REQUEST = "our login endpoint returns 500 and the postgres query is slow"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def test_a_request_is_routed_and_explained(run: Any) -> None:
+    code, out, _ = run("route", REQUEST)
+    assert (code, out.split()[0]) == (0, "backend")
+    assert "postgres" in out
+    view = json.loads(run("route", REQUEST, "--json")[1])
+    assert (view["lane"], view["tier"]) == ("backend", 0)
+    assert {"confidence_ppm", "runner_up", "evidence", "scores"} < set(view)
+
+
+def test_an_undecided_request_says_so(run: Any) -> None:
+    assert run("route", "summon a unicorn")[1].startswith("undecided")
+    code, out, _ = run("route", "summon", "a", "unicorn", "--json")
+    assert (code, json.loads(out)["lane"]) == (0, None)
+
+
+def test_a_dash_reads_the_request_from_standard_input(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(REQUEST.encode() + b"\xff")))
+    assert json.loads(run("route", "-", "--json")[1])["lane"] == "backend"
+
+
+def test_the_word_eval_can_be_routed_too(run: Any) -> None:
+    assert run("route", "--", "eval")[0] == 0
+
+
+def test_a_router_is_measured_on_labelled_requests(run: Any, tmp_path: Path) -> None:
+    rows = [
+        {"id": "1", "text": REQUEST, "lane": "backend"},
+        {"id": "2", "text": REQUEST, "lane": "frontend", "also": ["backend"]},
+        {"id": "3", "text": REQUEST, "lane": "mobile"},
+        {"id": "4", "text": "summon a unicorn", "lane": "none"},
+    ]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    code, out, _ = run("route", "eval", file, "--json")
+    view = json.loads(out)
+    assert (code, view["accuracy_ppm"], view["precision_ppm"]) == (0, 666_667, 666_667)
+    assert (view["abstained_ppm"], view["off_topic_undecided_ppm"]) == (250_000, 1_000_000)
+    assert view["confusions"] == [{"expected": "mobile", "decided": "backend", "count": 1, "ids": ["3"]}]
+    assert sum(bucket["rows"] for bucket in view["calibration"]) == 3
+    assert "mobile -> backend" in run("route", "eval", file)[1]
+
+
+def test_the_lanes_are_listed_shown_and_checked(run: Any, tmp_path: Path) -> None:
+    assert len(json.loads(run("roster", "--json")[1])["lanes"]) == 24
+    assert "Continuous integration" in run("roster", "list")[1]
+    assert json.loads(run("roster", "show", "ci-cd", "--json")[1])["category"] == "engineering"
+    assert "vocabulary" in run("roster", "show", "ci-cd")[1]
+    file = tmp_path / "hotel.toml"
+    file.write_text(ROSTER, "utf-8")
+    code, out, _ = run("roster", "check", file)
+    assert (code, "front-desk" in out) == (0, True)
+    assert json.loads(run("roster", "check", file, "--json")[1])["thin"] == ["front-desk"]
+
+
+def test_a_roster_is_chosen_by_flag_or_by_hansard_toml(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "hotel.toml").write_text(ROSTER, "utf-8")
+    request = "a guest wants to change the reservation at check in"
+    assert json.loads(run("route", request, "--roster", "hotel.toml", "--json")[1])["lane"] == "front-desk"
+    (tmp_path / "hansard.toml").write_text(
+        '[roster]\nfile = "hotel.toml"\n[policy]\ndeny_lanes = ["front-desk"]', "utf-8"
+    )
+    assert json.loads(run("route", request, "--json")[1])["lane"] == "front-desk"
+    assert "deny_lanes" in run("roster")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("route", "x", "--roster", "nowhere.toml"), "nowhere.toml"),
+        (("route", "eval", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("route", "eval", "."), "cannot read"),
+        (("route", "eval", "bytes.jsonl"), "not UTF-8"),
+        (("route", "eval", "rows.jsonl"), "line 1: the roster has no lane 'zz'"),
+        (("roster", "check", "bad.toml"), "did you mean 'name'"),
+        (("roster", "show", "nobody"), "no lane 'nobody'"),
+    ],
+)
+def test_what_cannot_be_done_gets_a_sentence_and_exit_2(run: Any, tmp_path: Path, words: Any, said: str) -> None:
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
+    (tmp_path / "rows.jsonl").write_text('{"text": "x", "lane": "zz"}', "utf-8")
+    (tmp_path / "bad.toml").write_text("nmae = 'x'", "utf-8")
+    code, _, err = run(*words)
+    assert (code, said in err) == (2, True)
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("roster = 3", "roster"),
+        ("[roster]\nfiles = 'x'", "file = "),
+        ("[roster]\nfile = 3", "file = "),
+        ("[policy]\ndeny = ['x']", "unknown key 'deny'"),
+        ("[policy]\nmax_parallel = 0", "max_parallel"),
+        ("[roster]\nfile = 'gone.toml'", "gone.toml"),
+    ],
+)
+def test_a_wrong_table_in_hansard_toml_is_told(run: Any, tmp_path: Path, text: str, word: str) -> None:
+    (tmp_path / "hansard.toml").write_text(text, "utf-8")
+    code, _, err = run("roster")
+    assert (code, word in err) == (2, True)

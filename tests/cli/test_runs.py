@@ -1,0 +1,126 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import UNJUDGED, hansard, started, workplace
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with an answered run and a newer one that failed in its second task."""
+    folder = workplace(tmp_path_factory.mktemp("runs"))
+    (folder / "hansard.toml").write_text('ledger = "l.db"')
+    plan = json.loads((folder / "plan.json").read_text())
+    plan["tasks"][1]["checks"] = [{"regex": "second wind"}]
+    (folder / "checked.json").write_text(json.dumps(plan))
+    cmd = ("--cmd", f"{sys.executable} {folder / 'echo.py'}", *UNJUDGED)
+    assert hansard(folder, "submit", "the first request", "--plan", "plan.json", *cmd).returncode == 0
+    assert (
+        hansard(folder, "submit", "the \x1b[31msecond[bold] request", "--plan", "checked.json", *cmd).returncode == 10
+    )
+    return folder
+
+
+def test_runs_alone_lists_the_newest_first(place: Path) -> None:
+    lines = hansard(place, "runs").stdout.splitlines()
+    assert [line.split()[1] for line in lines] == ["partial", "answered"]
+    assert "\\x1b[31msecond[bold] request" in lines[0]
+    [newest] = hansard(place, "runs", "list", "--limit", "1").stdout.splitlines()
+    assert newest.split()[:2] == lines[0].split()[:2]
+    assert [
+        each["state"] for each in json.loads(hansard(place, "runs", "list", "--state", "answered", "--json").stdout)
+    ] == ["answered"]
+    assert len(json.loads(hansard(place, "runs", "--json").stdout)) == 2
+
+
+def test_show_tells_tasks_attempts_verdicts_and_the_answer(place: Path) -> None:
+    said = hansard(place, "runs", "show", "last").stdout
+    for piece in (
+        "partial: parts missing",
+        "without second, third",
+        "+ first",
+        "x second",
+        "rejected by checks",
+        "- third",
+        "a fine result",
+    ):
+        assert piece in said, said
+    assert "\x1b" not in said
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(place: Path) -> None:
+    whole = json.loads(hansard(place, "runs", "--json").stdout)[0]["run"]
+    assert json.loads(hansard(place, "runs", "show", whole[:13], "--json").stdout)["run"] == whole
+    none = hansard(place, "runs", "show", "banana")
+    assert (none.returncode, "runs list" in none.stderr) == (2, True)
+    both = hansard(place, "runs", "show", whole[:1])
+    assert (both.returncode, "write more of it" in both.stderr) == (2, True)
+
+
+def test_flags_may_stand_before_the_verb(place: Path) -> None:
+    elsewhere = hansard(place, "runs", "--ledger", "typo.db", "show", "last")
+    assert (elsewhere.returncode, "typo.db" in elsewhere.stderr) == (2, True)
+    assert json.loads(hansard(place, "runs", "--json", "show", "last").stdout)["state"] == "partial"
+
+
+def test_the_record_of_a_run_is_run_again_and_compared(place: Path) -> None:
+    again = hansard(place, "runs", "rerun", "last")
+    assert (again.returncode, again.stdout.split()[0]) == (0, "identical")
+    first = json.loads(hansard(place, "runs", "--json").stdout)[1]["run"]
+    assert "the answers are the same" in hansard(place, "runs", "compare", first, "last").stdout
+    assert hansard(place, "runs", "page", "last").stdout.startswith("<!doctype html>")
+    assert json.loads(hansard(place, "runs", "capsule", "last").stdout)["schema"] == "hansard.capsule/1"
+
+
+def test_follow_tells_the_story_and_ends_with_the_runs_own_code(place: Path) -> None:
+    told = hansard(place, "runs", "follow", "last")
+    assert told.returncode == 10
+    words = [line.split()[2] for line in told.stdout.splitlines()]
+    assert words == ["requested", "planned", "started", "passed", "started", "rejected", "skipped", "answered", "ended"]
+    lines = hansard(place, "runs", "follow", "last", "--json").stdout.splitlines()
+    assert [json.loads(line)["kind"] for line in lines][-1] == "run.ended"
+
+
+def test_a_run_that_ended_is_neither_resumed_nor_cancelled(place: Path) -> None:
+    for verb in ("resume", "cancel"):
+        refused = hansard(place, "runs", verb, "last")
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "has ended (partial)" in refused.stderr
+
+
+def test_retry_does_a_task_again_and_what_was_built_on_it(tmp_path: Path) -> None:
+    place = workplace(tmp_path)
+    cmd = ("--cmd", f"{sys.executable} {place / 'echo.py'}", *UNJUDGED, "--ledger", "l.db")
+    hansard(place, "submit", "x", "--plan", "plan.json", *cmd)
+    (place / "echo.py").write_text("print('better')")
+    again = hansard(place, "runs", "retry", "last", "second", "--ledger", "l.db", "--json")
+    view = json.loads(again.stdout)
+    assert (again.returncode, view["answer"]) == (0, "better\n")
+    assert [len(task["attempts"]) for task in view["tasks"]] == [1, 2, 2]
+    unknown = hansard(place, "runs", "retry", "last", "fourth", "--ledger", "l.db")
+    assert (unknown.returncode, "first, second, third" in unknown.stderr) == (2, True)
+
+
+def test_cancel_reaches_a_run_that_another_process_drives(tmp_path: Path) -> None:
+    place = workplace(tmp_path)
+    cmd = ("--cmd", f"{sys.executable} {place / 'echo.py'} 60", *UNJUDGED, "--ledger", "l.db", "--progress", "plain")
+    driving = started(place, "submit", "x", "--plan", "plan.json", *cmd)
+    assert driving.stderr is not None
+    while "started" not in driving.stderr.readline():
+        assert driving.poll() is None
+    asked = hansard(place, "runs", "cancel", "last", "--ledger", "l.db", "--json")
+    assert (asked.returncode, json.loads(asked.stdout)["state"]) == (0, "cancelled")
+    _, err = driving.communicate(timeout=30)
+    assert (driving.returncode, "cancelled" in err) == (13, True)
+
+
+@pytest.mark.parametrize(
+    "verb", [("list",), ("show", "last"), ("follow", "last"), ("resume", "last"), ("cancel", "last")]
+)
+def test_a_ledger_that_is_not_there_is_an_error_and_is_not_made(tmp_path: Path, verb: tuple[str, ...]) -> None:
+    ran = hansard(tmp_path, "runs", *verb, "--ledger", "typo.db")
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("hansard: ")
+    assert not (tmp_path / "typo.db").exists()

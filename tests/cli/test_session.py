@@ -1,0 +1,255 @@
+"""`hansard session …` on a directory that `hansard deliberate` has made, and on what is left of it after tampering."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reference_runtime
+import symposium
+from deliberating import config, result, synthesis, turn, verdict
+from hansard.deliberation.archive import listing
+from hansard.deliberation.documents import jcs
+from shell import Shell
+
+requirement = pytest.mark.requirement
+CONFIGS = Path(__file__).parents[2] / "examples" / "configs"
+HEARD = [
+    *(turn("ben", "cyd"), turn(), turn(), turn(), verdict(), turn(), turn(), turn(), turn()),
+    *(verdict("finalize"), synthesis()),
+]
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(tmp_path, capfdbinary, monkeypatch)
+
+
+@pytest.fixture
+def held(shell: Shell) -> Shell:
+    """A session that was held with a script."""
+    shell.write("config.json", config().as_data())
+    entries = [{"result": result(each)} for each in HEARD]
+    shell.write("script.json", {"schema_version": "1.0.0", "entries": entries})
+    assert shell.type("deliberate", "--config", "config.json", "--script", "script.json")[0] == 0
+    shutil.copytree(shell.folder / "runs", shell.folder / "kept")
+    return shell
+
+
+@requirement("R-7.5-1", "R-7.5-2")
+@pytest.mark.parametrize("name", ["runs/s-1", "s-1", "runs/s-1/artifact.json"])
+def test_replay_prints_the_exact_bytes_and_nothing_else(name: str, held: Shell) -> None:
+    artifact = json.loads((held.folder / "runs/s-1/artifact.json").read_bytes())
+    code, out = held.type("session", "replay", name)
+    assert (code, out.encode()) == (0, jcs(artifact["canonical_transcript"]))
+    assert hashlib.sha256(out.encode()).hexdigest() == artifact["transcript_digest"]
+    assert "match" in held.err
+
+
+@requirement("R-2.7-2", "R-7.7-2")
+@pytest.mark.parametrize("file", ["artifact.json", "manifest.json"])
+def test_replay_ends_with_four_when_a_digest_is_not_the_transcripts(file: str, held: Shell) -> None:
+    path = held.folder / "runs/s-1" / file
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | {"transcript_digest": "0" * 64}))
+    assert held.type("session", "replay", "s-1")[0] == 4
+
+
+@pytest.mark.parametrize("verb", ["replay", "metrics", "export", "resume", "validate", "execution-replay"])
+def test_a_directory_that_is_not_there_is_said_to_be_missing(verb: str, held: Shell) -> None:
+    assert held.type("session", verb, "nothere")[0] == (1 if verb == "execution-replay" else 2)
+    assert "nothere" in held.err
+
+
+def test_execution_replay_tells_a_match_a_violation_and_a_mismatch_apart(held: Shell) -> None:
+    again = ("session", "execution-replay", "s-1", "--output", "again")
+    assert held.type(*again, "--script", "script.json")[0] == 0
+    assert (held.folder / "again/s-1-replay/artifact.json").exists()
+    entries = [{"result": result(each)} for each in [turn("cyd"), *HEARD[1:]]]
+    held.write("other.json", {"schema_version": "1.0.0", "entries": entries})
+    view = held.asks(*again, "--script", "other.json")
+    assert (view["matches"], view["first_diverging_message_id"]) == (False, "msg-001")
+    assert held.type(*again, "--script", "other.json")[0] == 4
+    assert held.type(*again, "--provider", "rehearsal")[0] == 3
+    assert "pinning_violation (provider)" in held.err
+    assert held.type(*again, "--producer", "somebody", "1.0.0", "--script", "script.json")[0] == 3
+    assert "pinning_violation (runtime)" in held.err
+    assert held.type(*again)[0] == 1
+
+
+def test_a_session_whose_panel_a_model_chose_can_be_held_again(shell: Shell) -> None:
+    names = (CONFIGS / "llm-selector.script.json", CONFIGS / "llm-selector.selector-script.json")
+    scripts = ("--script", names[0], "--selector-script", names[1])
+    assert shell.type("deliberate", "--config", CONFIGS / "llm-selector.json", *scripts)[0] == 0
+    assert shell.type("session", "execution-replay", "llm-selector", *scripts)[0] == 0
+    assert shell.type("session", "validate", "llm-selector")[0] == 0
+
+
+def test_a_program_that_is_not_installed_is_said_to_be_missing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(shell.folder))
+    assert shell.type("deliberate", "What?", "--provider", "claude-cli")[0] == 2
+    assert "claude" in shell.err
+    assert not (shell.folder / "state").exists()
+
+
+def test_what_is_probably_not_meant_is_said_before_the_session(shell: Shell) -> None:
+    data = config(budget={"per_agent_token_budget": {"nobody": 5}}).as_data()
+    data["agents"][0]["tools"] = [{"name": "t", "description": "d", "input_schema": {}}]
+    shell.write("config.json", data)
+    shell.type("deliberate", "--config", "config.json", "--provider", "rehearsal")
+    assert "'nobody', which is no agent" in shell.err
+    assert "ada declare tools" in shell.err
+
+
+@requirement("R-7.9-1")
+def test_metrics_are_made_anew_from_the_artifact(held: Shell) -> None:
+    assert held.asks("session", "metrics", "s-1") == json.loads((held.folder / "runs/s-1/metrics.json").read_bytes())
+    assert held.type("session", "metrics", "s-1", "-o", "m.json")[0] == 0
+    assert held.type("session", "metrics", "s-1", "-o", "m.json")[0] == 2
+
+
+def test_an_export_quotes_what_agents_say(held: Shell) -> None:
+    code, out = held.type("session", "export", "s-1")
+    assert code == 0
+    assert "## Round 2" in out
+    assert "> I think so." in out
+    assert "\nI think so." not in out
+
+
+def fresh(held: Shell) -> Path:
+    """The session's directory as it was, where the record says that it lies."""
+    runs = held.folder / "runs"
+    shutil.rmtree(runs)
+    return Path(shutil.copytree(held.folder / "kept", runs)) / "s-1"
+
+
+def rewritten(name: str, change: Callable[[Any], object]) -> Callable[[Path], object]:
+    def tamper(folder: Path) -> None:
+        data = json.loads((folder / name).read_bytes())
+        change(data)
+        (folder / name).write_text(json.dumps(data))
+
+    return tamper
+
+
+def forged(folder: Path) -> None:
+    """A text changed, with the digests, the sums and the seal made anew: the work of somebody who knows the format."""
+    journal = (folder / "transcript.jsonl").read_bytes().replace(b"I think so.", b"I never said so.")
+    (folder / "transcript.jsonl").write_bytes(journal)
+    artifact = json.loads((folder / "artifact.json").read_bytes().replace(b"I think so.", b"I never said so."))
+    old = artifact["transcript_digest"]
+    new = hashlib.sha256(jcs(artifact["canonical_transcript"])).hexdigest()
+    artifact["transcript_digest"] = new
+    (folder / "artifact.json").write_text(json.dumps(artifact))
+    for name in ("manifest.json", "metrics.json"):
+        (folder / name).write_text((folder / name).read_text().replace(old, new))
+    seal = json.loads((folder / "seal.json").read_bytes())
+    (folder / "seal.json").write_text(json.dumps({**seal, "files": listing(folder)}))
+
+
+TAMPERING: dict[str, Callable[[Path], object]] = {
+    "a forgery that is consistent in itself": forged,
+    "message text": rewritten("artifact.json", lambda a: a["canonical_transcript"][1]["content"].update(text="No.")),
+    "message usage": rewritten("artifact.json", lambda a: a["canonical_transcript"][1]["usage"].update(cost_usd=1)),
+    "cost": rewritten("artifact.json", lambda a: a["cumulative_usage"].update(cost_usd=9)),
+    "unresolved": rewritten("artifact.json", lambda a: a.update(cumulative_unresolved=None)),
+    "problem": rewritten("artifact.json", lambda a: a["config"].update(problem_statement="Another")),
+    "model": rewritten("artifact.json", lambda a: a["config"]["coordinator"].update(model="other")),
+    "budget": rewritten("artifact.json", lambda a: a["config"]["budget"].update(max_rounds=99)),
+    "session": rewritten("artifact.json", lambda a: a.update(session_id="other")),
+    "synthesis elsewhere": rewritten("artifact.json", lambda a: a["outcome"].update(synthesis_message_id="msg-001")),
+    "swapped": rewritten(
+        "artifact.json", lambda a: a["canonical_transcript"].insert(1, a["canonical_transcript"].pop(2))
+    ),
+    "started": rewritten("artifact.json", lambda a: a.update(started_at="yesterday")),
+    "version": rewritten("artifact.json", lambda a: a.update(schema_version="9.9.9")),
+    "manifest digest": rewritten("manifest.json", lambda m: m.update(transcript_digest="0" * 64)),
+    "manifest status": rewritten("manifest.json", lambda m: m.update(status="crashed")),
+    "config problem": rewritten("config.json", lambda c: c.update(problem_statement="Another")),
+    "config model": rewritten("config.json", lambda c: c["coordinator"].update(model="other")),
+    "journal": lambda folder: (folder / "transcript.jsonl").write_bytes(b"garbage\n"),
+    "metrics": rewritten("metrics.json", lambda m: m.update(branch_depth_max=0)),
+    "pins": rewritten("pins.json", lambda p: p.update(message_shape="reference")),
+    "events": lambda folder: (folder / "observability.jsonl").write_bytes(b""),
+    "a file more": lambda folder: (folder / "more.json").write_bytes(b"{}"),
+    "no artifact": lambda folder: (folder / "artifact.json").unlink(),
+    "no journal": lambda folder: (folder / "transcript.jsonl").unlink(),
+    "no seal": lambda folder: (folder / "seal.json").unlink(),
+}
+
+
+@requirement("R-5.1-3", "R-5.10-1", "R-7.1-2")
+def test_validate_catches_every_change_of_a_directory_that_is_on_the_record(held: Shell) -> None:
+    assert held.asks("session", "validate", "runs/s-1") == {
+        "valid": True,
+        "document": "directory",
+        "breaches": [],
+        "notes": [],
+    }
+    missed = []
+    for row, tamper in TAMPERING.items():
+        tamper(fresh(held))
+        if held.type("session", "validate", "runs/s-1")[0] != 1:
+            missed.append((row, held.err))
+    assert missed == []
+
+
+def test_without_a_ledger_validate_says_what_it_cannot_see(held: Shell) -> None:
+    shutil.rmtree(held.folder / "state")
+    forged(fresh(held))
+    view = held.asks("session", "validate", "s-1")
+    assert view["valid"]
+    assert "sealed anew" in view["notes"][0]
+    assert held.type("session", "validate", "s-1", "--ledger", "nothere.db")[0] == 2
+
+
+def test_validate_tells_each_document_by_its_members(held: Shell) -> None:
+    for name, document in (("config.json", "config"), ("script.json", "fake_provider_script")):
+        assert held.asks("session", "validate", name)["document"] == document
+    broken = config().as_data() | {"mood": "good"}
+    held.write("broken.json", broken)
+    code, out = held.type("session", "validate", "broken.json")
+    assert code == 1
+    assert "mood" in out
+    held.write("odd.json", {"hello": 1})
+    assert held.type("session", "validate", "odd.json")[0] == 2
+
+
+def test_conformance_prints_both_counts(shell: Shell) -> None:
+    code, out = shell.type("session", "conformance")
+    assert code == 0
+    assert out.startswith("positive: ")
+    assert "\nnegative: " in out
+
+
+@requirement("R-2.11-1", "R-9.3-1")
+def test_the_published_golden_case_has_its_digest_and_a_changed_one_has_not(shell: Shell) -> None:
+    case = symposium.example("golden_test_case_example.json")
+    shell.write("case.json", case)
+    code, out = shell.type("session", "golden", "case.json")
+    assert code == 0
+    assert "66db8894ca3eee7335b4ffe87006957b972efc1de1b948171d15c8942ebbb654" in out
+    case["fake_script"]["entries"][0]["result"]["structured_output"]["text"] = "Something else."
+    shell.write("case.json", case)
+    assert shell.type("session", "golden", "case.json")[0] == 4
+    assert shell.type("session", "golden", "case.json", "--record")[0] == 0
+    assert shell.type("session", "golden", "case.json")[0] == 0
+
+
+@requirement("R-7.5-2", "R-9.3-1")
+def test_the_tools_of_the_reference_accept_what_the_command_line_writes(held: Shell) -> None:
+    flags = ("--message-shape", "reference", "--producer", "symposium-py", "1.0.0", "--output", "theirs")
+    code, _ = held.type("deliberate", "--config", "config.json", "--script", "script.json", *flags)
+    assert code == 0
+    folder = held.folder / "theirs" / "s-1"
+    for words in (
+        ("validate", folder / "artifact.json"),
+        ("replay", folder),
+        ("metrics", folder),
+        ("execution-replay", folder, "--script", "script.json", "--output", "again", "--assume-cache-cleared"),
+    ):
+        told = reference_runtime.command(*words)
+        assert told.returncode == 0, (words, told.stdout, told.stderr)

@@ -1,0 +1,195 @@
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import UNJUDGED, hansard, started, workplace
+from hansard.surfaces.cli.main import main
+
+Said = tuple[int, str, str]
+Run = Callable[..., Said]
+REHEARSAL = ("--provider", "rehearsal")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return workplace(tmp_path)
+
+
+@pytest.fixture
+def run(place: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    monkeypatch.setenv("HANSARD_STATE", str(place / "state"))
+    monkeypatch.setenv("HANSARD_LEDGER", str(place / "ledger.db"))
+    monkeypatch.chdir(place)
+
+    def call(*words: str) -> Said:
+        capfdbinary.readouterr()
+        code = main(words)
+        sys.stdout.flush()
+        said = capfdbinary.readouterr()
+        return code, said.out.decode(), said.err.decode()
+
+    return call
+
+
+def echo(seconds: float = 0) -> str:
+    return f"{sys.executable} {Path.cwd() / 'echo.py'} {seconds}"
+
+
+def test_the_answer_goes_to_standard_output_and_a_pipe_hears_nothing_else(run: Run) -> None:
+    code, out, err = run("submit", "compare three queues", *REHEARSAL)
+    assert (code, out.count("\n"), err) == (0, 1, "")
+    assert out.startswith("[rehearsal]")
+
+
+def test_json_is_the_view_of_the_run_and_nothing_else(run: Run) -> None:
+    code, out, err = run("submit", "compare three queues", *REHEARSAL, "--json", "--progress", "plain")
+    view = json.loads(out)
+    assert (code, view["state"], view["mode"], len(view["tasks"])) == (0, "answered", "request", 2)
+    assert "passed" in err
+    assert json.loads(run("runs", "show", view["run"], "--json")[1]) == view
+
+
+def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> None:
+    (place / "wish.md").write_text("from a file ä\n")
+    words = ("--provider", "rehearsal", "--ledger", "l.db", "--json", "--lane", "backend")
+    assert json.loads(hansard(place, "submit", "@wish.md", *words).stdout)["request"] == "from a file ä\n"
+    assert json.loads(hansard(place, "submit", "-", *words, stdin="from a pipe").stdout)["request"] == "from a pipe"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("x",), "nobody can be asked yet"),
+        (("", *REHEARSAL), "empty"),
+        (("@nothing.md", *REHEARSAL), "cannot read the request"),
+        (("x", "--plan", "nothing.json", *REHEARSAL), "cannot read the plan"),
+        (("x", "--lane", "banana", *REHEARSAL), "banana"),
+        (("x", "--single", "--plan", "plan.json", *REHEARSAL), "contradict"),
+        (("x", "--cmd", "true", "--api", "gpt-4.1"), "keep one"),
+        (("x", "--chat-url", "http://127.0.0.1:1/v1"), "--model"),
+        (("x", "--provider", "banana"), "banana"),
+        (("x", "--max-usd", "much", *REHEARSAL), "dollars"),
+        (("x", "--roster", "nothing.toml", *REHEARSAL), "nothing.toml"),
+    ],
+)
+def test_a_wrong_wish_is_told_in_a_sentence_and_records_no_run(run: Run, words: tuple[str, ...], said: str) -> None:
+    code, out, err = run("submit", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("hansard: ")
+    assert said in err
+    if Path("ledger.db").exists():
+        assert json.loads(run("runs", "--json")[1]) == []
+
+
+def test_nobody_to_ask_leaves_no_ledger_behind(run: Run, place: Path) -> None:
+    assert run("submit", "x")[0] == 2
+    assert not (place / "ledger.db").exists()
+
+
+def test_a_plan_of_ones_own_runs_as_it_is(run: Run) -> None:
+    code, out, _ = run("submit", "x", "--plan", "plan.json", "--cmd", echo(), *UNJUDGED, "--json")
+    view = json.loads(out)
+    assert (code, view["plan"]["by"], view["mode"]) == (0, "user", "plan")
+    assert [task["task"] for task in view["tasks"]] == ["first", "second", "third"]
+    assert view["answer"] == "a fine result\n"
+
+
+def test_single_and_lane_make_one_task(run: Run) -> None:
+    _, out, _ = run("submit", "build a REST API with a database", "--single", *REHEARSAL, "--json")
+    assert [task["task"] for task in json.loads(out)["tasks"]] == ["task"]
+    _, out, _ = run("submit", "anything", "--lane", "teaching", *REHEARSAL, "--json")
+    assert json.loads(out)["tasks"][0]["lane"] == "teaching"
+
+
+def test_plan_prints_what_submit_accepts(run: Run, place: Path) -> None:
+    code, out, _ = run("plan", "compare three queues", *REHEARSAL)
+    assert (code, [task["id"] for task in json.loads(out)["tasks"]]) == (0, ["look", "build"])
+    assert run("plan", "compare three queues", *REHEARSAL, "-o", "made.json")[0] == 0
+    assert run("submit", "compare", "--plan", "made.json", *REHEARSAL)[0] == 0
+    code, _, err = run("plan", "compare three queues", *REHEARSAL, "-o", "made.json")
+    assert (code, "there already" in err) == (2, True)
+
+
+def test_exit_codes_tell_how_a_run_ended(run: Run, place: Path) -> None:
+    plan = json.loads((place / "plan.json").read_text())
+    plan["tasks"] = [
+        plan["tasks"][0],
+        {"id": "odd", "lane": "backend", "instruction": "x", "checks": [{"regex": "unicorn"}]},
+    ]
+    (place / "partly.json").write_text(json.dumps(plan))
+    plan["tasks"] = plan["tasks"][1:]
+    (place / "never.json").write_text(json.dumps(plan))
+    words = ("--cmd", echo(), *UNJUDGED)
+    code, out, err = run("submit", "x", "--plan", "partly.json", *words)
+    assert (code, out) == (10, "a fine result\n")
+    assert "without odd" in err
+    assert "runs retry" in err
+    code, out, err = run("submit", "x", "--plan", "never.json", *words)
+    assert (code, out) == (11, "")
+    assert "did not pass" in err
+    code, out, err = run("submit", "x", "--plan", "plan.json", *words, "--max-calls", "1")
+    assert (code, out, "calls: 1 of 1" in err) == (12, "", True)
+    code, _, err = run("submit", "x", "--plan", "plan.json", "--cmd", echo(30), *UNJUDGED, "--max-seconds", "0.5")
+    assert (code, "deadline" in err) == (12, True)
+
+
+def test_a_run_that_waits_at_a_gate_says_where_to_decide(run: Run) -> None:
+    code, out, err = run("submit", "x", "--plan", "plan.json", "--cmd", echo(), *UNJUDGED, "--gate", "plan")
+    assert (code, out) == (14, "")
+    assert "`hansard gates list`" in err
+
+
+def test_quiet_says_nothing_but_the_answer(run: Run) -> None:
+    assert run("submit", "x", *REHEARSAL, "-q", "--progress", "plain")[2] == ""
+
+
+def first_attempt(place: Path) -> None:
+    """Return when the program has been started."""
+    for _ in range(600):
+        shown = (
+            hansard(place, "ledger", "show", "--ledger", "l.db", "--kind", "task.attempted")
+            if (place / "l.db").exists()
+            else None
+        )
+        if shown and shown.stdout:
+            return
+        time.sleep(0.05)
+    raise AssertionError("no attempt was recorded")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_interrupts_the_run_and_resume_goes_on(place: Path, number: signal.Signals) -> None:
+    slow = f"{sys.executable} {place / 'echo.py'}"
+    process = started(place, "submit", "x", "--plan", "plan.json", "--cmd", f"{slow} 60", *UNJUDGED, "--ledger", "l.db")
+    first_attempt(place)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "`hansard runs resume " in err
+    assert "--ledger l.db" in err
+    view = json.loads(hansard(place, "runs", "show", "last", "--ledger", "l.db", "--json").stdout)
+    assert view["state"] == "interrupted"
+    (place / "echo.py").write_text("print('after all')")
+    resumed = hansard(place, "runs", "resume", "last", "--ledger", "l.db")
+    assert (resumed.returncode, resumed.stdout) == (0, "after all\n")
+    assert hansard(place, "verify", "l.db", "--deep").returncode == 0
+
+
+def test_kill_9_is_no_end(place: Path) -> None:
+    slow = f"{sys.executable} {place / 'echo.py'}"
+    process = started(place, "submit", "x", "--plan", "plan.json", "--cmd", f"{slow} 60", *UNJUDGED, "--ledger", "l.db")
+    first_attempt(place)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    (place / "echo.py").write_text("print('after all')")
+    resumed = hansard(place, "runs", "resume", "last", "--ledger", "l.db", "--json")
+    view: Any = json.loads(resumed.stdout)
+    assert (resumed.returncode, view["state"]) == (0, "answered")
+    assert [attempt["attempt"] for attempt in view["tasks"][0]["attempts"]] == [1, 2]

@@ -1,0 +1,38 @@
+"""Every example runs, and says what it is there to show."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SAYS = {
+    "budget": ("stopped budget 3 calls of 3", "step-4 skipped budget"),
+    "cancel": ("cancelled", "after skipped cancelled"),
+    "command": ("words were asked of me", "exit code 0"),
+    "demo": ("rejected, climbs to the capable rung: passed", "verified   OK", "6. cut off the end"),
+    "own_provider": ("loud-1",),
+    "plan_with_checks": ("It listens on 8080.", "{'config': 'passed', 'note': 'passed'}"),
+    "read_record": ("output: [rehearsal]", "behind the answer: 1:run.requested"),
+    "resume_after_kill": ("answered {'quick': 1, 'slow': 2} attempts",),
+    "roster": ("lane: baking",),
+    "submit": ("A Hansard is a verbatim record.", "run.ended"),
+    "verify": ("ok: True", "ok: False because:"),
+}
+
+
+def test_every_example_is_run() -> None:
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(SAYS)
+
+
+@pytest.mark.parametrize("name", sorted(SAYS))
+def test_an_example_shows_what_it_is_there_for(name: str, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "HANSARD_STATE": str(tmp_path / "state")}
+    argv = [sys.executable, str(ROOT / "examples" / f"{name}.py")]
+    ran = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    for piece in SAYS[name]:
+        assert piece in ran.stdout
+    assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 50
