@@ -25,7 +25,7 @@ ROSTER = Roster(
         Lane(name="facts", category="text", domain="Facts in one sentence"),
     ),
 )
-TRIES = 6
+TRIES = 4
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,8 @@ def settings(folder: Path, served: Served) -> Settings:
         ledger=str(folder / "l.db"),
         state=folder / "state",
         providers={"small": table},
-        run={"max_tasks": 2, "max_output_tokens": 400, "timeout_s": 300},
+        # One task: a model of this size cannot keep two apart.
+        run={"max_tasks": 1, "max_output_tokens": 300, "timeout_s": 300},
         environment={"KEY": KEY},
     )
 
@@ -69,7 +70,8 @@ async def test_a_request_becomes_a_plan_verdicts_and_an_end_that_can_be_proven_a
             if "task.judged" in kinds:
                 break
         assert ended.state in ("answered", "partial", "failed"), ended
-        made = next(entry for entry in entries if entry.kind == "plan.made")
+        assert "plan.made" in kinds, ended
+        made = entries[kinds.index("plan.made")]
         assert made.data["by"] == "coordinator"
         verdicts = [entry for entry in entries if entry.kind == "task.judged" and entry.data["by"] == "model"]
         assert verdicts, kinds

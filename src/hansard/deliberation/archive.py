@@ -68,6 +68,9 @@ class Archive:
             written = (folder / JOURNAL).read_bytes() if (folder / JOURNAL).exists() else b""
             if not recorded.startswith(written):
                 raise StoreError(f"{folder / JOURNAL} says something else than the record, so it was changed; see both")
+            for unfinished in folder.glob(".*.new"):
+                # A crash while a file was written: it never became one.
+                unfinished.unlink()
         except BaseException:
             os.close(lock)
             raise

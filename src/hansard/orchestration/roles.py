@@ -19,10 +19,12 @@ from hansard.orchestration.templates import CLASSIFIER, COORDINATOR, SYNTHESIZER
 V = TypeVar("V")
 
 REQUEST_CHARACTERS = 400_000
-MAX_CRITERIA = 10
+MAX_CRITERIA = 5
 # The bound stands in the pattern: servers that make a grammar of a schema pass over maxLength beside a pattern.
 ID = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,59}$"}
 TEXT = {"type": "string", "minLength": 1}
+# Servers that make a grammar of a schema keep the bounds of integers only, so a share is asked for in per cent; a fraction is taken too.
+SHARE = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 100}, {"type": "number", "minimum": 0, "maximum": 1}]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ def classifier(request: str, roster: Roster, policy: Policy, fences: Fences) -> 
         "type": "object",
         "properties": {
             "lane": {"anyOf": [{"type": "string", "enum": names}, {"type": "null"}]},
-            "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+            "confidence": SHARE,
             "reason": {"type": "string"},
         },
         "required": ["lane", "confidence", "reason"],
@@ -150,7 +152,7 @@ def validator(task: Task, attempt: int, output: str, fences: Fences) -> Question
         "type": "object",
         "properties": {
             "ok": {"type": "boolean"},
-            "score": {"type": "number", "minimum": 0, "maximum": 1},
+            "score": SHARE,
             "reasons": {"type": "string"},
         },
         "required": ["ok", "score", "reasons"],
@@ -239,7 +241,7 @@ def _plan_schema(lanes: list[str], most: int) -> dict[str, Any]:
             "id": ID,
             "lane": {"type": "string", "enum": lanes},
             "instruction": TEXT,
-            "needs": {"type": "array", "items": need, "maxItems": most},
+            "needs": {"type": "array", "items": need, "maxItems": most - 1},
             "done_when": {"type": "array", "items": TEXT, "maxItems": MAX_CRITERIA},
         },
         "required": ["id", "lane", "instruction", "needs", "done_when"],
@@ -253,8 +255,9 @@ def _plan_schema(lanes: list[str], most: int) -> dict[str, Any]:
     }
 
 
-def _ppm(value: float) -> int:
-    return round(value * 1_000_000)
+def _ppm(share: float) -> int:
+    """A share in millionths: what is above 1 is per cent."""
+    return round(share * (1_000_000 if share <= 1 else 10_000))
 
 
 def as_json(value: Any) -> bytes:
