@@ -12,6 +12,7 @@ from bench.peer import NAME, find_peer
 from bench.process import OURS
 from bench.running import runs
 from bench.sealing import seal
+from bench.serving import serve
 from bench.setting import Setting
 from bench.shim import build_shim
 from bench.table import Table
@@ -27,6 +28,7 @@ SECTIONS = {
     "growth": growth,
     "runs": runs,
     "deliberations": deliberations,
+    "serve": serve,
 }
 
 

@@ -30,19 +30,23 @@ FACE = "hansard"
 # Where each library may be named. A library that is not in this table has no place yet.
 PLACES = {
     "anthropic": ("hansard.providers",),
+    "anyio": ("hansard.surfaces.mcp",),
     "cryptography": ("hansard.seal",),
     "fastapi": ("hansard.surfaces.http",),
     "httpx2": ("hansard.providers",),
     "jinja2": ("hansard.surfaces.http",),
     "mcp": ("hansard.surfaces.mcp",),
     "openai": ("hansard.providers",),
+    "opentelemetry": ("hansard.surfaces.http",),
     "orjson": ("hansard.record",),
     "psycopg": ("hansard.store.postgres",),
     "pydantic": ("hansard.surfaces.http", "hansard.surfaces.mcp"),
     "rich": ("hansard.surfaces.cli",),
-    "starlette": ("hansard.surfaces.http",),
+    "starlette": ("hansard.surfaces.http", "hansard.surfaces.mcp"),
+    "structlog": ("hansard.surfaces.http",),
     "uvicorn": ("hansard.surfaces.http",),
     "xllamacpp": ("hansard.providers",),
+    "yaml": ("hansard.deliberation.documents",),
 }
 # Suites that ship for whoever writes a back end of his own; they are tests, so they may use what tests use.
 TEST_AIDS = ("hansard.store.conformance", "hansard.providers.conformance")

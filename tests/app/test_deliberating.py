@@ -21,6 +21,7 @@ from hansard import (
 )
 from hansard.app.configuring import Wishes
 from hansard.app.convening import Call, Convening, convening, default_config
+from hansard.app.deliberations import Deliberations
 from hansard.app.deliberationviews import deliberation_view, find_session
 from hansard.app.pool import Pool
 from hansard.app.sessions import validated
@@ -160,6 +161,51 @@ async def test_a_crash_between_the_directory_and_the_record_leaves_the_directory
         assert list((tmp_path / "s-1").iterdir()) == []
 
 
+class Dies(Deliberations):
+    """A process that ends when a session is over, before the run says so."""
+
+    async def _ended(self, pen: Any, sitting: Any) -> None:
+        raise RuntimeError("killed")
+
+
+async def test_a_run_whose_session_is_over_is_ended_by_whoever_resumes_it(tmp_path: Path) -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        dies = Dies(service.recorder, service.store, service.pool)
+        run = await dies.convene(made(service, tmp_path))
+        with pytest.raises(RuntimeError):
+            await dies.hold(run)
+        assert service.runs.show(run)["state"] == "running"
+        sat = await service.deliberations.resume(run)
+        view = service.runs.show(run)
+        assert (view["state"], view["answer"], sat.sitting.reason) == ("answered", "Yes.", "synthesis")
+        assert (view["spent"]["calls"], view["spent"]["tokens"]) == (len(ANSWERS), 10 * len(ANSWERS))
+        assert sum(entry.kind == "run.ended" for entry in service.runs.entries(run)) == 1
+
+
+async def test_two_sessions_can_be_held_again_at_once(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    await run_session_async(config(), scripted(ANSWERS), ledger=ledger, runs_root=tmp_path)
+
+    def again() -> bool:
+        return execution_replay(tmp_path / "s-1", script=SCRIPT, ledger="memory:", assumed=["adapter"]).matches
+
+    assert all(await asyncio.gather(asyncio.to_thread(again), asyncio.to_thread(again)))
+
+
+@pytest.mark.parametrize("left", [b"", b"1 2026-01-01T00:00:00Z", b"99999999 never"])
+async def test_a_lock_that_a_crash_has_left_behind_blocks_nobody(left: bytes, tmp_path: Path) -> None:
+    ledger, slow = str(tmp_path / "log.db"), Slow()
+    async with Hansard.open(ledger, providers={"fake": slow}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path))
+        holding = asyncio.ensure_future(service.deliberations.hold(run))
+        await slow.asked.wait()
+        holding.cancel()
+        await asyncio.wait([holding])
+    (tmp_path / "s-1" / ".lock").write_bytes(left)
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        assert (await service.deliberations.resume(run)).sitting.reason == "synthesis"
+
+
 async def test_runs_and_deliberations_are_driven_through_the_same_door() -> None:
     async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
         run = await service.deliberations.convene(made(service))
@@ -167,6 +213,11 @@ async def test_runs_and_deliberations_are_driven_through_the_same_door() -> None
         assert (ended.state, ended.reason) == ("answered", "synthesis")
         view = service.runs.show(run)
         assert (view["mode"], view["answer"]) == ("deliberation", "Yes.")
+        [listed] = service.deliberations.listed()
+        assert listed == service.deliberations.show(run)
+        assert (listed["outcome"], listed["synthesis_answer"], listed["rounds"]) == ("synthesis", "Yes.", 1)
+        with pytest.raises(UsageError, match="no deliberation"):
+            service.deliberations.show("nothere")
 
 
 def settings(environment: dict[str, str], **tables: Any) -> Settings:
@@ -190,12 +241,20 @@ def test_a_key_is_known_as_a_secret_as_soon_as_its_provider_is_open() -> None:
     assert "sk-0123456789abcdef" not in session.setting(pool).config.problem_statement
 
 
-def test_whoever_hansard_toml_names_is_asked_by_default() -> None:
-    table = {"kind": "scripted", "entries": [{"text": "hello"}]}
+def test_whoever_hansard_toml_names_is_asked_by_default_and_with_its_own_model() -> None:
+    table = {"kind": "scripted", "model": "m-1", "entries": [{"text": "hello"}]}
     given = settings({}, mine=table)
     session = convening(given, Pool(given), Call(problem="What?"))
-    assert {agent.provider for agent in session.config.agents} == {"mine"}
+    assert {(agent.provider, agent.model) for agent in session.config.agents} == {("mine", "m-1")}
     assert session.providers == {"mine": table}
+    wished = convening(given, Pool(given), Call(problem="What?", wishes=Wishes(provider="mine:m-2")))
+    assert (wished.config.coordinator.provider, wished.config.coordinator.model) == ("mine", "m-2")
+
+
+def test_a_script_and_a_provider_contradict_each_other() -> None:
+    given = settings({})
+    with pytest.raises(UsageError, match="--script"):
+        convening(given, Pool(given), Call(problem="What?", script=SCRIPT, wishes=Wishes(provider="rehearsal")))
 
 
 def test_a_convening_comes_back_from_the_record_as_it_was() -> None:

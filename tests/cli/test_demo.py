@@ -16,8 +16,10 @@ def test_the_demonstration_goes_from_request_to_receipt_and_catches_every_tamper
     [limits] = [task for task in run["tasks"] if task["task"] == "limits"]
     assert [(each["rung"], each["verdict"]["ok"]) for each in limits["attempts"]] == [
         ("cheap", False),
-        ("capable", True),
+        ("capable", False),
+        ("panel:security", True),
     ]
+    assert limits["attempts"][-1]["panel"]["unresolved"][0]["topic"] == "locking accounts out"
     assert (view["report"]["ok"], len(view["tampered"])) == (True, 6)
     assert all(each["caught_by_deep"] for each in view["tampered"])
     assert [each["name"] for each in view["tampered"] if not each["caught_by_chain"]] == [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deliberating import Heard, Room, config, fails, synthesis, turn, usage, verdict
-from hansard.deliberation.metrics import metrics_of
+from hansard.deliberation.metrics import figures_of, metrics_of
 from hansard.errors import UsageError
 
 requirement = pytest.mark.requirement
@@ -26,7 +26,9 @@ ANSWERS: list[Heard] = [
 
 async def figures() -> dict[str, Any]:
     sitting = await Room().hold(config(on_agent_failure="continue_without"), ANSWERS)
-    return metrics_of(sitting.artifact)
+    found = metrics_of(sitting.artifact)
+    assert figures_of(sitting.artifact) == found
+    return found
 
 
 @requirement("R-7.9-1", "R-7.9-2", "R-7.9-3")

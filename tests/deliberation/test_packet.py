@@ -10,7 +10,7 @@ from deliberating import PANEL, Play, as_message, config, fails, play, rules, so
 from hansard.deliberation.documents import Config, ContextPacket, Persona, jcs
 from hansard.deliberation.packet import Packet, Window, derive
 from hansard.deliberation.personas import Personas
-from hansard.deliberation.prompt import Fence, render
+from hansard.deliberation.prompt import Fence, Prompts, render
 from hansard.deliberation.protocol.machine import Machine
 from hansard.deliberation.protocol.moves import Ask, Pause, Reading, Rested, Select, Selected
 
@@ -148,6 +148,13 @@ def test_earlier_rounds_are_shown_as_far_as_the_window_goes_and_the_rest_is_coun
 def test_a_lost_agent_is_not_shown_as_a_member() -> None:
     session = play(rules(on_agent_failure="continue_without"), [fails()])
     assert [id for id, _ in packets(session)[-1].disclosure] == list(PANEL[1:])
+
+
+@given(some_plays())
+def test_what_a_session_remembers_of_its_prompts_changes_none_of_them(session: Play) -> None:
+    prompts = Prompts(seed=1)
+    for packet in packets(session):
+        assert prompts.render(packet) == render(packet, seed=1)
 
 
 def test_no_text_can_speak_as_somebody_else() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from components import need
-from hansard.deliberation.documents import reading
 from hansard.deliberation.documents.reading import load, read_json, read_yaml
 from hansard.errors import MissingExtra, UsageError
 
@@ -51,7 +50,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_without_pyyaml_the_line_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, reading.YAML, None)
+    monkeypatch.setitem(sys.modules, "yaml", None)
     (tmp_path / "c.yaml").write_text("a: 1")
     with pytest.raises(MissingExtra, match=r"pip install 'hansard\[yaml\]'"):
         load(tmp_path / "c.yaml")

@@ -42,6 +42,12 @@ async def test_call_n_gets_entry_n_with_its_usage_to_the_letter() -> None:
     assert usage_of(second, scripted=True).as_data() == odd
 
 
+async def test_an_answer_without_words_has_those_of_its_structure() -> None:
+    result = {**RESULT, "messages": []}
+    answered = await provider({"result": result}).complete(question())
+    assert json.loads(answered.text) == answered.structured == RESULT["structured_output"]
+
+
 @pytest.mark.requirement("R-9.1-1")
 async def test_the_same_script_and_questions_give_the_same_answers() -> None:
     entries = ({"result": RESULT}, {"result": GOOD["a result that failed"]})

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansard.errors import UsageError
-from hansard.providers.schema import Breach, compile
+from hansard.providers.schema import Breach, Constant, compile
 from hansard.providers.schema.assertions import is_date_time
 
 Json = Any
@@ -30,6 +30,15 @@ def broken(schema: Json, value: Json) -> tuple[str, str]:
     found = breach(schema, value)
     assert found is not None
     return found.path, found.rule
+
+
+def test_a_constant_schema_is_compiled_once_and_checks_like_any_other() -> None:
+    constant = Constant(VERDICT)
+    assert constant == VERDICT
+    assert compile(constant) is compile(constant) is compile(VERDICT)
+    assert broken(constant, {"ok": 1}) == ("/ok", "type")
+    with pytest.raises(UsageError, match="nonsense is no keyword"):
+        Constant({"nonsense": 1})
 
 
 @pytest.mark.parametrize("value", ["nope", "fail", "false", "true", "", 0, 1, None, [], {}, 1.0])

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -114,6 +115,43 @@ async def test_many_writers_share_commits() -> None:
     await recorder.close()
     assert store.head().size == 641
     assert store.commits <= 640 / 32
+
+
+class ThreadedStore(MemoryStore):
+    """A real store that notes which thread commits."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+        super().__init__(genesis_draft())
+        self.inline = None
+
+    def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
+        self.threads.append(threading.current_thread())
+        return super().append(groups, seal)
+
+
+async def test_a_task_that_records_alone_writes_its_groups_itself_where_commits_are_quick() -> None:
+    store = ThreadedStore()
+    recorder = Recorder(store)
+    for _ in range(60):
+        await recorder.record_all([Step(request(), "x"), Step(request(), "x", [Within(0)])], run="r1")
+    await recorder.close()
+    assert store.head().size == 121
+    assert store.threads[-1] is threading.main_thread()
+
+
+async def test_the_groups_of_many_tasks_share_commits() -> None:
+    store = SlowStore(0.0)
+    recorder = Recorder(store)
+
+    async def write() -> None:
+        for _ in range(10):
+            await recorder.record_all([Step(request(), "x"), Step(request(), "x")], run="r1")
+
+    await asyncio.gather(*(write() for _ in range(32)))
+    await recorder.close()
+    assert store.head().size == 641
+    assert store.commits <= 320 / 4
 
 
 async def test_riding_facts_go_with_the_next_commit() -> None:

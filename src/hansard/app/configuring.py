@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from hansard.app.panels import panel_of
+from hansard.app.panels import CLI_KINDS, panel_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.settings import Settings
@@ -115,16 +115,19 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
 def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig:
     """The configuration with every panel that it names, whole."""
     names = [target for target in config.targets if is_panel(target)]
+    tables = dict(config.providers)
 
     def resolve(target: str | None) -> tuple[str, str]:
         id, _, model = (target or (ITS_OWN if is_panel(config.default) else config.default)).partition(":")
-        if id not in config.providers:
+        if id in CLI_KINDS:
+            tables.setdefault(id, {"kind": id})
+        if id not in tables:
             raise UsageError(f'a panel asks {id!r}, which is no provider that is configured; write provider = "…"')
-        described = pool.provider(id, config.providers[id], config.folder).describe().get("model")
+        described = pool.provider(id, tables[id], config.folder).describe().get("model")
         return id, model or described or ITS_OWN
 
     panels = {name: panel_of(settings, name).as_table(resolve) for name in names}
-    return replace(config, providers={**config.providers, **panels}) if panels else config
+    return replace(config, providers={**tables, **panels}) if panels else config
 
 
 def settings_roster(settings: Settings) -> Roster:

@@ -137,7 +137,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
     """Everything together, checked as far as it can be before a session begins. UsageError says what to write instead."""
     name, tables = flagged(call.wishes)
     if call.named is not None and call.config is None and call.problem is not None:
-        call = replace(call, config=_named_panel(settings, call, name))
+        call = _of_panel(settings, call, name)
     if name is not None and call.script is not None:
         raise UsageError("--script answers for every agent; leave out the flag that says whom to ask instead")
     if name is None and call.script is None and call.config is None:
@@ -210,7 +210,7 @@ def default_config(problem: str, provider: str, model: str = ITS_OWN) -> Config:
     )
 
 
-def _named_panel(settings: Settings, call: Call, chosen: str | None) -> Mapping[str, Any]:
+def _of_panel(settings: Settings, call: Call, chosen: str | None) -> Call:
     """A panel that is written down, put to this problem."""
 
     def resolve(target: str | None) -> tuple[str, str]:
@@ -218,8 +218,9 @@ def _named_panel(settings: Settings, call: Call, chosen: str | None) -> Mapping[
         id, _, model = usual.partition(":")
         return id, model or str(settings.providers.get(id, {}).get("model") or ITS_OWN)
 
-    data = panel_of(settings, call.named or "").config(resolve)
-    return {**data, "session_id": UNNAMED, "originator": "user", "problem_statement": call.problem}
+    plan = panel_of(settings, call.named or "")
+    config = {**plan.config(resolve), "session_id": UNNAMED, "originator": "user", "problem_statement": call.problem}
+    return replace(call, config=config, ensemble=call.ensemble or plan.ensemble)
 
 
 def _default_provider(settings: Settings) -> str:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hansard.app.configuring import Wishes, run_config
-from hansard.app.following import Follower, over_at
+from hansard.app.following import OVER, Follower, over_at
 from hansard.app.gates import decided
 from hansard.app.routed import Routes
 from hansard.app.service import Hansard
-from hansard.app.webhooks import Webhooks
+from hansard.app.webhooks import KINDS, Webhooks
 from hansard.app.worker import AGAIN_S, CLAIM, GRACE_S, LEASE_S
 from hansard.errors import Fenced, HansardError, StoreError
 from hansard.ledger.entry import Entry
@@ -44,7 +44,6 @@ class Tally:
     started_s: float = field(default_factory=time.time)
     submitted: int = 0
     ended: dict[str, int] = field(default_factory=dict)
-    entries: int = 0
 
 
 class Daemon:
@@ -64,9 +63,10 @@ class Daemon:
         self._configs: dict[Wishes, RunConfig] = {}
         self._looking: set[asyncio.Task[None]] = set()
         self._claim: Claim | None = None
-        self.follower.listen(self._notice)
+        self.follower.listen(self._ended, OVER)
+        self.follower.listen(self._asked, *TAKES_UP)
         if webhooks:
-            self.follower.listen(webhooks.take)
+            self.follower.listen(webhooks.take, *KINDS)
 
     @property
     def driving(self) -> int:
@@ -187,14 +187,14 @@ class Daemon:
             bug = not isinstance(error, HansardError)
             self._tell("run left alone", run=run, error=f"{type(error).__name__}: {error}" if bug else str(error))
 
-    def _notice(self, entry: Entry) -> None:
-        """Every new entry, whoever wrote it."""
-        self.tally.entries += 1
-        if entry.kind == "run.ended":
-            state = str(entry.data.get("state"))
-            self.tally.ended[state] = self.tally.ended.get(state, 0) + 1
-            self._tell("run ended", run=entry.run, state=state, reason=entry.data.get("reason"), seq=entry.seq)
-        elif entry.kind in TAKES_UP and self._claim and not self.draining and entry.run not in self._tasks:
+    def _ended(self, entry: Entry) -> None:
+        state = str(entry.data.get("state"))
+        self.tally.ended[state] = self.tally.ended.get(state, 0) + 1
+        self._tell("run ended", run=entry.run, state=state, reason=entry.data.get("reason"), seq=entry.seq)
+
+    def _asked(self, entry: Entry) -> None:
+        """Somebody wants a run to be driven, here or in another process."""
+        if self._claim and not self.draining and entry.run not in self._tasks:
             # Whoever submits in the foreground drives it himself, and begins soon.
             asyncio.get_running_loop().call_later(GRACE_S, self._take_up, entry.run)
 
@@ -216,9 +216,14 @@ class Daemon:
             self.start(run)
 
     async def _keep(self, claim: Claim) -> None:
-        while True:
-            await asyncio.sleep(LEASE_S / 3)
-            await asyncio.to_thread(self.hansard.store.renew, claim, LEASE_S)
+        try:
+            while True:
+                await asyncio.sleep(LEASE_S / 3)
+                await asyncio.to_thread(self.hansard.store.renew, claim, LEASE_S)
+        except Fenced as error:
+            # This process was held up for longer than its lease; what is driven here has claims of its own.
+            self._claim = None
+            self._tell("another worker has taken this ledger", detail=str(error))
 
 
 def unfinished(store: Store) -> list[str]:

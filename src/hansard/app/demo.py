@@ -1,5 +1,7 @@
 """The demonstration: one request through the real engine, from route to answer, with a receipt for what was answered.
 
+One of its tasks is rejected on two rungs and settled by a panel, whose session stands in the same run.
+
 Only the models' answers are written down here, for a scripted provider; `local` asks a real small model on this machine instead.
 """
 
@@ -62,8 +64,13 @@ _WORK: tuple[tuple[str, str, float, str, bool, str], ...] = (
     ),
     (
         *("limits", "capable", 0.9),
+        "Five attempts per account and minute.",
+        *(False, "Nothing slows down one address that tries many accounts."),
+    ),
+    (
+        *("limits", "panel:security", 0.0),
         "Five attempts per account and minute, fifty per address and hour, then a delay that doubles.",
-        *(True, "Every limit is a number."),
+        *(True, "Every limit is a number, and both ways in are covered."),
     ),
     (
         *("endpoint", "cheap", 0.7),
@@ -75,6 +82,18 @@ _WORK: tuple[tuple[str, str, float, str, bool, str], ...] = (
         "Sign in with your address and password. After five wrong tries, wait a minute.",
         *(True, "Two sentences, and they agree with the limits."),
     ),
+)
+_DISSENT = {
+    "topic": "locking accounts out",
+    "positions": [
+        {"agent": "critic", "claim": "a lock is a way to lock others out"},
+        {"agent": "engineer", "claim": "a lock is the simplest thing that works"},
+    ],
+}
+# Who sits on the panel, and what each says.
+_DEBATE = (
+    ("critic", "An attacker with one address and a list of accounts never meets a limit per account."),
+    ("engineer", "Then count per address too, and let the delay double instead of locking anybody out for good."),
 )
 _ANSWER = """\
 Keep accounts(id, email_hash, password_hash, created_at), unique on email_hash. Allow five attempts per account
@@ -93,7 +112,9 @@ def scripted(folder: Path, *, pace: float) -> Settings:
         state=folder / "state",
         providers={"small": small, "large": large},
         tiers={"cheap": "small", "capable": "large"},
-        budget={"max_calls": 20, "max_seconds": 300},
+        run={"ladder": ["cheap", "capable", "panel:security"]},
+        panels={"security": {"agents": [agent for agent, _ in _DEBATE], "provider": "large", "max_calls": 6}},
+        budget={"max_calls": 30, "max_seconds": 300},
     )
 
 
@@ -134,7 +155,28 @@ def _large(pace: float) -> Iterator[dict[str, Any]]:
         if rung == "capable":
             yield {"match": {"role": "worker", "task": task}, "text": text, "latency_s": latency_s * pace}
         verdict = {"ok": ok, "score": 0.9 if ok else 0.1, "reasons": reasons}
-        attempt = 1 if rung == "cheap" else 2
+        attempt = {"cheap": 1, "capable": 2}.get(rung, 3)
         match = {"role": "validator", "task": task, "attempt": attempt}
         yield {"match": match, "structured": verdict, "latency_s": 0.3 * pace}
     yield {"match": {"role": "synthesizer"}, "text": _ANSWER, "latency_s": 0.6 * pace}
+    yield from _panel(pace)
+
+
+def _panel(pace: float) -> Iterator[dict[str, Any]]:
+    """One round of the panel, its verdict and its synthesis."""
+    for agent, text in _DEBATE:
+        match = {"agent_id": agent, "schema": "turn_structured_output"}
+        yield {"match": match, "structured": {"text": text}, "latency_s": 0.4 * pace}
+    settled = next(text for task, rung, _, text, _, _ in _WORK if rung == "panel:security")
+    verdict = {
+        "next_action": "finalize",
+        "rationale": "Both agree on two limits and a delay.",
+        "confidence": 0.8,
+        "focus": "what is left is a matter of taste",
+        "next_agents": [],
+        "resolved_disagreements": [],
+        "unresolved_disagreements": [_DISSENT],
+    }
+    yield {"match": {"schema": "verdict", "agent_id": "coordinator"}, "structured": verdict, "latency_s": 0.3 * pace}
+    synthesis = {"integrated_answer": settled, "resolved_disagreements": [], "unresolved_disagreements": [_DISSENT]}
+    yield {"match": {"schema": "synthesis_content"}, "structured": synthesis, "latency_s": 0.3 * pace}

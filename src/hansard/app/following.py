@@ -12,12 +12,15 @@ from contextlib import suppress
 from typing import NamedTuple, Self
 
 from hansard.app.views import View, entry_view
-from hansard.ledger.entry import Entry
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry, parse
 from hansard.store.base import Query, Store
 
 WAIT_S = 0.25
 MOST_QUEUED = 256
 PAGE = 1_000
+ROUTES = (b'"mode":"route"', b'"reason":"routed"')
+"""Entries of routes, which come by the thousand and are over when they are written: nobody listens for them."""
 OVER, GOES_ON = "run.ended", "run.retry_asked"
 
 
@@ -81,7 +84,7 @@ class Follower:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._followers: dict[str, set[Subscription]] = {}
-        self._listeners: list[Callable[[Entry], None]] = []
+        self._listeners: dict[bytes, list[Callable[[Entry], None]]] = {}
         self._seen = self._told = store.head().size - 1
         self._moved = asyncio.Event()
         self.closed = False
@@ -91,9 +94,10 @@ class Follower:
         """How many follow."""
         return sum(map(len, self._followers.values()))
 
-    def listen(self, listener: Callable[[Entry], None]) -> None:
-        """Hear of every entry that is written from now on, whoever writes it."""
-        self._listeners.append(listener)
+    def listen(self, listener: Callable[[Entry], None], *kinds: str) -> None:
+        """Hear of every entry of these kinds that is written from now on, whoever writes it."""
+        for kind in kinds:
+            self._listeners.setdefault(kind.encode(), []).append(listener)
 
     def follow(self, run: str) -> Subscription:
         """A subscription to the entries of a run; use it as a context manager."""
@@ -123,27 +127,42 @@ class Follower:
         # A thread of its own: waiting must not use up those that everybody else reads with.
         with ThreadPoolExecutor(1, thread_name_prefix="hansard-follow") as thread:
             while True:
-                for entry in await loop.run_in_executor(thread, self._news):
-                    self._tell(entry)
+                for line in await loop.run_in_executor(thread, self._news):
+                    self._tell(line)
 
-    def _news(self) -> list[Entry]:
+    def _news(self) -> list[bytes]:
         size = self._store.wait(self._seen + 1, WAIT_S)
         if size <= self._seen + 1:
             return []
         size = min(size, self._seen + 1 + PAGE)
-        found = list(self._store.select(Query(after=self._seen, before=size)))
+        found = list(self._store.lines(self._seen + 1, size))
         self._seen = size - 1
         return found
 
-    def _tell(self, entry: Entry) -> None:
-        self._told = entry.seq
+    def _tell(self, line: bytes) -> None:
+        self._told += 1
         self._moved.set()
-        if here := self._followers.get(entry.run):
+        here = self._followers.get(_member(line, b'"run":"').decode()) if self._followers else None
+        listeners = self._listeners.get(_member(line, b'"kind":"'))
+        if not here and (not listeners or any(mark in line for mark in ROUTES)):
+            return
+        try:
+            entry = parse(line)
+        except Malformed:
+            # Whoever verifies the ledger hears of it; who follows a run cannot be told what it says.
+            return
+        if here:
             frame = frame_of(entry_view(entry))
             for each in tuple(here):
                 each.put(frame)
-        for listener in self._listeners:
+        for listener in listeners or ():
             listener(entry)
+
+
+def _member(line: bytes, name: bytes) -> bytes:
+    """A text member of an entry, without reading the whole: in canonical form kind and run stand behind everything that is free."""
+    at = line.rfind(name) + len(name)
+    return line[at : line.find(b'"', at)]
 
 
 def frame_of(view: View) -> Frame:

@@ -68,6 +68,14 @@ ledger = "{ledger}"
 #max_usd = "1.00"
 #max_seconds = 1800
 
+# A panel that deliberates, wherever a provider is named: "panel:bench" as a rung, a lane, a role. See docs/panels.md.
+#[panels.bench]
+#agents = ["critic", "engineer"]     # personas: those that ship, or personas/NAME.toml beside this file
+#provider = "cloud"
+#max_rounds = 3
+#max_calls = 20
+#max_tokens = 200000
+
 # What runs may use.
 #[policy]
 #max_parallel = 8

@@ -61,8 +61,9 @@ def _said(type: str, content: Any) -> str:
 
 
 def _quoted(text: str) -> Iterator[str]:
+    """A text as a quotation: no HTML, no picture and no link of it comes to life in a viewer."""
     for line in text.splitlines() or [""]:
-        yield f"> {line}".rstrip()
+        yield f"> {line.replace('<', '&lt;').replace('](', ']&#40;')}".rstrip()
 
 
 def _inline(text: object) -> str:

@@ -17,6 +17,8 @@ from hansard.orchestration.nested import PANEL, is_panel
 from hansard.providers.fields import Fields
 
 ASKER = "hansard"
+CLI_KINDS = ("claude-cli", "codex-cli", "gemini-cli", "cli-auto")
+"""Agent CLIs, which can be named without a table in hansard.toml."""
 NANO = 1_000_000_000
 MAX_AGENTS = 32
 UNSAID = "(what it is asked)"
@@ -75,6 +77,11 @@ class PanelPlan:
             "runtime": {"on_agent_failure": self.on_agent_failure},
         }
 
+    @property
+    def most_calls(self) -> int:
+        """As many calls as are written down, else every turn with a branch in every round; retries come out of it too."""
+        return self.max_calls or self.max_rounds * (2 * len(self.seats) + 2) + 1
+
     def _agent(self, seat: Seat, resolve: Callable[[str | None], tuple[str, str]]) -> dict[str, Any]:
         provider, model = resolve(seat.target)
         return {
@@ -86,12 +93,13 @@ class PanelPlan:
 
     def as_table(self, resolve: Callable[[str | None], tuple[str, str]]) -> dict[str, Any]:
         """The panel as it stands among the providers of a run's configuration."""
+        if self.ensemble:
+            raise UsageError(
+                f"panel {self.name!r} gathers first answers, which a panel inside of a run does not; take ensemble out, "
+                f"or put the problem to it with `hansard deliberate --panel panel:{self.name}`"
+            )
         config = Config.parse(self.config(resolve)).as_data()
-        return {
-            "kind": PANEL_KIND,
-            "config": config,
-            **({} if self.max_calls is None else {"max_calls": self.max_calls}),
-        }
+        return {"kind": PANEL_KIND, "config": config, "max_calls": self.most_calls}
 
 
 def share_of(table: Mapping[str, Any]) -> Budget:

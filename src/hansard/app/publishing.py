@@ -24,7 +24,8 @@ from hansard.record.sealed import newest_signed
 from hansard.store.base import Query, Store, StoredCheckpoint
 
 MOST_LOOKED_AT = 2_000
-SIGNED_WITHIN_S = 5.0
+SIGNED_WITHIN_S = 20.0
+"""The sealer signs every ten seconds where something is unsigned, and looks every four."""
 _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -119,7 +120,7 @@ async def receipt(hansard: Hansard, seq: int, disclose: tuple[str, ...]) -> View
         hansard.recorder.seal_soon()
         if loop.time() > until:
             break
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.1)
     made = await asyncio.to_thread(make_receipt, store, seq, disclose)
     return {"seq": seq, "disclosed": list(disclose), "receipt": made}
 

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 import time
-from dataclasses import asdict
 
 from hansard.app.ids import new_run_id
 from hansard.app.routing import route_view
@@ -12,7 +11,7 @@ from hansard.app.views import View
 from hansard.domain.fact import Body
 from hansard.domain.roster import Roster
 from hansard.domain.work import RunClaimed, RunEnded, RunRequested, RunRouted, Surface
-from hansard.errors import HansardError
+from hansard.errors import Fenced, HansardError
 from hansard.orchestration.roles import as_json
 from hansard.orchestration.route import Router
 from hansard.record.recorder import Recorder, Step, Within
@@ -36,12 +35,13 @@ class Routes:
         began = time.monotonic()
         router, claim = await self._open()
         run, found = new_run_id(), router.route(text)
+        view = route_view(found)
         routed = RunRouted(
             tier=found.tier,
             lane=found.lane,
             runner_up=found.runner_up,
             confidence_ppm=found.confidence_ppm,
-            evidence=Body.json(as_json({**asdict(found), "roster": self._roster})),
+            evidence=Body.json(as_json({**view, "roster": self._roster})),
         )
         took = int((time.monotonic() - began) * 1_000_000)
         ended = RunEnded(state="answered", reason="routed", calls=0, tokens=0, cost_usd_nano=0, elapsed_us=took)
@@ -52,7 +52,7 @@ class Routes:
             Step(ended, "engine", [Within(2)]),
         ]
         await self._recorder.record_all(steps, run=run, claim=claim)
-        return {"run": run, **route_view(found)}
+        return {"run": run, **view}
 
     async def work(self) -> None:
         """Keep the claim until cancelled."""
@@ -60,7 +60,11 @@ class Routes:
         while True:
             await asyncio.sleep(LEASE_S / 3)
             if self._claim:
-                await asyncio.to_thread(self._store.renew, self._claim, LEASE_S)
+                try:
+                    await asyncio.to_thread(self._store.renew, self._claim, LEASE_S)
+                except Fenced:
+                    # Held up for longer than the lease: the next route takes another one.
+                    self._claim = None
 
     def close(self) -> None:
         if self._claim:

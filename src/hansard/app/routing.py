@@ -20,7 +20,9 @@ def route_view(found: Route) -> View:
         "confidence_ppm": found.confidence_ppm,
         "runner_up": found.runner_up,
         "tier": found.tier,
-        "evidence": [asdict(each) for each in found.evidence],
+        "evidence": [
+            {"term": each.term, "known": each.known, "weight_ppm": each.weight_ppm} for each in found.evidence
+        ],
         "scores": [{"lane": lane, "share_ppm": share} for lane, share in found.scores],
     }
 

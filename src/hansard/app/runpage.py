@@ -10,7 +10,7 @@ from hansard.ledger.entry import Entry
 from hansard.store.base import Store
 
 SHOWN_CHARACTERS = 20_000
-_STYLE = """
+PAGE_STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --dim: #5d6778; --line: #d8dde6; --paper: #fff; --card: #f6f8fb;
   --good: #137a4b; --bad: #b3261e; --warn: #8a5a00 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e7ebf2; --dim: #9aa6b8; --line: #323a48; --paper: #12161d;
@@ -61,7 +61,7 @@ def run_page(store: Store, view: View, plan: View | None, entries: Sequence[Entr
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{body}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{PAGE_STYLE}</style></head><body>{body}</body></html>\n"
     )
 
 

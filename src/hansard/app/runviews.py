@@ -91,7 +91,28 @@ def _tasks(store: Store, entries: Sequence[Entry]) -> list[View]:
         data: Any = entry.data
         if entry.kind.startswith("task.") and "task" in data:
             _take(store, tasks.setdefault(data["task"], _waiting(data["task"], None, [])), entry)
+    sessions = _sessions(store, entries)
+    for attempt in (attempt for task in tasks.values() for attempt in task["attempts"]):
+        if attempt["seq"] in sessions:
+            attempt["panel"] = sessions[attempt["seq"]]
     return list(tasks.values())
+
+
+def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:
+    """The sessions that met inside of the run, by the entry that convened them: how each ended, and who dissents."""
+    found: dict[int, View] = {}
+    for entry in entries:
+        if entry.kind == "session.convened":
+            view = {"session": entry.data["session"], "outcome": None, "rounds": None, "unresolved": []}
+            found |= dict.fromkeys(entry.causes, view)
+        elif entry.kind == "session.ended":
+            for view in found.values():
+                if view["session"] == entry.data["session"]:
+                    view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
+                    view["rounds"] = entry.data["rounds"]
+                    stored = store.body(entry.seq, "artifact")
+                    view["unresolved"] = json.loads(stored.body)["cumulative_unresolved"] if stored else []
+    return found
 
 
 def _waiting(task: str, lane: str | None, needs: Sequence[View]) -> View:

@@ -50,15 +50,16 @@ class Token:
 class Tokens:
     """The tokens of one state folder."""
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
-        self.folder, self._clock = folder, clock
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time, look_s: float = 0) -> None:
+        self.folder, self._clock, self._look_s = folder, clock, look_s
+        self._looked_s = float("-inf")
         self._file, self._plain = folder / "tokens.json", folder / "token"
         self._seen: tuple[int, int, int] | None = None
         self._by_digest: dict[str, Token] = {}
 
     @classmethod
-    def of(cls, settings: Settings) -> "Tokens":
-        return cls(settings.state / "serve")
+    def of(cls, settings: Settings, *, look_s: float = 0) -> "Tokens":
+        return cls(settings.state / "serve", look_s=look_s)
 
     @property
     def plain_file(self) -> Path:
@@ -74,7 +75,9 @@ class Tokens:
 
     def known(self, secret: str) -> Token | None:
         """The token of this secret, ended or not; None when nobody has it."""
-        self._look()
+        if (now := time.monotonic()) >= self._looked_s + self._look_s:
+            self._looked_s = now
+            self._look()
         return self._by_digest.get(_digest(secret))
 
     def is_over(self, token: Token) -> bool:

@@ -60,9 +60,7 @@ class Webhooks:
                 raise UsageError(f"--webhook {url!r:.100}: write http://… or https://…, without a name or password")
 
     def take(self, entry: Entry) -> None:
-        """Hear of an entry; those that somebody should know of are queued."""
-        if entry.kind not in KINDS:
-            return
+        """An entry that somebody should know of."""
         for url, queue in self._queues.items():
             if queue.full():
                 self._tell("webhook dropped", url=_shown(url), seq=entry.seq)

@@ -13,11 +13,12 @@ from hansard.deliberation import selector
 from hansard.deliberation.documents import Invalid, SelectorOutput
 from hansard.deliberation.documents.output import asking_schema
 from hansard.deliberation.documents.scripting import usage_of
+from hansard.deliberation.interruptible import Interruptible
 from hansard.deliberation.minutes import Called, Minutes
 from hansard.deliberation.outcome import artifact_bytes, artifact_of
 from hansard.deliberation.packet import derive
 from hansard.deliberation.pins import Pins
-from hansard.deliberation.prompt import Fence, render
+from hansard.deliberation.prompt import Fence, Prompts
 from hansard.deliberation.protocol.machine import Machine
 from hansard.deliberation.protocol.moves import (
     Ask,
@@ -82,8 +83,9 @@ class Chair:
         self.machine = Machine(Rules.of(setting.config))
         self.selection: SelectorOutput | None = None
         self._setting, self._pins, self._minutes, self._transcript = setting, pins, minutes, transcript
-        self._cancel = cancel
+        self._interruptible = Interruptible(cancel)
         self._calling = False
+        self._prompts = Prompts(pins.seed)
         self.last: Completion | None = None
 
     async def convene(self, causes: Iterable[Cause]) -> Held:
@@ -129,21 +131,21 @@ class Chair:
 
     async def go_on(self, step: Step) -> Held:
         """Hold the session from here to its end."""
-        while True:
-            match step.move:
-                case Select():
-                    step = await self._select()
-                case Ask() as ask:
-                    step = await self._turn(ask)
-                case Pause() as pause:
-                    await self._rest(pause)
-                    step = self.machine.send(Rested(reading=self._reading()))
-                case Stopped() | Synthesized() as outcome:
-                    return await self._end(outcome)
+        async with self._interruptible:
+            while True:
+                match step.move:
+                    case Ask() as ask:
+                        step = await self._turn(ask)
+                    case Select():
+                        step = await self._select()
+                    case Pause() as pause:
+                        await self._rest(pause)
+                        step = self.machine.send(Rested(reading=self._reading()))
+                    case Stopped() | Synthesized() as outcome:
+                        return await self._end(outcome)
 
     def _reading(self) -> Reading:
-        cancelled = self._cancel is not None and self._cancel.is_set()
-        return Reading(elapsed_us=self._pins.elapsed_us(), cancelled=cancelled)
+        return Reading(elapsed_us=self._pins.elapsed_us(), cancelled=self._interruptible.is_cancelled)
 
     async def _turn(self, ask: Ask) -> Step:
         exchange = self._exchange(ask)
@@ -157,7 +159,7 @@ class Chair:
         """The request of this attempt. After a malformed answer it quotes what was wrong with it [R-6.7-4]."""
         setting = self._setting
         packet = derive(ask, self.machine.state, self._transcript, setting.config, setting.personas, setting.window)
-        exchange = self._limited(ask, render(packet, self._pins.seed), ask.expect, asking_schema(ask.expect))
+        exchange = self._limited(ask, self._prompts.render(packet), ask.expect, asking_schema(ask.expect))
         return corrected(exchange, self.last) if ask.correcting and self.last else exchange
 
     def _limited(
@@ -216,9 +218,7 @@ class Chair:
             raise Broken("a session asks one model at a time, and this one asked two")
         self._calling = True
         try:
-            if self._cancel is None:
-                return await provider.complete(exchange)
-            return await _unless(self._cancel, provider, exchange)
+            return await _asked(self._interruptible, provider, exchange)
         finally:
             self._calling = False
 
@@ -236,10 +236,7 @@ class Chair:
         if not pause_s:
             return
         await self._minutes.flush()
-        if self._cancel is None:
-            await self._pins.sleep(pause_s)
-            return
-        await _first(self._cancel, asyncio.ensure_future(self._pins.sleep(pause_s)))
+        await self._interruptible.run(self._pins.sleep(pause_s))
 
     async def _select(self) -> Step:
         """Who sits on the panel: as declared, by rules, or by one call to a model [§4.1]."""
@@ -301,30 +298,18 @@ class Chair:
         )
 
 
-async def _unless(cancel: asyncio.Event, provider: Provider, exchange: Exchange) -> Completion:
-    work = asyncio.ensure_future(provider.complete(exchange))
-    if await _first(cancel, work):
-        return work.result()
+async def unless_cancelled(cancel: asyncio.Event, provider: Provider, exchange: Exchange) -> Completion:
+    """Ask, unless the session is cancelled meanwhile; then nothing of the call goes on."""
+    async with Interruptible(cancel) as interruptible:
+        return await _asked(interruptible, provider, exchange)
+
+
+async def _asked(interruptible: Interruptible, provider: Provider, exchange: Exchange) -> Completion:
+    completion = await interruptible.run(provider.complete(exchange))
+    if completion is not None:
+        return completion
     why = failure("internal", "the session was cancelled while this call was in flight", retryable=False)
     return failed(provider, exchange, why)
-
-
-async def _first(cancel: asyncio.Event, work: "asyncio.Future[Any]") -> bool:
-    """Whether the work was done before the session was cancelled; otherwise nothing of it goes on."""
-    waiting = asyncio.ensure_future(cancel.wait())
-    try:
-        await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            return True
-        work.cancel()
-        await asyncio.wait({work})
-        return not work.cancelled()
-    except asyncio.CancelledError:
-        work.cancel()
-        await asyncio.wait({work})
-        raise
-    finally:
-        waiting.cancel()
 
 
 def _answer(completion: Completion) -> Any:

@@ -1,24 +1,27 @@
 """The calls of a session as lines for its observability log: who was asked, what came of it, what it took. No text of anybody."""
 
-import json
-from typing import Any
+from collections.abc import Mapping
 
 from hansard.domain.council import PanelSelected, SessionEnded, TurnAsked, TurnFailed, TurnTaken
-from hansard.domain.fact import Body, Fact
+from hansard.domain.fact import Fact
+from hansard.record.codec import shape_of
+from hansard.record.encoder import fastest
+
+_EVENTS: tuple[type[Fact], ...] = (TurnAsked, TurnFailed, TurnTaken, PanelSelected, SessionEnded)
+_SHOWN: Mapping[type[Fact], tuple[str, ...]] = {
+    kind: tuple(field.name for field in shape_of(kind).data if field.name != "jitter_seed") for kind in _EVENTS
+}
+_encode = fastest()
 
 
-def event_of(seq: int, fact: Fact) -> dict[str, Any] | None:
+def event_line(seq: int, fact: Fact) -> bytes | None:
     """The fact without its bodies; None for what is no event of the session."""
-    if not isinstance(fact, TurnAsked | TurnFailed | TurnTaken | PanelSelected | SessionEnded):
+    names = _SHOWN.get(type(fact))
+    if names is None:
         return None
-    values = {name: getattr(fact, name) for name in fact.__dataclass_fields__}
-    shown = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value is not None and not isinstance(value, Body) and name != "jitter_seed"
-    }
-    return {"event": fact.KIND, "seq": seq, **shown}
-
-
-def as_lines(events: list[dict[str, Any]]) -> bytes:
-    return b"".join(json.dumps(each, ensure_ascii=False).encode() + b"\n" for each in events)
+    event: dict[str, object] = {"event": fact.KIND, "seq": seq}
+    for name in names:
+        value = getattr(fact, name)
+        if value is not None:
+            event[name] = value
+    return _encode(event) + b"\n"

@@ -4,61 +4,65 @@ A figure that the artifact contradicts (its sum against its messages) is an erro
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from hansard.deliberation.documents import Artifact, Message
+from hansard.deliberation.documents import Artifact
 from hansard.deliberation.documents.semantics import moment
 from hansard.errors import UsageError
 
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 COST_DIGITS = 6
 COST_TOLERANCE = 1e-6
+Json = Mapping[str, Any]
 
 
 def metrics_of(data: object) -> dict[str, Any]:
-    """All figures, under the names that the reference runtime uses for them."""
-    artifact = Artifact.parse(data)
-    messages = artifact.canonical_transcript
+    """All figures, under the names that the reference runtime uses for them. The artifact may be anybody's."""
+    return figures_of(Artifact.parse(data).as_data())
+
+
+def figures_of(artifact: Json) -> dict[str, Any]:
+    """The same for an artifact that is known to be one: it was parsed, or made here."""
+    messages = artifact["canonical_transcript"]
     _check_sums(artifact)
-    seats = {
-        each.id: f"{each.provider}/{each.model}" for each in (*artifact.config.agents, artifact.config.coordinator)
-    }
-    seated = [message for message in messages if message.speaker in seats]
-    ending = artifact.outcome.termination_artifact
+    config, used, outcome = artifact["config"], artifact["cumulative_usage"], artifact["outcome"]
+    seats = {each["id"]: f"{each['provider']}/{each['model']}" for each in (*config["agents"], config["coordinator"])}
+    seated = [message for message in messages if message["speaker"] in seats]
+    ending = outcome.get("termination_artifact")
     return {
-        "session_id": artifact.session_id,
-        "schema_version": artifact.schema_version,
-        "transcript_digest": artifact.transcript_digest,
-        "tokens_per_agent": _tokens((message.speaker, message) for message in seated),
-        "tokens_cumulative": {name: getattr(artifact.cumulative_usage, name) for name in TOKENS},
-        "tokens_per_provider_model": _tokens((seats[message.speaker], message) for message in seated),
-        "cost_per_agent": _costs((message.speaker, message) for message in seated),
-        "cost_cumulative": {"cost_usd": round(artifact.cumulative_usage.cost_usd, COST_DIGITS)},
-        "cost_per_provider_model": _costs((seats[message.speaker], message) for message in seated),
+        "session_id": artifact["session_id"],
+        "schema_version": artifact["schema_version"],
+        "transcript_digest": artifact["transcript_digest"],
+        "tokens_per_agent": _tokens((message["speaker"], message) for message in seated),
+        "tokens_cumulative": {name: used[name] for name in TOKENS},
+        "tokens_per_provider_model": _tokens((seats[message["speaker"]], message) for message in seated),
+        "cost_per_agent": _costs((message["speaker"], message) for message in seated),
+        "cost_cumulative": {"cost_usd": round(used["cost_usd"], COST_DIGITS)},
+        "cost_per_provider_model": _costs((seats[message["speaker"]], message) for message in seated),
         "latency_per_invocation": _latencies(messages),
         "participation_per_round": _participation(messages),
-        "branch_depth_max": max(message.branch_depth for message in messages),
+        "branch_depth_max": max(message["branch_depth"] for message in messages),
         "deferred_queue_length_max": _longest_queue(messages),
         "schema_failure_count_per_agent": _schema_failures(messages),
         "panel_contraction_count": _contractions(messages),
-        "outcome_kind": artifact.outcome.kind,
-        "termination_reason": ending.reason if ending else None,
-        "usage_estimated": any(message.usage.estimated for message in messages),
+        "outcome_kind": outcome["kind"],
+        "termination_reason": ending["reason"] if ending else None,
+        "usage_estimated": any(message["usage"].get("estimated") for message in messages),
     }
 
 
-def _check_sums(artifact: Artifact) -> None:
-    used = [message.usage for message in artifact.canonical_transcript]
+def _check_sums(artifact: Json) -> None:
+    total, used = artifact["cumulative_usage"], [message["usage"] for message in artifact["canonical_transcript"]]
     for name in TOKENS:
-        if getattr(artifact.cumulative_usage, name) != sum(getattr(each, name) for each in used):
+        if total[name] != sum(each[name] for each in used):
             raise UsageError(f"the artifact's {name} is not the sum over its messages; it cannot be measured [R-9.9-1]")
-    if abs(artifact.cumulative_usage.cost_usd - sum(each.cost_usd for each in used)) > COST_TOLERANCE:
+    if abs(total["cost_usd"] - sum(each["cost_usd"] for each in used)) > COST_TOLERANCE:
         raise UsageError("the artifact's cost_usd is not the sum over its messages; it cannot be measured [R-9.9-1]")
 
 
-Named = Iterable[tuple[str, Message]]
+Named = Iterable[tuple[str, Json]]
 
 
 def _tokens(named: Named) -> dict[str, dict[str, int]]:
@@ -66,67 +70,74 @@ def _tokens(named: Named) -> dict[str, dict[str, int]]:
     for name, message in named:
         sums = found.setdefault(name, dict.fromkeys(TOKENS, 0))
         for each in TOKENS:
-            sums[each] += getattr(message.usage, each)
+            sums[each] += message["usage"][each]
     return found
 
 
 def _costs(named: Named) -> dict[str, dict[str, float]]:
     found: defaultdict[str, float] = defaultdict(float)
     for name, message in named:
-        found[name] += message.usage.cost_usd
+        found[name] += message["usage"]["cost_usd"]
     return {name: {"cost_usd": round(cost, COST_DIGITS)} for name, cost in found.items()}
 
 
-def _latencies(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+def _latencies(messages: Sequence[Json]) -> list[dict[str, Any]]:
+    times = [moment(message["timestamp"]) for message in messages]
     return [
         {
-            "message_id": message.id,
-            "speaker": message.speaker,
-            "latency_seconds": (moment(message.timestamp) - moment(before.timestamp)).total_seconds(),
+            "message_id": message["id"],
+            "speaker": message["speaker"],
+            "latency_seconds": (after - before).total_seconds(),
         }
-        for before, message in pairwise(messages)
+        for message, (before, after) in zip(messages[1:], pairwise(times), strict=True)
     ]
 
 
-def _participation(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+def _participation(messages: Sequence[Json]) -> list[dict[str, Any]]:
     turns = Counter(
-        (message.round, message.speaker) for message in messages if message.type in {"primary_turn", "branch_turn"}
+        (message["round"], message["speaker"])
+        for message in messages
+        if message["type"] in {"primary_turn", "branch_turn"}
     )
     return [{"round": round, "speaker": speaker, "count": count} for (round, speaker), count in sorted(turns.items())]
 
 
-def _longest_queue(messages: tuple[Message, ...]) -> int:
+def _longest_queue(messages: Sequence[Json]) -> int:
     """The queue as the transcript shows it: what was asked, less what was answered, dropped or could not be routed.
 
     What could not be routed is never counted, although a request whose target was lost later had stood in the queue.
     """
-    rounds = {message.id: message.round for message in messages}
+    rounds = {message["id"]: message["round"] for message in messages}
+    parents = [message.get("parent_id") for message in messages]
     answered_at_once = Counter(
-        message.parent for message in messages if message.parent and rounds[message.parent] == message.round
+        parent
+        for message, parent in zip(messages, parents, strict=True)
+        if parent and rounds[parent] == message["round"]
     )
     length = longest = 0
-    for message in messages:
-        if message.parent and rounds[message.parent] < message.round:
+    for message, parent in zip(messages, parents, strict=True):
+        if parent and rounds[parent] < message["round"]:
             length -= 1
-        if message.type == "primary_turn":
-            settled = len(message.dropped_deferred or ()) + len(message.schema_failure or ())
-            length += max(0, len(message.direct_requests) - answered_at_once[message.id] - settled)
+        if message["type"] == "primary_turn":
+            asked = len(message["content"].get("direct_requests") or ())
+            settled = len(message.get("dropped_deferred") or ()) + len(message.get("schema_failure") or ())
+            length += max(0, asked - answered_at_once[message["id"]] - settled)
             longest = max(longest, length)
     return longest
 
 
-def _schema_failures(messages: tuple[Message, ...]) -> Mapping[str, int]:
+def _schema_failures(messages: Sequence[Json]) -> Mapping[str, int]:
     found: Counter[str] = Counter()
     for message in messages:
-        if message.schema_failure:
-            found[message.speaker] += len(message.schema_failure)
+        if failures := message.get("schema_failure"):
+            found[message["speaker"]] += len(failures)
     return dict(found)
 
 
-def _contractions(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+def _contractions(messages: Sequence[Json]) -> list[dict[str, Any]]:
     lost = Counter(
-        (message.content.agent_id, message.content.reason)  # type: ignore[union-attr]
+        (message["content"]["agent_id"], message["content"]["reason"])
         for message in messages
-        if message.type == "panel_contraction"
+        if message["type"] == "panel_contraction"
     )
     return [{"agent_id": agent, "reason": reason, "count": count} for (agent, reason), count in sorted(lost.items())]

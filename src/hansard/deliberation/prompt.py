@@ -4,11 +4,10 @@ Whatever a person or a model wrote stands between two lines that carry a nonce, 
 the session's seed, which no model is shown: a text cannot close its own fence, nor speak as somebody else.
 """
 
-import hmac
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from hashlib import blake2b
 
 from hansard.deliberation.packet import Packet
 from hansard.deliberation.protocol.moves import Ask, Expect, Json
@@ -41,8 +40,7 @@ class Fence:
     """The fences of one prompt."""
 
     def __init__(self, seed: int, ask: Ask) -> None:
-        self._key = str(seed).encode()
-        self._about = f"{ask.agent}|{ask.round}|{ask.turn_index}|{ask.expect}"
+        self._about = f"{seed}|{ask.agent}|{ask.round}|{ask.turn_index}|{ask.expect}"
         self._nonce = self._made(0)
 
     def data(self, name: str, text: str) -> str:
@@ -51,22 +49,59 @@ class Fence:
         while nonce in text:
             count += 1
             nonce = self._made(count)
-        quoted = _HEADER.sub(r"\1> \2", text) if _OPENING in text else text
+        # A bracket is found ten times as fast as a word.
+        quoted = _HEADER.sub(r"\1> \2", text) if "[" in text and _OPENING in text else text
         return f"<<<DATA {nonce} {name}>>>\n{quoted}\n<<<END {nonce}>>>"
 
     def _made(self, count: int) -> str:
-        return hmac.digest(self._key, f"{self._about}|{count}".encode(), "sha256").hex()[:20]
+        return blake2b(f"{self._about}|{count}".encode(), digest_size=10).hexdigest()
+
+
+class Prompts:
+    """The prompts of one session. What does not change from one to the next is put into words once."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._systems: dict[str, Message] = {}
+        self._earlier: tuple[tuple[Json, ...], str] = ((), "")
+        self._verdict: tuple[Json | None, str] = (None, "")
+
+    def render(self, packet: Packet) -> tuple[Message, ...]:
+        """The messages of the first attempt. The last one is always the user's [§6.3]."""
+        agent, fence = packet.ask.agent, Fence(self._seed, packet.ask)
+        if agent not in self._systems:
+            self._systems[agent] = Message(role="system", content=_persona(packet))
+        return (
+            self._systems[agent],
+            Message(role="user", content=self._case(packet, fence)),
+            *[Message(role="assistant", content=_turn(message, fence)) for message in packet.current],
+            Message(role="user", content=_now(packet, fence)),
+        )
+
+    def _case(self, packet: Packet, fence: Fence) -> str:
+        parts = [
+            fence.data("problem", packet.problem),
+            f"This is round {packet.ask.round}.",
+            _listed("The panel, in the order in which it speaks", [f"{id}: {role}" for id, role in packet.disclosure]),
+        ]
+        if packet.left_out:
+            parts.append(f"({packet.note}.)")
+        if packet.earlier:
+            # The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then.
+            if self._earlier[0] != packet.earlier:
+                self._earlier = packet.earlier, "\n\n".join(map(_said, packet.earlier))
+            parts.append(fence.data("earlier rounds", self._earlier[1]))
+        if packet.verdict is not None:
+            if self._verdict[0] is not packet.verdict:
+                self._verdict = packet.verdict, _json(packet.verdict)
+            parts.append(fence.data("focus of this round", str(packet.verdict["focus"])))
+            parts.append(fence.data("latest verdict", self._verdict[1]))
+        return "\n\n".join(part for part in parts if part)
 
 
 def render(packet: Packet, seed: int) -> tuple[Message, ...]:
-    """The messages of the first attempt. The last one is always the user's [§6.3]."""
-    fence = Fence(seed, packet.ask)
-    return (
-        Message(role="system", content=_persona(packet)),
-        Message(role="user", content=_case(packet, fence)),
-        *(Message(role="assistant", content=_turn(message, fence)) for message in packet.current),
-        Message(role="user", content=_now(packet, fence)),
-    )
+    """One prompt alone."""
+    return Prompts(seed).render(packet)
 
 
 def _persona(packet: Packet) -> str:
@@ -89,22 +124,6 @@ def _persona(packet: Packet) -> str:
 
 def _listed(title: str, items: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(f"- {item}" for item in items)]) if items else ""
-
-
-def _case(packet: Packet, fence: Fence) -> str:
-    parts = [
-        fence.data("problem", packet.problem),
-        f"This is round {packet.ask.round}.",
-        _listed("The panel, in the order in which it speaks", [f"{id}: {role}" for id, role in packet.disclosure]),
-    ]
-    if packet.left_out:
-        parts.append(f"({packet.note}.)")
-    if packet.earlier:
-        parts.append(fence.data("earlier rounds", "\n\n".join(map(_said, packet.earlier))))
-    if packet.verdict is not None:
-        parts.append(fence.data("focus of this round", str(packet.verdict["focus"])))
-        parts.append(fence.data("latest verdict", _json(packet.verdict)))
-    return "\n\n".join(part for part in parts if part)
 
 
 def _turn(message: Json, fence: Fence) -> str:
@@ -152,5 +171,4 @@ def _now(packet: Packet, fence: Fence) -> str:
     return "\n\n".join(parts)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+_json = json.JSONEncoder(ensure_ascii=False).encode

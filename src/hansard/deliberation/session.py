@@ -14,8 +14,8 @@ from hansard.__about__ import __version__
 from hansard.deliberation.archive import EVENTS, Archive
 from hansard.deliberation.chair import Chair, Held
 from hansard.deliberation.documents import content_hash, jcs
-from hansard.deliberation.events import as_lines, event_of
-from hansard.deliberation.metrics import metrics_of
+from hansard.deliberation.events import event_line
+from hansard.deliberation.metrics import figures_of
 from hansard.deliberation.minutes import Listener, Minutes
 from hansard.deliberation.pins import Pins, live
 from hansard.deliberation.protocol.moves import Stopped, Synthesized
@@ -109,7 +109,7 @@ async def resume_session(
     if runs is not None:
         archive = _reopened(runs, setting, pins, story, producer)
     sitting = _Sitting(setting, pen, pins, archive, cancel, listener)
-    sitting.events = [event for told in story.told if (event := event_of(told.seq, told.fact))]
+    sitting.events = [event for told in story.told if (event := event_line(told.seq, told.fact))]
     try:
         if (artifact := story.artifact) is not None:
             sitting.minutes.take_up(story.convened, story.seqs, story.last)
@@ -155,14 +155,14 @@ class _Sitting:
         cancel: asyncio.Event | None,
         listener: Listener | None,
     ) -> None:
-        self.events: list[dict[str, Any]] = []
+        self.events: list[bytes] = []
         self._setting, self._archive, self._listener = setting, archive, listener
         self._transcript = Transcript(pins, setting.shape)
         self.minutes = Minutes(pen.recorder, pen.run, pen.claim, self._transcript, journal=archive, listener=self._hear)
         self.chair = Chair(setting, pins, self.minutes, self._transcript, cancel)
 
     def _hear(self, recorded: Recorded[Fact]) -> None:
-        if self._archive is not None and (event := event_of(recorded.seq, recorded.fact)):
+        if self._archive is not None and (event := event_line(recorded.seq, recorded.fact)):
             self.events.append(event)
         if self._listener is not None:
             self._listener(recorded)
@@ -190,8 +190,8 @@ class _Sitting:
         selection = self.chair.selection
         if selection is not None:
             archive.put(SELECTION, _shown({"schema_version": "1.0.0", "selector_output": selection.as_data()}))
-        archive.put(EVENTS, as_lines(self.events))
-        archive.put(METRICS, _shown(metrics_of(artifact)))
+        archive.put(EVENTS, b"".join(self.events))
+        archive.put(METRICS, _shown(figures_of(artifact)))
         return archive.finish(artifact, written, notes=_notes(held))
 
 

@@ -37,7 +37,9 @@ def settled(exchange: Exchange, completion: Completion, expect: Expect) -> Compl
         output = canonical_output(expect, completion.structured)
     except Invalid as error:
         return malformed(exchange, completion, Breach(path=error.path, rule=error.rule, message=error.message))
-    return replace(completion, structured=output.as_data())
+    data = output.as_data()
+    # Equal values have the same canonical bytes here: a text is never a number, nor a number true or false.
+    return completion if completion.structured == data else replace(completion, structured=data)
 
 
 def heard(completion: Completion, usage: Usage, reading: Reading) -> Answered | Failed:

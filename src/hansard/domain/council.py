@@ -21,6 +21,7 @@ class SessionConvened(Fact):
         "run.requested",
         "run.configured",
         "task.attempted",
+        "role.asked",
         "session.ended",
         "ensemble.answered",
         "persona.made",
@@ -64,6 +65,9 @@ class EnsembleAnswered(Fact):
     DRIVEN: ClassVar[bool] = True
     CAUSES: ClassVar[tuple[str, ...]] = ("run.requested", "run.configured", "turn.asked")
     agent: str
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd_nano: int
     answer: Body
 
 

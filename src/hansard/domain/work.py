@@ -8,7 +8,15 @@ from hansard.domain.fact import Body, Fact
 
 Surface = Literal["cli", "http", "mcp", "python"]
 Role = Literal[
-    "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser", "verifier", "context"
+    "coordinator",
+    "classifier",
+    "validator",
+    "synthesizer",
+    "intent_judge",
+    "reviser",
+    "verifier",
+    "context",
+    "persona_maker",
 ]
 EndState = Literal["answered", "partial", "failed", "stopped", "cancelled"]
 BudgetUnit = Literal["calls", "tokens", "cost_usd_nano", "seconds"]

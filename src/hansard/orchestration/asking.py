@@ -96,6 +96,8 @@ class Asker:
     ) -> None:
         self.config, self.nonce, self.means, self.journal = config, nonce, means, journal
         self.purse, self._lanes = purse, lanes
+        self.deadline: float | None = None
+        """When the run's time is over, by the loop's clock."""
         self._targets: dict[str, Target] = {}
         self._freed = asyncio.Event()
 
@@ -159,6 +161,9 @@ class Asker:
                 purse.charge(completion)
 
         share = held[-1][1].share or convenes.share
+        if self.deadline is not None:
+            left_s = max(0.0, self.deadline - asyncio.get_running_loop().time())
+            share = replace(share, max_seconds=min(left_s, share.max_seconds or left_s))
         nested = Nested(journal=self.journal, entry=entry, share=share, charge=charge)
         return checks.checked(exchange, await convenes.convene(exchange, nested))
 

@@ -360,7 +360,9 @@ class Attempts:
     ) -> Judged:
         number = judged.attempt
         fences = Fences(self._asker.nonce, task.id, number, "validator")
-        question = validator(task, number, capped(seen(completion.text), self._config.tuning.answer_chars), fences)
+        tuning = self._config.tuning
+        shown = capped(seen(completion.text), tuning.answer_chars)
+        question = validator(task, number, shown, fences, tuning.max_output_tokens)
 
         def then(verdict: Verdict, judge: Completion) -> list[Step]:
             found = [*findings, Finding(check="validator", ok=verdict.ok, detail=verdict.reasons)]

@@ -196,7 +196,10 @@ class _Drive:
             self._cancelling = True
             raise asyncio.CancelledError
         try:
-            async with asyncio.timeout(self._left_s()):
+            left_s = self._left_s()
+            if left_s is not None:
+                self._asker.deadline = asyncio.get_running_loop().time() + left_s
+            async with asyncio.timeout(left_s):
                 return await self._phases()
         except Breach as breach:
             recorded = await self._journal.record(breached(breach), "engine", [self._configured])
@@ -382,6 +385,7 @@ class _Drive:
             most=config.tuning.max_tasks,
             scores=dict(route.scores),
             context=context.texts,
+            tokens=config.tuning.max_output_tokens,
         )
 
         def then(plan: Plan, _: object) -> list[Step]:

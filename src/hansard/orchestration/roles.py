@@ -94,8 +94,12 @@ def coordinator(
     most: int,
     scores: Mapping[str, int],
     context: Sequence[tuple[str, str]] = (),
+    tokens: int | None = None,
 ) -> Question[Plan]:
-    """Ask for a plan. Lanes that policy forbids are not offered, and not accepted."""
+    """Ask for a plan. Lanes that policy forbids are not offered, and not accepted.
+
+    Where answers are bounded to so many `tokens`, the texts of the plan are too, so that it can come to an end in time.
+    """
     lanes = permitted(roster, policy)
     sections = [
         fences.block("request", capped(request, REQUEST_CHARACTERS)),
@@ -107,7 +111,7 @@ def coordinator(
     def read(answer: Any) -> Plan:
         return parse_plan(answer, roster, policy, where="your plan", commands=False, most=most)
 
-    schema = _plan_schema([lane.name for lane in lanes], most)
+    schema = _plan_schema([lane.name for lane in lanes], most, tokens)
     return Question(
         role="coordinator",
         template=COORDINATOR,
@@ -146,14 +150,14 @@ def classifier(request: str, roster: Roster, policy: Policy, fences: Fences) -> 
     )
 
 
-def validator(task: Task, attempt: int, output: str, fences: Fences) -> Question[Verdict]:
+def validator(task: Task, attempt: int, output: str, fences: Fences, tokens: int | None = None) -> Question[Verdict]:
     """Ask whether a result does what its task asks."""
     schema = {
         "type": "object",
         "properties": {
             "ok": {"type": "boolean"},
             "score": SHARE,
-            "reasons": {"type": "string"},
+            "reasons": {"type": "string"} if tokens is None else {"type": "string", "maxLength": max(60, tokens // 2)},
         },
         "required": ["ok", "score", "reasons"],
         "additionalProperties": False,
@@ -228,7 +232,12 @@ def _lane_line(lane: Lane, score_ppm: int | None) -> str:
     return f"- {lane.name} ({lane.category}): {' '.join(about.split())[:400]}{score}"
 
 
-def _plan_schema(lanes: list[str], most: int) -> dict[str, Any]:
+def _bounded(tokens: int | None, share: int, least: int) -> dict[str, Any]:
+    """A text, bounded to its share of an answer where that is bounded; a character may take a token."""
+    return TEXT if tokens is None else {**TEXT, "maxLength": max(least, tokens // share)}
+
+
+def _plan_schema(lanes: list[str], most: int, tokens: int | None) -> dict[str, Any]:
     need = {
         "type": "object",
         "properties": {"task": ID, "kind": {"type": "string", "enum": ["data", "order"]}},
@@ -240,9 +249,9 @@ def _plan_schema(lanes: list[str], most: int) -> dict[str, Any]:
         "properties": {
             "id": ID,
             "lane": {"type": "string", "enum": lanes},
-            "instruction": TEXT,
+            "instruction": _bounded(tokens, 2 * most, 60),
             "needs": {"type": "array", "items": need, "maxItems": most - 1},
-            "done_when": {"type": "array", "items": TEXT, "maxItems": MAX_CRITERIA},
+            "done_when": {"type": "array", "items": _bounded(tokens, 16 * most, 30), "maxItems": MAX_CRITERIA},
         },
         "required": ["id", "lane", "instruction", "needs", "done_when"],
         "additionalProperties": False,

@@ -23,6 +23,8 @@ _MOVES = {
     "run.claimed": "running",
     "run.retry_asked": "requested",
 }
+UNDER_WAY = ("attempted", "returned", "escalated", "restarted")
+"""States of a task on which somebody works."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,14 +106,14 @@ class LedgerState:
                 run.calls += 1
                 run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
-            case "run.claimed" if run.open_gates:
-                run.state = "waiting"
             case "gate.opened":
                 run.open_gates.add(str(data.get("gate")))
             case "gate.closed":
                 run.open_gates.discard(str(data.get("gate")))
         if entry.kind.startswith("task.") and "task" in data:
             run.tasks[str(data["task"])] = _task_state(entry.kind, data.get("ok") is True)
+        if run.state == "running" and run.open_gates and not any(state in UNDER_WAY for state in run.tasks.values()):
+            run.state = "waiting"
 
 
 def fold(entries: Iterable[Entry]) -> LedgerState:

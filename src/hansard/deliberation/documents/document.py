@@ -143,24 +143,45 @@ class Of:
 
     document: type[Document]
     members: Mapping[str, Member]
+    required: frozenset[str]
     kinds = ("object",)
 
     def read(self, value: object) -> Any:
         if not isinstance(value, dict):
             raise self._placed(wrong("an object", value))
         try:
-            self._check_names(value)
-            special = self._special(value)
-            found = {}
-            for name, member in self.members.items():
-                if name in value:
-                    shape, rule = special.get(name, (member.shape, ""))
-                    found[name] = _read(name, shape, rule, value[name])
-                elif member.nullable:
-                    found[name] = ABSENT
+            if not self.required <= value.keys() <= self.members.keys():
+                self._check_names(value)
+            found = self._members_of(value) if self.document.RULES else self._plain_members_of(value)
         except Invalid as error:
             raise self._placed(error) from None
         return self.document(**found)
+
+    def _members_of(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        special = self._special(value)
+        found: dict[str, Any] = {}
+        for name, member in self.members.items():
+            if name in value:
+                shape, rule = special.get(name, (member.shape, ""))
+                found[name] = _read(name, shape, rule, value[name])
+            elif member.nullable:
+                found[name] = ABSENT
+        return found
+
+    def _plain_members_of(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for a document without rules between its members, as most are."""
+        found: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, member in self.members.items():
+                if name in value:
+                    found[name] = member.shape.read(value[name])
+                elif member.nullable:
+                    found[name] = ABSENT
+        except Invalid as error:
+            error.under(name)
+            raise
+        return found
 
     def _placed(self, error: Invalid) -> Invalid:
         error.rule = error.rule or self.document.SECTION
@@ -237,9 +258,8 @@ def of(document: type[Document]) -> Of:
 
 def _make(document: type[Document]) -> Of:
     hints = get_type_hints(document, include_extras=True)
-    return Of(
-        document, {each.name: _member(hints[each.name], each.default is not MISSING) for each in fields(document)}
-    )
+    members = {each.name: _member(hints[each.name], each.default is not MISSING) for each in fields(document)}
+    return Of(document, members, frozenset(name for name, member in members.items() if not member.optional))
 
 
 def _member(hint: Any, has_default: bool) -> Member:

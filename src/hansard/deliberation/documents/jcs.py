@@ -5,15 +5,20 @@ UTF-16 code units. Values that not every program reads as the same are refused.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from json.encoder import encode_basestring
 from math import isfinite
 from typing import Any
 
 from hansard.deliberation.documents.breach import Invalid
-from hansard.ledger.canonical import MAX_INT
+from hansard.ledger.canonical import MAX_INT, Malformed
+from hansard.record.encoder import fastest
 
 RULE = "R-7.7-1"
+LONG = 64
+MOST_KNOWN, LONGEST_KNOWN = 256, 512
+Members = tuple[tuple[str, str], ...]
+"""The names of an object in their order, each with what is written before its value."""
 
 
 def jcs(value: Any) -> bytes:
@@ -64,9 +69,11 @@ def content_hash(value: Any) -> str:
 def _text(value: Any) -> str:
     kind = type(value)
     if kind is str:
-        return encode_basestring(value)
+        return encode_basestring(value) if len(value) < LONG else _long(value)
     if kind is dict:
-        return f"{{{','.join([f'{encode_basestring(name)}:{_text(value[name])}' for name in _ordered(value)])}}}"
+        names = tuple(value)
+        members = _KNOWN.get(names) or _members(names)
+        return f"{{{','.join([before + _text(value[name]) for name, before in members])}}}"
     if kind is list or kind is tuple:
         return f"[{','.join([_text(each) for each in value])}]"
     if kind is int:
@@ -80,12 +87,34 @@ def _text(value: Any) -> str:
     raise Invalid(f"holds a Python {kind.__name__}, which is no JSON", rule=RULE)
 
 
-def _ordered(names: Mapping[Any, Any]) -> list[str]:
+_encode = fastest()
+
+
+def _long(text: str) -> str:
+    """The same as for short ones, by the fastest encoder at hand: what agents say is most of a message."""
     try:
-        plain = "".join(names).isascii()
+        return _encode(text).decode()
+    except (TypeError, Malformed):
+        return encode_basestring(text)
+
+
+_KNOWN: dict[tuple[str, ...], Members] = {}
+
+
+def _members(names: tuple[Any, ...]) -> Members:
+    """Remembered where they are short: the protocol's documents have few sets of names."""
+    try:
+        joined = "".join(names)
     except TypeError:
         raise Invalid("holds a name that is no text", rule=RULE) from None
-    return sorted(names) if plain else sorted(names, key=lambda name: name.encode("utf-16-be"))
+    plain = joined.isascii()
+    ordered = sorted(names) if plain else sorted(names, key=lambda name: name.encode("utf-16-be"))
+    members = tuple((name, f"{encode_basestring(name)}:") for name in ordered)
+    if plain and len(joined) <= LONGEST_KNOWN:
+        if len(_KNOWN) >= MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[names] = members
+    return members
 
 
 def _whole(value: int) -> str:
@@ -102,14 +131,12 @@ def number(value: float) -> str:
         return "0"
     if value < 0:
         return f"-{number(-value)}"
-    # Python's repr has the same shortest digits; only their arrangement differs.
+    # Python's repr has the same shortest digits, and arranges them otherwise only where it takes an exponent.
     mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return mantissa.removesuffix(".0")
     whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    leading = len(whole + fraction) - len(digits)
-    point = len(whole) - leading + int(exponent or 0)
-    digits = digits.rstrip("0")
-    return _arranged(digits, point)
+    return _arranged(whole + fraction, len(whole) + int(exponent))
 
 
 def _arranged(digits: str, point: int) -> str:
@@ -117,8 +144,6 @@ def _arranged(digits: str, point: int) -> str:
     count = len(digits)
     if count <= point <= 21:
         return digits + "0" * (point - count)
-    if 0 < point <= 21:
-        return f"{digits[:point]}.{digits[point:]}"
     if -6 < point <= 0:
         return f"0.{'0' * -point}{digits}"
     mantissa = digits if count == 1 else f"{digits[0]}.{digits[1:]}"

@@ -8,6 +8,7 @@ from hansard.deliberation.documents.breach import Invalid
 from hansard.deliberation.documents.jcs import unrepresentable
 from hansard.deliberation.documents.turns import SynthesisContent, TurnStructuredOutput, Verdict
 from hansard.deliberation.documents.vocabulary import OutputSchema
+from hansard.providers.schema import Constant
 
 Output = TurnStructuredOutput | Verdict | SynthesisContent
 
@@ -24,7 +25,11 @@ def canonical_output(expected: OutputSchema, data: object) -> Output:
     The second check comes here and not at the end, so that a paid session never dies when its digest is made.
     """
     document = OUTPUTS[expected]
-    output = document.parse(document.trim(data))
+    try:
+        output = document.parse(data)
+    except Invalid:
+        # Most answers have nothing to trim: what parses as it is holds nothing that trimming would take away.
+        output = document.parse(document.trim(data))
     if why := unrepresentable(output.as_data()):
         error = Invalid(why, rule="R-7.7-1")
         error.document = document.__name__
@@ -33,9 +38,9 @@ def canonical_output(expected: OutputSchema, data: object) -> Output:
 
 
 @cache
-def asking_schema(expected: OutputSchema) -> dict[str, Any]:
+def asking_schema(expected: OutputSchema) -> Constant:
     """The schema to ask a model with: as strict about what must be there, and deaf to what canonical_output takes away."""
-    return dict(_lenient(OUTPUTS[expected].schema()))
+    return Constant(_lenient(OUTPUTS[expected].schema()))
 
 
 def _lenient(schema: Any) -> Any:

@@ -1,7 +1,6 @@
 """Reads a document from text or a file: JSON, or YAML where the extra is installed. Refuses what has two readings."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -10,7 +9,6 @@ from hansard.errors import MissingExtra, UsageError
 MAX_BYTES = 256 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_VALUES = 1_000_000
-YAML = "yaml"
 INSTALL = "pip install 'hansard[yaml]'"
 
 
@@ -38,7 +36,7 @@ def _refuse(text: str) -> NoReturn:
 def read_yaml(text: str, *, where: str = "document") -> Any:
     """One YAML value, as JSON would hold it: times stay text, and a name that stands twice is refused."""
     try:
-        yaml = import_module(YAML)
+        import yaml
     except ImportError as error:
         raise MissingExtra(f"{where} is YAML, which needs PyYAML; run: {INSTALL}, or write it as JSON") from error
     try:

@@ -1,6 +1,7 @@
 """Between the protocol's scripted answers and the scripted provider, which has never heard of the protocol (§9.1, §9.2)."""
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from hansard.deliberation.documents.breach import Invalid
@@ -39,9 +40,11 @@ def _reply(result: ProviderResult, for_selector: bool) -> Reply:
     failure = _failure(result.error) if result.error else None
     if failure is None and result.structured_output is None and not for_selector:
         failure = exchange.Failure(kind="malformed_response", message=NOTHING, retryable=True)
+    structured = None if failure else result.structured_output
     return Reply(
-        text=_text(result),
-        structured=None if failure else result.structured_output,
+        # Put into words now and not at each call, as a provider does that hears no text.
+        text=_text(result) or (_as_text(structured) if structured else ""),
+        structured=structured,
         finish=result.finish_reason,
         usage=_usage(result.usage),
         cost=exchange.Cost(usd_nano=round(result.usage.cost_usd * NANO), basis="reported"),
@@ -88,16 +91,21 @@ def _tool_event(event: ToolEvent) -> exchange.ToolEvent:
     )
 
 
+@lru_cache
+def _said_usage(output: bytes) -> Usage | None:
+    try:
+        return Usage.parse(json.loads(output))
+    except (Invalid, ValueError):
+        return None
+
+
 def usage_of(completion: exchange.Completion, *, scripted: bool = False) -> Usage:
     """What a call used, as messages write it. A script's own words are kept to the letter: digests depend on them.
 
     Say `scripted` only of the scripted provider: any other could write anything into its output.
     """
-    if scripted and completion.output:
-        try:
-            return Usage.parse(json.loads(completion.output))
-        except (Invalid, ValueError):
-            pass
+    if scripted and completion.output and (said := _said_usage(completion.output)):
+        return said
     used = completion.usage
     return Usage(
         prompt_tokens=used.input_tokens,

@@ -26,9 +26,17 @@ exit codes: 0 synthesis, 11 schema or provider failure, 12 budget or timeout, 13
 examples:
   hansard session replay runs/ID > transcript.json      the exact bytes; 0 the digest is right, 4 it is not
   hansard session validate runs/ID                      every file, every rule, the seal, the record
+  hansard session export runs/ID --html -o page.html    the debate as one page; also of a session inside of a run
+  hansard session eval problems.txt --panel panel:bench a panel on many problems
   hansard session execution-replay runs/ID --script s.json --output again
 
 DIR is a session's directory, or its id under --runs (default: runs).
+""",
+    "panel": """\
+examples:
+  hansard panel check bench             0 nothing to say, 1 overlaps or gaps
+
+A panel is a table [panels.NAME] in hansard.toml, or a file panels/NAME.toml beside it; a persona a file personas/NAME.toml.
 """,
 }
 
@@ -61,9 +69,13 @@ def add_session(command: argparse.ArgumentParser, make: Command) -> None:
     validate = make(
         verbs, "validate", "every rule that a document or a directory breaks", "session:validate", ledger=True
     )
-    metrics = make(verbs, "metrics", "the figures of a session, as JSON", "session:metrics")
+    metrics = make(verbs, "metrics", "the figures of a session, as JSON", "session:metrics", ledger=True)
+    metrics.add_argument(
+        "--v1", action="store_true", help="with role purity, disagreements, interaction, retries, failures"
+    )
     resume = make(verbs, "resume", "go on with a session that was cut short", "session:resume", ledger=True)
-    export = make(verbs, "export", "the debate as Markdown", "session:export")
+    export = make(verbs, "export", "the debate as Markdown, or as a page of its own", "session:export", ledger=True)
+    export.add_argument("--html", action="store_true", help="one HTML page that needs nothing else")
     for each in (replay, again, metrics, resume, export):
         each.add_argument("directory", metavar="DIR", help="a session's directory, or its id")
     for each in (replay, again, validate, metrics, resume, export):
@@ -73,10 +85,43 @@ def add_session(command: argparse.ArgumentParser, make: Command) -> None:
         each.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
     _add_again(again)
     add_watching(resume)
+    _add_looking_back(verbs, make)
     golden = make(verbs, "golden", "run a golden case; 0 the digest is as expected, 4 it is not", "session:golden")
     golden.add_argument("case", metavar="CASE", help="a file, or a directory with the parts of a case")
     golden.add_argument("--record", action="store_true", help="make what comes out the expectation of the case")
     make(verbs, "conformance", "the shipped cases through our documents, with both counts", "session:conformance")
+
+
+def _add_looking_back(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", make: Command) -> None:
+    """Sessions afterwards. DIR may also be a session or a run of the ledger, as those that met inside of a run are."""
+    postmortem = make(verbs, "postmortem", "what a session shows about its panel", "evaluating:postmortem", ledger=True)
+    postmortem.add_argument("directory", metavar="DIR", help="a session's directory or id, or a run of the ledger")
+    compare = make(verbs, "compare", "two sessions beside each other", "evaluating:compare", ledger=True)
+    compare.add_argument("a", metavar="A")
+    compare.add_argument("b", metavar="B")
+    for each in (postmortem, compare):
+        each.add_argument("--runs", metavar="DIR", default="runs", help="where ids are looked up (default: runs)")
+    chain = make(verbs, "chain", "sessions that went on from one another, as one", "evaluating:chain", ledger=True)
+    chain.add_argument("run", metavar="RUN", help="any run of the chain")
+    trial = make(verbs, "eval", "a panel on a set of problems, measured", "evaluating:evaluate", ledger=True)
+    trial.add_argument("problems", metavar="FILE", help="one problem a line, or JSON lines with problem, id, expect")
+    trial.add_argument("--config", metavar="FILE", help="a configuration of the protocol, YAML or JSON")
+    trial.add_argument("--panel", metavar="A,B", help="who sits on the panel; or panel:NAME")
+    trial.add_argument("--max-rounds", type=count, metavar="N", help="rounds at most")
+    trial.add_argument("--output", metavar="DIR", help="the folder of sessions (default: none, the record has them)")
+    _add_scripts(trial)
+    _add_shape(trial)
+    _add_asking(trial)
+
+
+def add_panel(command: argparse.ArgumentParser, make: Command) -> None:
+    command.set_defaults(handler="panel:listed")
+    verbs = command.add_subparsers(title="commands", metavar="COMMAND")
+    make(verbs, "list", "the panels and personas there are", "panel:listed")
+    show = make(verbs, "show", "who sits on a panel, whom each asks, and who pays", "panel:show")
+    check = make(verbs, "check", "where its personas overlap, and what nobody is there for", "panel:check")
+    for each in (show, check):
+        each.add_argument("name", metavar="NAME", help="a panel of hansard.toml or panels/NAME.toml")
 
 
 def _add_again(again: argparse.ArgumentParser) -> None:

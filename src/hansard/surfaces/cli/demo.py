@@ -109,10 +109,15 @@ def _story(task: View) -> str:
     for attempt in task["attempts"]:
         verdict = attempt["verdict"]
         said = "not judged" if verdict is None else "passed" if verdict["ok"] else "rejected"
-        climbs = f"{', climbs to the ' if before else ''}{attempt['rung']} rung"
+        climbs = f"{', climbs to the ' if before else ''}{_rung(attempt['rung'])}"
         told += f", again: {said}" if attempt["rung"] == before else f"{climbs}: {said}"
         before = attempt["rung"]
     return f"{task['lane']:<18}{told or task['state']}"
+
+
+def _rung(name: str) -> str:
+    kind, _, panel = name.partition(":")
+    return f"{panel} panel" if kind == "panel" else f"{name} rung"
 
 
 def _tell_tampered(tampered: list[Tampering]) -> None:

@@ -129,6 +129,7 @@ def _add_running(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 _COUNCIL = {
     "deliberate": ("put a problem to a panel, get one synthesis", "deliberate:deliberate"),
     "session": ("replay, validate, measure, resume a deliberation's directory", "show:help_text"),
+    "panel": ("panels and personas: list, show, check", "panel:listed"),
 }
 
 
@@ -144,6 +145,8 @@ def _add_council(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         command.epilog, command.formatter_class = council.EXAMPLES[name], argparse.RawDescriptionHelpFormatter
         if name == "session":
             council.add_session(command, _command)
+        elif name == "panel":
+            council.add_panel(command, _command)
         else:
             council.add_deliberate(command)
 

@@ -7,6 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
+from hansard.app.configuring import flagged, run_config
+from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.errors import MissingExtra
@@ -22,11 +24,16 @@ def mcp(args: argparse.Namespace) -> int:
         raise MissingExtra(f"hansard mcp needs {error.name}: {MISSING}") from error
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="hansard mcp: %(name)s: %(message)s")
 
+    settings, wished = read_settings(args.ledger), wishes(args)
+    if flagged(wished)[0] is not None:
+        # Before the ledger is opened: whoever names somebody that cannot be asked should hear of it now.
+        run_config(settings, Pool(settings), wished)
+
     async def serve(source: int, target: int) -> None:
-        async with Hansard.open(settings=read_settings(args.ledger)) as hansard:
+        async with Hansard.open(settings=settings) as hansard:
             desk = Desk.of(
                 hansard,
-                wishes=wishes(args),
+                wishes=wished,
                 gates=args.allow_gates,
                 commands=args.allow_commands,
                 folder=Path(args.folder) if args.folder else None,

@@ -33,6 +33,12 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
             return "planned", f"{_many(data['tasks'], 'task')} in {_many(data['waves'], 'wave')}, by the {data['by']}"
         case "role.asked" if data["role"] in ("coordinator", "synthesizer", "classifier"):
             return "asked", f"the {data['role']}", f"({data['model']})"
+        case "session.convened":
+            return "convened", f"a panel of {data['agents']}"
+        case "turn.taken" if data["type"] not in ("problem_statement", "synthesis"):
+            return "spoke", data["speaker"], f"({data['type'].replace('_', ' ')}, round {data['round']})"
+        case "session.ended":
+            return "panel ended", data.get("reason") or data["outcome"]
         case "budget.breached":
             return "budget", f"{data['unit']}: {data['spent']:,} of {data['limit']:,}", data.get("lane")
         case "run.answered":

@@ -10,14 +10,17 @@ from hansard.app import sessions
 from hansard.app.convening import Call, Convening, convening
 from hansard.app.deliberating import PinningViolation
 from hansard.app.deliberationviews import find_session
+from hansard.app.evaluating import figures
 from hansard.app.markdown import as_markdown
 from hansard.app.service import Hansard
+from hansard.app.sessionpage import session_page
 from hansard.app.settings import read_settings
 from hansard.app.wiring import ledger_exists, open_ledger
 from hansard.errors import HansardError, StoreError, UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
 from hansard.surfaces.cli.driving import note, opened
+from hansard.surfaces.cli.evaluating import found as held
 from hansard.surfaces.cli.show import as_json, say
 
 OTHER, PINNING, MISMATCH = 1, 3, 4
@@ -64,7 +67,7 @@ def validate(args: argparse.Namespace) -> int:
 
 
 def metrics(args: argparse.Namespace) -> int:
-    found = sessions.measured(_folder(args))
+    found = figures(held(args, args.directory)) if args.v1 else sessions.measured(_folder(args))
     if args.output:
         _write(args.output, sessions.as_text(found))
     else:
@@ -73,7 +76,8 @@ def metrics(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
-    text = as_markdown(sessions.artifact_of(_folder(args)))
+    session = held(args, args.directory)
+    text = session_page(session.artifact, session.events) if args.html else as_markdown(session.artifact)
     if args.output:
         _write(args.output, text)
     else:

@@ -1,0 +1,112 @@
+"""`hansard session postmortem | compare | eval | chain`, and the page of a session: looking at sessions afterwards."""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from hansard.app import evaluating
+from hansard.app.chaining import chain_view
+from hansard.app.convening import convening
+from hansard.app.pool import Pool
+from hansard.app.service import Hansard
+from hansard.app.settings import read_settings
+from hansard.app.views import View
+from hansard.app.wiring import ledger_exists, open_ledger
+from hansard.surfaces.cli.deliberate import call_of
+from hansard.surfaces.cli.driving import opened
+from hansard.surfaces.cli.show import as_json, say
+
+
+def found(args: argparse.Namespace, name: str) -> evaluating.Held:
+    """A session by directory, id or run; the ledger is asked where there is one."""
+    settings = read_settings(args.ledger)
+    if not ledger_exists(settings.ledger):
+        return evaluating.find_held(name, Path(args.runs), None)
+    with open_ledger(settings) as ledger:
+        return evaluating.find_held(name, Path(args.runs), ledger.store)
+
+
+def postmortem(args: argparse.Namespace) -> int:
+    view = evaluating.looked_back(found(args, args.directory))
+    if args.json:
+        as_json(view)
+        return 0
+    say(f"the right agents   {'yes' if view['correct_agents_selected'] else 'no'}, by rule")
+    for each in view["scope_violations"]:
+        say(f"out of scope       {each['agent']} in {each['turn_message_id']}: {each['evidence']}")
+    for each in view["capability_gaps"]:
+        say(f"gap                {each['missing_capability']}: {each['reason']} ({', '.join(each['evidence'])})")
+    for each in view["agent_overlap"]:
+        say(f"overlap            {' and '.join(each['agents'])}: {each['topic']}")
+    for each in view["best_contributors"]:
+        say(f"contributed        {each['agent']}: {each['contribution_score']:g}")
+    return 0
+
+
+def compare(args: argparse.Namespace) -> int:
+    view = evaluating.compared(found(args, args.a), found(args, args.b))
+    if args.json:
+        as_json(view)
+        return 0
+    say(f"{'':<24}{'A':<40}{'B':<40}more in B")
+    for name, value in view["a"].items():
+        if name in ("answer", "transcript_digest", "unresolved", "agents"):
+            continue
+        more = view["more_in_b"].get(name)
+        say(f"{name:<24}{value!s:<40}{view['b'][name]!s:<40}{'' if not more else f'{more:+g}'}")
+    for topic in view["settled_in_b"]:
+        say(f"settled in B            {topic}")
+    for topic in view["open_in_b"]:
+        say(f"open in B only          {topic}")
+    say(
+        "the same transcript"
+        if view["same_transcript"]
+        else "the same answer"
+        if view["same_answer"]
+        else "other answers"
+    )
+    return 0
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    problems = evaluating.read_problems(Path(args.problems))
+    view = asyncio.run(_evaluate(args, problems))
+    if args.json:
+        as_json(view)
+        return 0
+    for row in view["problems"]:
+        passed = {None: "", True: "passed", False: "missed"}[row["passed"]]
+        say(f"{row['problem']:<12}{row['outcome']:<28}{row['rounds']:>3} rounds {row['tokens']:>9,} tokens  {passed}")
+    for name, value in view["summary"].items():
+        say(f"{name:<24}{'–' if value is None else value}")
+    return 0
+
+
+async def _evaluate(args: argparse.Namespace, problems: list[evaluating.Problem]) -> View:
+    settings = read_settings(args.ledger)
+    call = call_of(args, problems[0].text, Path(args.output) if args.output else None)
+    pool = Pool(settings)
+    made = convening(settings, pool, call)
+    await pool.close()
+    async with Hansard.open(settings=settings) as hansard:
+        return await evaluating.evaluated(hansard.deliberations, hansard.store, made, problems, surface="cli")
+
+
+def chain(args: argparse.Namespace) -> int:
+    async def look() -> View:
+        async with opened(read_settings(args.ledger), writing=False) as hansard:
+            return chain_view(hansard.store, hansard.runs.find(args.run))
+
+    view = asyncio.run(look())
+    if args.json:
+        as_json(view)
+        return 0
+    for number, each in enumerate(view["sessions"], 1):
+        ended = each.get("termination_reason") or each["outcome"] or each["state"]
+        say(f"{number}. {each['session_id']}: {ended}; panel {', '.join(each['selected_agents'])}")
+        if pending := each.get("pending"):
+            say(f"   asks {pending.get('question') or pending.get('query')}")
+    say(f"{view['expansions']} expansions, {view['tokens']:,} tokens")
+    for line in (view["synthesis_answer"] or "").splitlines():
+        say(f"  {line}")
+    return 0

@@ -1,0 +1,52 @@
+"""The application: routes, their description, errors, and the guard around them."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from hansard.__about__ import __version__
+from hansard.surfaces.http import deliberations, gates, ledger, problems, runs, system
+from hansard.surfaces.http.desk import Desk
+from hansard.surfaces.http.guard import MCP
+
+_SECURITY = {"type": "http", "scheme": "bearer", "description": "`hansard serve token list` shows what there is."}
+PUBLIC = ("/health",)
+MODULES = (system, runs, deliberations, gates, ledger)
+
+
+def make_app(desk: Desk, mcp: ASGIApp | None = None) -> FastAPI:
+    """The application without its guard."""
+    app = FastAPI(
+        title="Hansard",
+        version=__version__,
+        summary="Runs teams of AI agents and keeps the verbatim record.",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.desk = desk
+    for module in MODULES:
+        app.include_router(module.router)
+    problems.install(app, [route for module in MODULES for route in module.router.routes])
+    if mcp is not None:
+        app.router.routes.append(Route(MCP, mcp))
+    described = _described(app)
+    app.openapi = lambda: described  # type: ignore[method-assign]
+    return app
+
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    found = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    components = found.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    schemas["Problem"] = problems.SCHEMA
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    components["securitySchemes"] = {"bearer": _SECURITY}
+    for path, item in found["paths"].items():
+        for operation in item.values():
+            operation["security"] = [] if path in PUBLIC else [{"bearer": []}]
+    return found

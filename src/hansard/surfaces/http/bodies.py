@@ -1,0 +1,244 @@
+"""What comes in, strictly, and what goes out, for the description. Outgoing views are not checked here: tests hold them against this."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+MAX_SEQ = 2**53 - 1
+Seq = Annotated[int, Field(ge=0, le=MAX_SEQ)]
+Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+def _whole(value: object) -> object:
+    """To JSON, 1.0 is a whole number too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Count = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_whole)]
+
+
+class Incoming(BaseModel):
+    """Nothing is guessed: unknown members and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Listing(BaseModel):
+    """Which page of a list."""
+
+    model_config = ConfigDict(extra="forbid")
+    after: Seq | None = Field(
+        None, description="Where the page begins: the `after` of the Link header of the one before."
+    )
+    limit: int = Field(20, ge=1, le=500)
+
+
+class RunsListing(Listing):
+    state: Name | None = None
+
+
+class EntriesListing(Listing):
+    limit: int = Field(100, ge=1, le=1000)
+    run: Name | None = None
+    kind: Name | None = None
+    actor: Name | None = None
+
+
+class Budgeted(Incoming):
+    """Who is asked, and what it may spend; null leaves it to the daemon's settings."""
+
+    provider: Name | None = Field(None, description="A provider that is configured here, NAME or NAME:MODEL.")
+    max_calls: Count | None = None
+    max_tokens: Count | None = None
+    max_usd: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")] | None = None
+    max_seconds: Annotated[float, Field(gt=0, le=10**7)] | None = None
+
+
+class PlanRequest(Budgeted):
+    request: Text
+
+
+class RunRequest(Budgeted):
+    """A request for one judged answer."""
+
+    request: Text
+    plan: dict[str, Any] | None = Field(None, description="A plan of yours instead of the coordinator's.")
+    lane: Name | None = Field(None, description="One task, in this lane.")
+    single: bool = Field(False, description="One task, in the lane that the router picks.")
+    judge: Literal["model", "checks"] | None = None
+    answer: Literal["synthesize", "join"] | None = None
+    max_parallel: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)] | None = None
+    gates: Annotated[list[Name], Field(max_length=100)] = Field([], description="plan, task:ID or lane:NAME")
+    context: Annotated[list[Name], Field(max_length=20)] = Field([], description="Runs whose capsules are given along.")
+    judge_intent: bool = False
+    revise: bool = False
+    profile: Name | None = None
+
+
+class RouteRequest(Incoming):
+    text: Text
+
+
+class DeliberationRequest(Incoming):
+    """A problem for a panel. A configuration is the protocol's own document."""
+
+    problem: Text | None = None
+    config: dict[str, Any] | None = None
+    panel: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
+    max_rounds: Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_whole)] | None = None
+    provider: Name | None = None
+    script: dict[str, Any] | None = None
+    selector_script: dict[str, Any] | None = None
+
+
+class RerunRequest(Incoming):
+    swap: dict[str, Name] = Field({}, description="Roles whose answers come live, and from which provider.")
+
+
+class DecisionRequest(Incoming):
+    """What somebody decides at a gate."""
+
+    decision: Literal["approve", "reject", "edit"]
+    note: Annotated[str, Field(max_length=10_000)] | None = None
+    edit: Annotated[str, Field(max_length=1_000_000)] | None = None
+    shown: Annotated[list[Name], Field(max_length=1000)] | None = Field(
+        None, description="The commitments that the decider saw; refused when the gate shows something else by now."
+    )
+
+
+class VerifyRequest(Incoming):
+    deep: bool = False
+    strict: bool = False
+
+
+class RunView(BaseModel):
+    """One run, as the record tells it."""
+
+    run: str
+    state: str
+    reason: str | None
+    mode: str | None
+    request: str | None
+    started: str
+    last: str
+    entries: int
+    first_seq: int
+    last_seq: int
+    spent: dict[str, Any]
+    budget: dict[str, Any]
+    open_gates: list[str]
+
+
+class FullRunView(RunView):
+    route: dict[str, Any] | None
+    plan: dict[str, Any] | None
+    tasks: list[dict[str, Any]]
+    answer: str | None
+    answer_seq: int | None
+    missing: list[str]
+
+
+class RouteView(BaseModel):
+    run: str
+    lane: str | None
+    confidence_ppm: int
+    runner_up: str | None
+    tier: int
+    evidence: list[dict[str, Any]]
+    scores: list[dict[str, Any]]
+
+
+class GateView(BaseModel):
+    gate: str
+    run: str
+    seq: int
+    rule: str
+    before: str
+    task: str | None
+    needed: int
+    opened: str
+    deadline: str | None
+    on_expiry: str
+    shown: list[str]
+    state: str
+    expired: bool
+    decisions: list[dict[str, Any]]
+
+
+class FullGateView(GateView):
+    question: str | None
+
+
+class EntryView(BaseModel):
+    """One entry; one that cannot be read has `seq`, `broken` and its `line`."""
+
+    seq: int
+    broken: str | None
+
+
+class DeliberationView(BaseModel):
+    run: str
+    session_id: str
+    state: str
+    started: str
+    problem: str
+    selected_agents: list[str]
+    coordinator: str
+    run_dir: str | None
+    outcome: str | None
+
+
+class StateView(BaseModel):
+    at: int
+    broken_at: int | None
+    origin: str
+    key_epoch: int
+    runs: list[dict[str, Any]]
+
+
+class SummaryView(BaseModel):
+    entries: int
+    broken_at: int | None
+    origin: str
+    runs: int
+    run_states: dict[str, int]
+    kinds: dict[str, int]
+    checkpoints: int
+    broken: str | None
+
+
+class CheckpointView(BaseModel):
+    size: int
+    root: str
+    checkpoint: str
+
+
+class ConsistencyView(BaseModel):
+    old: int
+    size: int
+    consistency: str
+
+
+class ReceiptView(BaseModel):
+    seq: int
+    disclosed: list[str]
+    receipt: str
+
+
+class StatusView(BaseModel):
+    software: str
+    origin: str
+    entries: int
+    root: str
+    broken: str | None
+    signed: int
+    custody: str
+    started: str
+    driving: int
+    followers: int
+    draining: bool
+
+
+class HealthView(BaseModel):
+    ok: bool

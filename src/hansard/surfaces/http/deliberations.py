@@ -1,0 +1,104 @@
+"""Deliberations over HTTP: convene, look, read the transcript and the figures, follow."""
+
+import asyncio
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+
+from hansard.app.configuring import Wishes
+from hansard.app.convening import Call, Convening, convening
+from hansard.app.deliberationviews import MODE, deliberation_view
+from hansard.app.publishing import artifact, deliberation_metrics, exact_deliberation, runs_page
+from hansard.app.runs import ENDED
+from hansard.surfaces.http import runs
+from hansard.surfaces.http.bodies import DeliberationRequest, DeliberationView, RunsListing, RunView
+from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of
+from hansard.surfaces.http.problems import documented, refusing
+from hansard.surfaces.http.runs import STREAM, Waiting
+
+router = APIRouter(tags=["deliberations"])
+FINISHED: dict[int | str, dict[str, Any]] = {200: {"model": DeliberationView, "description": "It is over."}}
+
+
+@router.post(
+    "/v1/deliberations", status_code=202, response_model=DeliberationView, responses=FINISHED | documented(409, 415)
+)
+async def convene(request: Request, body: DeliberationRequest, query: Annotated[Waiting, Query()]) -> Response:
+    """Put a problem to a panel. 202 at once; with `wait`, 200 when it is over by then."""
+    desk = desk_of(request)
+    with refusing(409):
+        made = await asyncio.to_thread(_convening, desk, body)
+        convened = desk.hansard.deliberations.convene(made, surface="http", actor=token_of(request).actor)
+        run = await desk.daemon.submit(convened)
+    await desk.daemon.wait(run, query.wait)
+    view = await asyncio.to_thread(deliberation_view, desk.hansard.store, run)
+    return answer(view, 200 if view["state"] in ENDED else 202, {"location": f"/v1/deliberations/{run}"})
+
+
+def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
+    wishes = desk.wishes if body.provider is None else Wishes(provider=body.provider)
+    if body.script is not None:
+        wishes = replace(wishes, provider=None, cmd=None, chat_url=None, model=None, api=None)
+    call = Call(
+        problem=body.problem,
+        config=body.config,
+        panel=body.panel,
+        max_rounds=body.max_rounds,
+        runs=desk.sessions,
+        script=body.script,
+        selector_script=body.selector_script,
+        wishes=wishes,
+    )
+    return convening(desk.hansard.settings, desk.hansard.pool, call)
+
+
+@router.get("/v1/deliberations", response_model=list[RunView], responses=documented())
+async def listed(request: Request, query: Annotated[RunsListing, Query()]) -> Response:
+    """The newest first."""
+    desk = desk_of(request)
+    views, after = await desk.heavily(
+        runs_page, desk.hansard.store, before=query.after, limit=query.limit, state=query.state, mode=MODE
+    )
+    return page(request, views, after)
+
+
+@router.get("/v1/deliberations/{run}", response_model=DeliberationView, responses=documented(404))
+async def show(request: Request, run: str) -> Response:
+    """One deliberation."""
+    desk = desk_of(request)
+    known = await _found(desk, run)
+    with refusing(404):
+        return answer(await asyncio.to_thread(deliberation_view, desk.hansard.store, known))
+
+
+@router.get("/v1/deliberations/{run}/transcript", response_model=list[dict[str, Any]], responses=documented(404))
+async def transcript(request: Request, run: str) -> Response:
+    """What was said, in its order, of a deliberation that is over."""
+    desk = desk_of(request)
+    known = await _found(desk, run)
+    with refusing(404):
+        return answer((await asyncio.to_thread(artifact, desk.hansard.store, known))["canonical_transcript"])
+
+
+@router.get("/v1/deliberations/{run}/metrics", response_model=dict[str, Any], responses=documented(404))
+async def metrics(request: Request, run: str) -> Response:
+    """The figures of a deliberation that is over."""
+    desk = desk_of(request)
+    known = await _found(desk, run)
+    with refusing(404):
+        return answer(await asyncio.to_thread(deliberation_metrics, desk.hansard.store, known))
+
+
+@router.get("/v1/deliberations/{run}/events", response_class=Response, responses=STREAM | documented(404))
+async def follow(
+    request: Request, run: str, last_event_id: Annotated[str, Header(max_length=20, pattern="^[0-9]*$")] = ""
+) -> Response:
+    """What is recorded of a deliberation, until it is over (server-sent events)."""
+    return await runs.follow(request, await _found(desk_of(request), run), last_event_id)
+
+
+async def _found(desk: Desk, run: str) -> str:
+    with refusing(404):
+        return await asyncio.to_thread(exact_deliberation, desk.hansard.store, run)

@@ -1,0 +1,69 @@
+"""What every route works with, and how it answers: views as JSON, store reads off the event loop."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from fastapi import Request
+from starlette.responses import Response
+
+from hansard.app.configuring import Wishes
+from hansard.app.daemon import Daemon
+from hansard.app.service import Hansard
+from hansard.app.tokens import Token
+from hansard.surfaces.http.metrics import Metrics
+from hansard.surfaces.http.problems import Refused
+
+P = ParamSpec("P")
+T = TypeVar("T")
+MAX_HEAVY = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """One open ledger behind the routes. `wishes` is what the flags of `hansard serve` say for every run."""
+
+    hansard: Hansard
+    daemon: Daemon
+    metrics: Metrics
+    wishes: Wishes = field(default_factory=Wishes)
+    commands: bool = False
+    """Whether a plan that comes in may have checks that run programs here."""
+    sessions: Path | None = None
+    """Where deliberations get their directories; None where they get none."""
+    heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_HEAVY))
+
+    async def heavily(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A read that grows with the ledger: few at once, so that they do not take every thread."""
+        async with self.heavy:
+            return await asyncio.to_thread(read, *args, **kwargs)
+
+
+def desk_of(request: Request) -> Desk:
+    found: Desk = request.app.state.desk
+    return found
+
+
+def token_of(request: Request) -> Token:
+    """Who asks; the guard has let him in."""
+    found = request.scope.get("hansard.token")
+    if not isinstance(found, Token):
+        raise Refused(401, "a token is needed: Authorization: Bearer TOKEN")
+    return found
+
+
+def answer(view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A view as it is: the same text that `--json` prints, on one line."""
+    body = json.dumps(view, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    return Response(body, status, dict(headers or {}), "application/json")
+
+
+def page(request: Request, views: list[Any], after: object | None) -> Response:
+    """A page of a list; where there is more, the Link header says where (RFC 8288)."""
+    if after is None:
+        return answer(views)
+    following = request.url.include_query_params(after=after)
+    return answer(views, headers={"link": f'<{following.path}?{following.query}>; rel="next"'})

@@ -1,0 +1,66 @@
+"""Gates over HTTP: what waits for people, and what they decide. Who decides is whoever the token belongs to."""
+
+import asyncio
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+
+from hansard.surfaces.http.asking import refuse_commands
+from hansard.surfaces.http.bodies import DecisionRequest, FullGateView, GateView, Name
+from hansard.surfaces.http.desk import answer, desk_of, token_of
+from hansard.surfaces.http.problems import documented, refusing
+
+router = APIRouter(tags=["gates"])
+
+
+class GatesListing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    run: Name | None = None
+    closed: bool = False
+
+
+@router.get("/v1/gates", response_model=list[GateView], responses=documented())
+async def listed(request: Request, query: Annotated[GatesListing, Query()]) -> Response:
+    """Gates that wait, the oldest first; with `closed` also the others."""
+    desk = desk_of(request)
+    return answer(await desk.heavily(desk.hansard.gates.listed, run=query.run, closed=query.closed))
+
+
+@router.get("/v1/gates/{gate}", response_model=FullGateView, responses=documented(404))
+async def show(request: Request, gate: str) -> Response:
+    """One gate with what it shows."""
+    desk = desk_of(request)
+    with refusing(404):
+        return answer(await desk.heavily(desk.hansard.gates.show, gate))
+
+
+@router.post("/v1/gates/{gate}/decision", response_model=FullGateView, responses=documented(404, 409, 415))
+async def decide(request: Request, gate: str, body: DecisionRequest) -> Response:
+    """Approve, reject or edit."""
+    desk, token = desk_of(request), token_of(request)
+    with refusing(404):
+        await asyncio.to_thread(desk.hansard.gates.show, gate)
+    if body.edit is not None:
+        refuse_commands(desk, _plan(body.edit))
+    with refusing(409):
+        view = await desk.hansard.gates.decide(
+            gate,
+            body.decision,
+            actor=token.actor,
+            note=body.note,
+            edit=body.edit,
+            authenticated=True,
+            shown=None if body.shown is None else tuple(body.shown),
+        )
+    return answer(view)
+
+
+def _plan(edit: str) -> object:
+    try:
+        return json.loads(edit)
+    except (ValueError, RecursionError):
+        # No plan, then; whether that is wrong is for the gate to say.
+        return None

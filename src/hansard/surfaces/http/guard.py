@@ -1,0 +1,231 @@
+"""The door: request ids, Host and Origin, tokens and roles, sizes and rates, the access log. What it refuses goes no further.
+
+Plain ASGI around the whole application, so that a body is not read before its sender is known.
+"""
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hansard.app.tokens import Role, Token, Tokens
+from hansard.surfaces.http.metrics import Metrics
+from hansard.surfaces.http.problems import MEDIA, Refused, body_of, refused_by
+
+PUBLIC = frozenset({"/health", "/openapi.json"})
+AUDITORS = ("/checkpoint", "/tile/")
+MCP = "/mcp"
+"""Which tools a caller may use there, its own door says."""
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_DECISION = re.compile(r"/v1/gates/[^/]*/decision/?")
+SAFE = ("GET", "HEAD", "OPTIONS")
+WRONG_SHARE = 50
+"""Of its rate a caller may spend so small a share on wrong tokens."""
+SECURITY = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
+    (b"cache-control", b"no-store"),
+]
+
+Log = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one caller may use."""
+
+    body_bytes: int = 1 << 20
+    requests: int = 4_096
+    """Requests at once, followers of events included."""
+    rate: float = 5_000.0
+    """Requests a second of one token."""
+    patience_s: float = 10.0
+    """How long the head of a request may take, its body, and a reader that takes nothing."""
+
+
+class Bucket:
+    """So many a second, and as many at once."""
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate, self._left, self._at = rate, rate, now
+
+    def take(self, now: float) -> bool:
+        self._left = min(self._rate, self._left + (now - self._at) * self._rate)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """Under which names the daemon answers, and whose pages may call it."""
+
+    hosts: frozenset[str]
+    origins: frozenset[str] = frozenset()
+    public_log: bool = False
+
+
+class Guard:
+    """Stands around the application."""
+
+    def __init__(self, app: ASGIApp, tokens: Tokens, doors: Doors, limits: Limits, metrics: Metrics, log: Log) -> None:
+        self._app, self._tokens, self._doors, self._limits = app, tokens, doors, limits
+        self._metrics, self._log = metrics, log
+        self._buckets: dict[str, Bucket] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = _Request(scope, send, self._limits)
+        began = time.monotonic()
+        self._metrics.open += 1
+        try:
+            self._check(scope, request)
+            await self._app(scope, lambda: request.receive(receive), request.send)
+        except Exception as error:
+            refused = refused_by(error)
+            if refused.status_code >= 500:
+                self._log("bug", request_id=request.id, error=f"{type(error).__name__}: {error}", exc_info=error)
+            if request.status:
+                raise
+            await request.refuse(refused)
+        finally:
+            self._metrics.open -= 1
+            self._account(scope, request, time.monotonic() - began)
+
+    def _check(self, scope: Scope, request: "_Request") -> None:
+        headers = request.headers
+        self._check_host(headers)
+        if self._metrics.open > self._limits.requests:
+            raise Refused(503, "too many requests at once; try again in a moment", {"retry-after": "1"})
+        if not self._is_public(scope["path"]):
+            self._admit(scope, headers, request)
+        if scope["method"] not in SAFE:
+            self._check_body(headers)
+
+    def _check_host(self, headers: dict[bytes, list[bytes]]) -> None:
+        """DNS rebinding: a page of somebody else's reaches us under a name of its own."""
+        hosts = [each.decode("latin-1").lower() for each in headers.get(b"host", [])]
+        if len(hosts) != 1 or not {hosts[0], "*"} & self._doors.hosts:
+            raise Refused(421, f"this daemon does not answer as {', '.join(hosts)[:80] or 'nobody'}; see --allow-host")
+        for origin in headers.get(b"origin", []):
+            name = origin.decode("latin-1").lower()
+            if name not in self._doors.origins and name != f"http://{hosts[0]}":
+                raise Refused(403, f"pages of {name[:80]} may not call this daemon; see --allow-origin")
+        if headers.get(b"sec-fetch-site", [b""])[0] in (b"cross-site", b"same-site") and b"origin" not in headers:
+            raise Refused(403, "a page of another site may not call this daemon")
+
+    def _is_public(self, path: str) -> bool:
+        return path in PUBLIC or (self._doors.public_log and path.startswith(AUDITORS))
+
+    def _admit(self, scope: Scope, headers: dict[bytes, list[bytes]], request: "_Request") -> None:
+        challenge = {"www-authenticate": 'Bearer realm="hansard"'}
+        given = headers.get(b"authorization", [])
+        scheme, _, secret = given[0].decode("latin-1").partition(" ") if len(given) == 1 else ("", "", "")
+        token = self._tokens.known(secret.strip()) if scheme.lower() == "bearer" and secret else None
+        if token is None or self._tokens.is_over(token):
+            client = (scope.get("client") or ("?",))[0]
+            self._take(f"wrong {client}", max(1.0, self._limits.rate / WRONG_SHARE))
+            why = "this token has expired" if token else "a token is needed: Authorization: Bearer TOKEN"
+            raise Refused(401, f"{why}; `hansard serve token list` shows what there is", challenge)
+        request.token = token
+        scope["hansard.token"] = token
+        self._take(token.digest, self._limits.rate)
+        role = role_for(scope["method"], scope["path"])
+        if not token.may(role):
+            raise Refused(403, f"token {token.name!r} has the roles {', '.join(token.roles)}; this needs {role}")
+
+    def _take(self, whose: str, rate: float) -> None:
+        now = time.monotonic()
+        if len(self._buckets) > 10_000:
+            self._buckets.clear()
+        bucket = self._buckets.setdefault(whose, Bucket(rate, now))
+        if not bucket.take(now):
+            raise Refused(429, f"more than {rate:g} requests a second; wait a moment", {"retry-after": "1"})
+
+    def _check_body(self, headers: dict[bytes, list[bytes]]) -> None:
+        length = headers.get(b"content-length", [b"0"])[0]
+        if length.isdigit() and int(length) > self._limits.body_bytes:
+            raise Refused(413, f"the body has {int(length):,} bytes; at most {self._limits.body_bytes:,} are taken")
+        if length == b"0" and b"transfer-encoding" not in headers:
+            return
+        media = headers.get(b"content-type", [b""])[0].split(b";")[0].strip().lower()
+        if media != b"application/json":
+            raise Refused(415, "the body must be application/json")
+
+    def _account(self, scope: Scope, request: "_Request", took_s: float) -> None:
+        route = getattr(scope.get("route"), "path", None) or "other"
+        self._metrics.request(scope["method"], route, request.status, took_s)
+        self._log(
+            "request",
+            request_id=request.id,
+            method=scope["method"],
+            path=scope["path"][:200],
+            status=request.status,
+            ms=round(took_s * 1000, 1),
+            token=request.token.name if request.token else None,
+            client=(scope.get("client") or (None,))[0],
+        )
+
+
+def role_for(method: str, path: str) -> Role:
+    """What a caller must be allowed to."""
+    if method in SAFE or path in ("/v1/ledger/verify", MCP):
+        return "reader"
+    return "approver" if _DECISION.fullmatch(path) else "operator"
+
+
+class _Request:
+    """One request on its way through the door."""
+
+    def __init__(self, scope: Scope, send: Send, limits: Limits) -> None:
+        self.headers: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            self.headers.setdefault(name, []).append(value)
+        given = self.headers.get(b"x-request-id", [b""])[0]
+        self.id = given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        scope["hansard.request_id"] = self.id
+        self.token: Token | None = None
+        self.status = 0
+        self._send, self._most, self._read = send, limits.body_bytes, 0
+        self._whole = False
+        self._until = time.monotonic() + limits.patience_s
+
+    async def receive(self, receive: Receive) -> Message:
+        if self._whole:
+            return await receive()
+        try:
+            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+                message = await receive()
+        except TimeoutError:
+            raise Refused(408, "the body did not come in time", {"connection": "close"}) from None
+        self._read += len(message.get("body", b""))
+        if self._read > self._most:
+            raise Refused(413, f"the body has more than {self._most:,} bytes", {"connection": "close"})
+        self._whole = not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            have = {name.lower() for name, _ in message["headers"]}
+            more = [each for each in SECURITY if each[0] not in have]
+            message = {**message, "headers": [*message["headers"], *more, (b"x-request-id", self.id.encode())]}
+        await self._send(message)
+
+    async def refuse(self, refused: Refused) -> None:
+        body = body_of(refused.status_code, refused.detail, self.id, refused.more)
+        headers: list[tuple[bytes, bytes]] = [(b"content-type", MEDIA.encode()), (b"content-length", b"%d" % len(body))]
+        headers += [(name.encode(), value.encode("latin-1")) for name, value in (refused.headers or {}).items()]
+        start: dict[str, Any] = {"type": "http.response.start", "status": refused.status_code, "headers": headers}
+        await self.send(start)
+        await self.send({"type": "http.response.body", "body": body})

@@ -1,0 +1,170 @@
+"""The ledger over HTTP: entries, bodies, causes, proofs, verification, and the C2SP tlog-tiles paths for any auditor."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+
+from hansard.app import publishing
+from hansard.app.verifying import readable, verify_apart
+from hansard.app.views import View
+from hansard.app.wiring import form_of
+from hansard.surfaces.http.bodies import (
+    MAX_SEQ,
+    CheckpointView,
+    ConsistencyView,
+    EntriesListing,
+    EntryView,
+    Name,
+    ReceiptView,
+    Seq,
+    StateView,
+    SummaryView,
+    VerifyRequest,
+)
+from hansard.surfaces.http.desk import answer, desk_of, page
+from hansard.surfaces.http.problems import Refused, documented, refusing
+
+router = APIRouter(tags=["ledger"])
+At = Annotated[int, Path(ge=0, le=MAX_SEQ)]
+PLAIN = ("text/plain", "application/json")
+BYTES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+}
+NOTE: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+PART: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {
+            media: {"schema": {"type": "string", "format": "binary"}}
+            for media in ("text/plain", "application/octet-stream")
+        }
+    }
+}
+
+
+class Disclosing(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    disclose: Annotated[list[Name], Query(max_length=20)] = []
+
+
+class Moment(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    at: Seq | None = None
+
+
+class Between(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    start: Annotated[Seq, Query(alias="from")]
+    to: Seq | None = None
+
+
+@router.get("/v1/ledger/entries", response_model=list[EntryView], responses=documented())
+async def entries(request: Request, query: Annotated[EntriesListing, Query()]) -> Response:
+    """Entries in their order behind `after`, from the beginning where it is left out."""
+    ledger = desk_of(request).hansard.ledger
+
+    def read() -> list[View]:
+        after = -1 if query.after is None else query.after
+        return list(ledger.show(run=query.run, kind=query.kind, actor=query.actor, after=after, limit=query.limit))
+
+    views = await asyncio.to_thread(read)
+    return page(request, views, views[-1]["seq"] if len(views) == query.limit else None)
+
+
+@router.get("/v1/ledger/entries/{seq}", response_model=EntryView, responses=documented(404))
+async def entry(request: Request, seq: At) -> Response:
+    """One entry with its parts, what caused it and what it caused."""
+    with refusing(404):
+        return answer(await asyncio.to_thread(desk_of(request).hansard.ledger.get, seq))
+
+
+@router.get("/v1/ledger/entries/{seq}/causes", response_model=list[EntryView], responses=documented(404))
+async def causes(request: Request, seq: At) -> Response:
+    """Everything that led to an entry, itself last."""
+    with refusing(404):
+        return answer(await desk_of(request).heavily(desk_of(request).hansard.ledger.causes, seq))
+
+
+@router.get("/v1/ledger/entries/{seq}/parts/{part}", response_class=Response, responses=PART | documented(404))
+async def part(request: Request, seq: At, part: str) -> Response:
+    """A body, byte for byte, after it was checked against its commitment. Nothing of it is ever run by a browser."""
+    with refusing(404):
+        data = await asyncio.to_thread(desk_of(request).hansard.ledger.part, seq, part)
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return Response(data, media_type="application/octet-stream")
+    return Response(data, media_type="text/plain")
+
+
+@router.get("/v1/ledger/entries/{seq}/receipt", response_model=ReceiptView, responses=documented(404, 409))
+async def receipt(request: Request, seq: At, query: Annotated[Disclosing, Query()]) -> Response:
+    """The proof of one entry that anyone can check offline."""
+    desk = desk_of(request)
+    with refusing(404):
+        await asyncio.to_thread(desk.hansard.store.entry, seq)
+    with refusing(409):
+        return answer(await publishing.receipt(desk.hansard, seq, tuple(query.disclose)))
+
+
+@router.get("/v1/ledger/state", response_model=StateView, responses=documented(404))
+async def state(request: Request, query: Annotated[Moment, Query()]) -> Response:
+    """What the record said when an entry had just been written."""
+    with refusing(404):
+        return answer(await desk_of(request).heavily(desk_of(request).hansard.ledger.state_at, query.at))
+
+
+@router.get("/v1/ledger/summary", response_model=SummaryView, responses=documented())
+async def summary(request: Request) -> Response:
+    """Counts, runs, spend, over the whole ledger."""
+    return answer(await desk_of(request).heavily(desk_of(request).hansard.ledger.summary))
+
+
+@router.get("/v1/ledger/checkpoint", response_model=CheckpointView, responses=documented(404))
+async def checkpoint(request: Request) -> Response:
+    """The newest signed checkpoint."""
+    with refusing(404):
+        return answer(await asyncio.to_thread(publishing.newest_checkpoint, desk_of(request).hansard.store))
+
+
+@router.get("/v1/ledger/proof/consistency", response_model=ConsistencyView, responses=documented(404, 409))
+async def consistency(request: Request, query: Annotated[Between, Query()]) -> Response:
+    """The proof that a checkpoint, the newest or that of size `to`, extends the log of size `from`."""
+    with refusing(409):
+        store = desk_of(request).hansard.store
+        return answer(await asyncio.to_thread(publishing.consistency, store, query.start, query.to))
+
+
+@router.post("/v1/ledger/verify", response_model=dict[str, Any], responses=documented(409, 415))
+async def verify(request: Request, body: VerifyRequest | None = None) -> Response:
+    """Check the whole ledger, in a process of its own."""
+    desk, wanted = desk_of(request), body or VerifyRequest()
+    words = [f"--{name}" for name in ("deep", "strict") if getattr(wanted, name)]
+    location = desk.hansard.settings.ledger
+    if form_of(location) == "memory":
+        raise Refused(409, "a ledger in memory cannot be read by another process, and so not verified while it is open")
+
+    def check() -> View:
+        with readable(location) as place:
+            return verify_apart(place, *words)
+
+    return answer(await desk.heavily(check))
+
+
+@router.get("/checkpoint", response_class=Response, responses=NOTE | documented(404), tags=["auditors"])
+async def note(request: Request) -> Response:
+    """The newest signed checkpoint as a note (C2SP tlog-checkpoint)."""
+    with refusing(404):
+        _, text = await asyncio.to_thread(publishing.signed_note, desk_of(request).hansard.store)
+    return Response(text, media_type="text/plain")
+
+
+@router.get("/tile/{path:path}", response_class=Response, responses=BYTES | documented(404), tags=["auditors"])
+async def tile(request: Request, path: str) -> Response:
+    """A tile, or a bundle of entries (C2SP tlog-tiles)."""
+    with refusing(404):
+        data = await asyncio.to_thread(publishing.tile, desk_of(request).hansard.store, f"tile/{path}")
+    headers = {"cache-control": "private, max-age=604800, immutable"}
+    return Response(data, headers=headers, media_type="application/octet-stream")

@@ -1,0 +1,57 @@
+"""Counts of this process in Prometheus' text format. Counting costs a dictionary; nothing is kept per caller."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hansard.app.daemon import Daemon
+
+BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """What the surface counts."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        """Requests under way."""
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._took: Counter[float] = Counter()
+        self._took_s = 0.0
+
+    def request(self, method: str, route: str, status: int, took_s: float) -> None:
+        known = method if method in ("GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH") else "other"
+        self._requests[known, route, status] += 1
+        self._took[next((each for each in BUCKETS_S if took_s <= each), float("inf"))] += 1
+        self._took_s += took_s
+
+    def text(self, daemon: Daemon, entries: int, signed: int) -> str:
+        """Everything, for a scraper."""
+        tally = daemon.tally
+        gauges = {
+            "hansard_requests_open": self.open,
+            "hansard_runs_driving": daemon.driving,
+            "hansard_followers": daemon.follower.count,
+            "hansard_ledger_entries": entries,
+            "hansard_ledger_signed_entries": signed,
+            "hansard_start_time_seconds": tally.started_s,
+        }
+        lines = [f"# TYPE {name} gauge\n{name} {value}" for name, value in gauges.items()]
+        lines.append(f"# TYPE hansard_runs_submitted_total counter\nhansard_runs_submitted_total {tally.submitted}")
+        lines.append("# TYPE hansard_runs_ended_total counter")
+        lines += [f'hansard_runs_ended_total{{state="{state}"}} {count}' for state, count in tally.ended.items()]
+        return "\n".join([*lines, *self._http()]) + "\n"
+
+    def _http(self) -> Iterator[str]:
+        yield "# TYPE hansard_http_requests_total counter"
+        for (method, route, status), count in self._requests.items():
+            yield f'hansard_http_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}'
+        yield "# TYPE hansard_http_request_seconds histogram"
+        total = 0
+        for bound in BUCKETS_S:
+            total += self._took[bound]
+            yield f'hansard_http_request_seconds_bucket{{le="{bound:g}"}} {total}'
+        total += self._took[float("inf")]
+        yield f'hansard_http_request_seconds_bucket{{le="+Inf"}} {total}'
+        yield f"hansard_http_request_seconds_sum {self._took_s:.6f}"
+        yield f"hansard_http_request_seconds_count {total}"

@@ -1,0 +1,210 @@
+"""Runs over HTTP: submit and walk away, or wait; look, follow, cancel, resume, retry, rerun, compare."""
+
+import asyncio
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+
+from hansard.app.configuring import Wishes
+from hansard.app.following import over_at
+from hansard.app.publishing import exact_run, is_deliberation, runs_page
+from hansard.app.runs import ENDED
+from hansard.surfaces.http.asking import refuse_commands, wishes_of
+from hansard.surfaces.http.bodies import (
+    FullRunView,
+    PlanRequest,
+    RerunRequest,
+    RouteRequest,
+    RouteView,
+    RunRequest,
+    RunsListing,
+    RunView,
+)
+from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of
+from hansard.surfaces.http.events import EVENT, MEDIA, Events
+from hansard.surfaces.http.problems import Refused, documented, refusing
+
+router = APIRouter(tags=["runs"])
+CANCELLED_S = 10.0
+MAX_WAIT_S = 600
+FINISHED: dict[int | str, dict[str, Any]] = {200: {"model": FullRunView, "description": "The run has ended."}}
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {MEDIA: {"schema": EVENT}}, "description": "Entries as they are recorded."},
+    204: {"description": "The run is over and there is nothing behind that entry."},
+}
+
+
+class Waiting(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] = 0
+
+
+@router.post("/v1/runs", status_code=202, response_model=FullRunView, responses=FINISHED | documented(409, 415))
+async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Query()]) -> Response:
+    """Hand in a request. 202 with the run at once; with `wait`, 200 when it has ended by then."""
+    desk = desk_of(request)
+    refuse_commands(desk, body.plan)
+    wishes = replace(
+        wishes_of(desk, body),
+        judge=body.judge,
+        answer=body.answer,
+        max_parallel=body.max_parallel,
+        gates=tuple(body.gates),
+        context=tuple(body.context),
+        judge_intent=body.judge_intent,
+        revise=body.revise,
+        profile=body.profile,
+    )
+    mode = "single" if body.single else "request"
+    run = await _submitted(request, desk, body.request, wishes, mode=mode, plan=body.plan, lane=body.lane)
+    return await _shown(desk, run, query.wait, 202)
+
+
+@router.post("/v1/plans", response_model=dict[str, Any], responses=documented(409, 415))
+async def plan(request: Request, body: PlanRequest, query: Annotated[Waiting, Query()]) -> Response:
+    """Plan only, as `POST /v1/runs` takes it back. Waits for the plan, up to `wait` seconds (60 unless told)."""
+    desk = desk_of(request)
+    run = await _submitted(request, desk, body.request, wishes_of(desk, body), mode="plan_only")
+    await desk.daemon.wait(run, query.wait or 60)
+    made = await asyncio.to_thread(desk.hansard.runs.plan, run)
+    if made is None:
+        view = await asyncio.to_thread(desk.hansard.runs.show, run)
+        raise Refused(409, f"run {run} is {view['state']} and has no plan", run=run)
+    return answer(made, headers={"location": f"/v1/runs/{run}"})
+
+
+@router.post("/v1/route", response_model=RouteView, responses=documented(415))
+async def route(request: Request, body: RouteRequest) -> Response:
+    """Which lane a request belongs to, and why."""
+    desk = desk_of(request)
+    return answer(await desk.daemon.routes.route(body.text, surface="http", actor=token_of(request).actor))
+
+
+@router.get("/v1/runs", response_model=list[RunView], responses=documented())
+async def listed(request: Request, query: Annotated[RunsListing, Query()]) -> Response:
+    """The newest runs first."""
+    store = desk_of(request).hansard.store
+    views, after = await desk_of(request).heavily(
+        runs_page, store, before=query.after, limit=query.limit, state=query.state
+    )
+    return page(request, views, after)
+
+
+@router.get("/v1/runs/{run}", response_model=FullRunView, responses=documented(404))
+async def show(request: Request, run: str) -> Response:
+    """Everything about one run; `last` is the newest."""
+    desk = desk_of(request)
+    return await _shown(desk, await found(desk, run), 0)
+
+
+@router.get("/v1/runs/{run}/events", response_class=Response, responses=STREAM | documented(404))
+async def follow(
+    request: Request, run: str, last_event_id: Annotated[str, Header(max_length=20, pattern="^[0-9]*$")] = ""
+) -> Response:
+    """The entries of a run as they are recorded, until it ends (server-sent events)."""
+    desk = desk_of(request)
+    known, after = await found(desk, run), int(last_event_id or -1)
+    over = await asyncio.to_thread(over_at, desk.hansard.store, known)
+    # 204 tells a browser not to come back (WHATWG HTML, 9.2.3).
+    return Response(status_code=204) if over is not None and after >= over else Events(desk, known, after)
+
+
+@router.post("/v1/runs/{run}/cancel", response_model=FullRunView, responses=documented(404, 409))
+async def cancel(request: Request, run: str) -> Response:
+    """Stop a run, whoever drives it."""
+    desk = desk_of(request)
+    known = await found(desk, run)
+    with refusing(409):
+        stop = desk.hansard.runs.cancel(known, surface="http", actor=token_of(request).actor)
+        await desk.daemon.ask(known, stop)
+    return await _shown(desk, known, CANCELLED_S)
+
+
+@router.post(
+    "/v1/runs/{run}/resume", status_code=202, response_model=FullRunView, responses=FINISHED | documented(404, 409)
+)
+async def resume(request: Request, run: str, query: Annotated[Waiting, Query()]) -> Response:
+    """Go on with a run that was cut short."""
+    desk = desk_of(request)
+    known = await found(desk, run)
+    with refusing(409):
+        go = desk.hansard.runs.resume(known, surface="http", actor=token_of(request).actor)
+        await desk.daemon.ask(known, go)
+    return await _shown(desk, known, query.wait, 202)
+
+
+@router.post(
+    "/v1/runs/{run}/tasks/{task}/retry",
+    status_code=202,
+    response_model=FullRunView,
+    responses=FINISHED | documented(404, 409),
+)
+async def retry(request: Request, run: str, task: str, query: Annotated[Waiting, Query()]) -> Response:
+    """Do a task again, and whatever was built on it."""
+    desk = desk_of(request)
+    known = await found(desk, run)
+    with refusing(409):
+        again = desk.hansard.runs.retry(known, task, surface="http", actor=token_of(request).actor)
+        await desk.daemon.ask(known, again)
+    return await _shown(desk, known, query.wait, 202)
+
+
+@router.post("/v1/runs/{run}/rerun", response_model=dict[str, Any], responses=documented(404, 409, 415))
+async def rerun(request: Request, run: str, body: RerunRequest | None = None) -> Response:
+    """Run it again from the record alone, and say where it came out otherwise. Nothing is recorded."""
+    desk = desk_of(request)
+    known, swap = await found(desk, run), dict(body.swap) if body else {}
+    if await asyncio.to_thread(is_deliberation, desk.hansard.store, known):
+        raise Refused(409, f"run {known} is a deliberation; `hansard session execution-replay` holds it again")
+    with refusing(409):
+        if swap:
+            return answer(await desk.hansard.runs.rerun(known, swap))
+        # Without a live provider it is work for one processor, and belongs into a thread with a loop of its own.
+        return answer(await desk.heavily(lambda: asyncio.run(desk.hansard.runs.rerun(known))))
+
+
+@router.get("/v1/runs/{run}/capsule", response_model=dict[str, Any], responses=documented(404))
+async def capsule(request: Request, run: str) -> Response:
+    """What a run knows, small enough to be given to the next one."""
+    desk = desk_of(request)
+    known = await found(desk, run)
+    return answer(await asyncio.to_thread(desk.hansard.runs.capsule, known))
+
+
+class Compared(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    a: str
+    b: str
+
+
+@router.get("/v1/compare", response_model=dict[str, Any], responses=documented(404))
+async def compare(request: Request, query: Annotated[Compared, Query()]) -> Response:
+    """What changed between two runs."""
+    desk = desk_of(request)
+    a, b = await found(desk, query.a), await found(desk, query.b)
+    return answer(await desk.heavily(desk.hansard.runs.compare, a, b))
+
+
+async def found(desk: Desk, run: str) -> str:
+    """The run of this id; 404 where there is none."""
+    with refusing(404):
+        return await asyncio.to_thread(exact_run, desk.hansard.store, run)
+
+
+async def _submitted(request: Request, desk: Desk, text: str, wishes: Wishes, **how: Any) -> str:
+    with refusing(409):
+        config = desk.daemon.config(wishes)
+        actor = token_of(request).actor
+        return await desk.daemon.submit(desk.hansard.runs.submit(text, config, surface="http", actor=actor, **how))
+
+
+async def _shown(desk: Desk, run: str, wait_s: float, status: int | None = None) -> Response:
+    """The run; 200 when it has ended, or where nothing else is said."""
+    if wait_s:
+        await desk.daemon.wait(run, wait_s)
+    view = await asyncio.to_thread(desk.hansard.runs.show, run)
+    over = view["state"] in ENDED
+    return answer(view, 200 if over or status is None else status, {"location": f"/v1/runs/{run}"})

@@ -1,0 +1,233 @@
+"""From options to a daemon that listens, and back to nothing in good order: open, bind, serve, drain, close."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from hansard.__about__ import __version__
+from hansard.app.configuring import Wishes
+from hansard.app.daemon import Daemon
+from hansard.app.following import OVER
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.tokens import Tokens
+from hansard.app.webhooks import Webhooks, webhook_secret
+from hansard.errors import MissingExtra, UsageError
+from hansard.surfaces.http.app import make_app
+from hansard.surfaces.http.desk import Desk
+from hansard.surfaces.http.guard import Doors, Guard, Limits
+from hansard.surfaces.http.logs import Log
+from hansard.surfaces.http.metrics import Metrics
+from hansard.surfaces.http.shortcut import Shortcut
+from hansard.surfaces.http.telemetry import Telemetry
+from hansard.surfaces.http.wire import Connection
+
+THREADS = 16
+GOODBYE_S = 2
+LOOK_S = 0.1
+"""A change of the tokens is noticed within this time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the flags of `hansard serve` say."""
+
+    host: str = "127.0.0.1"
+    port: int = 7411
+    wishes: Wishes = field(default_factory=Wishes)
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    public_log: bool = False
+    resume: bool = True
+    commands: bool = False
+    most_runs: int = 256
+    grace_s: float = 10.0
+    limits: Limits = field(default_factory=Limits)
+    webhooks: tuple[str, ...] = ()
+    sessions: Path | None = None
+    traces: str | None = None
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which leaves signals to us: the runs come first."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings, options: Options, ready: Callable[[str, Path], None]) -> None:
+    """Serve until SIGTERM or SIGINT. `ready` hears the address, and the file with the token, when requests are taken."""
+    listening = bound(options.host, options.port)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="hansard"))
+    tokens = Tokens.of(settings, look_s=LOOK_S)
+    token_file = tokens.ensure()
+    async with Hansard.open(settings=settings) as hansard:
+        log = Log(hansard)
+        try:
+            await _serve(hansard, options, tokens, listening, log, lambda address: ready(address, token_file))
+        finally:
+            log.close()
+
+
+async def _serve(
+    hansard: Hansard,
+    options: Options,
+    tokens: Tokens,
+    listening: socket.socket,
+    log: Log,
+    ready: Callable[[str], None],
+) -> None:
+    port = listening.getsockname()[1]
+    metrics = Metrics()
+    hooks = Webhooks(options.webhooks, webhook_secret(tokens.folder), log) if options.webhooks else None
+    daemon = Daemon(hansard, log, most=options.most_runs, resume=options.resume, webhooks=hooks)
+    desk = Desk(
+        hansard=hansard,
+        daemon=daemon,
+        metrics=metrics,
+        wishes=options.wishes,
+        commands=options.commands,
+        sessions=options.sessions,
+    )
+    doors = Doors(
+        hosts=frozenset(names(options.host, port, options.hosts)),
+        origins=frozenset(each.lower() for each in options.origins),
+        public_log=options.public_log,
+    )
+    if options.wishes != Wishes() or hansard.settings.providers:
+        # A mistake in the flags is told now, and not to the first caller.
+        daemon.config(options.wishes)
+    async with _mcp(hansard, options) as mcp:
+        app = Shortcut(make_app(desk, mcp), desk)
+        guard = Guard(app, tokens, doors, options.limits, metrics, log)
+        server = Server(_config(guard, options.limits))
+        with _telemetry(daemon, options.traces):
+            await _until_told(daemon, server, listening, log, ready, options.grace_s)
+    log("stopped")
+
+
+async def _until_told(
+    daemon: Daemon, server: "Server", listening: socket.socket, log: Log, ready: Callable[[str], None], grace_s: float
+) -> None:
+    """Serve, until a signal says otherwise; then drain."""
+    stop, address = _stopping(), address_of(listening)
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(daemon.work())
+        serving = group.create_task(server.serve(sockets=[listening]))
+        await server.up.wait()
+        log("listening", address=address, ledger=daemon.hansard.store.place)
+        ready(address)
+        await stop.wait()
+        log("draining", runs=daemon.driving, grace_s=grace_s)
+        await daemon.drain(grace_s)
+        server.should_exit = True
+        await serving
+        working.cancel()
+
+
+def _config(guard: ASGIApp, limits: Limits) -> uvicorn.Config:
+    # uvicorn makes connections of a class, so what is set for them is set on one of ours.
+    kind = type("Connection", (Connection,), {"most": 2 * limits.requests, "patience_s": limits.patience_s})
+    return uvicorn.Config(
+        guard,
+        http=kind,
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GOODBYE_S,
+    )
+
+
+def _stopping() -> asyncio.Event:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop.set)
+    return stop
+
+
+@asynccontextmanager
+async def _mcp(hansard: Hansard, options: Options) -> AsyncIterator[ASGIApp | None]:
+    """The MCP surface, where its library is installed."""
+    from hansard.surfaces.mcp import http_app
+
+    try:
+        app = http_app(hansard, wishes=options.wishes, commands=options.commands)
+    except MissingExtra:
+        yield None
+        return
+    async with app.lifespan():
+        yield app
+
+
+@contextlib.contextmanager
+def _telemetry(daemon: Daemon, url: str | None) -> Iterator[None]:
+    """Finished runs for a collector, where one is named."""
+    if url is None:
+        yield
+        return
+    telemetry = Telemetry(daemon.hansard, url, __version__)
+    daemon.follower.listen(lambda entry: telemetry.take(entry.run), OVER)
+    try:
+        yield
+    finally:
+        telemetry.close()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens here; UsageError when the address is taken or not ours."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Named as TCP, since asyncio turns Nagle's delay off for nothing else.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(2048)
+    except (OSError, OverflowError) as error:
+        made.close()
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot listen on {host}:{port}: {why}; choose another --host or --port") from error
+    return made
+
+
+def address_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def names(host: str, port: int, more: tuple[str, ...]) -> list[str]:
+    """Under which names the daemon is meant, with and without its port."""
+    found = [host if ":" not in host else f"[{host}]", *(each.lower() for each in more)]
+    if host in ("0.0.0.0", "::") or _is_loopback(host):
+        found += ["localhost", "127.0.0.1", "[::1]"]
+    return [*found, *(f"{each}:{port}" for each in found)]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,50 @@
+"""A short way for the one request that comes by the thousand: routing. What it does not understand goes the long way round.
+
+The long way is the route of the same path, with the same body and the same answer; a test holds them against each other.
+"""
+
+from pydantic import ValidationError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hansard.surfaces.http.bodies import RouteRequest
+from hansard.surfaces.http.desk import Desk, answer
+
+PATH = "/v1/route"
+
+
+class Shortcut:
+    """Stands between the guard, who has let the caller in, and the application."""
+
+    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+        self._app, self._desk = app, desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST" or scope["query_string"]:
+            await self._app(scope, receive, send)
+            return
+        messages = [await receive()]
+        while messages[-1].get("more_body"):
+            messages.append(await receive())
+        try:
+            wanted = RouteRequest.model_validate_json(b"".join(each.get("body", b"") for each in messages))
+        except ValidationError:
+            await self._app(scope, _again(messages, receive), send)
+            return
+        scope["route"] = self
+        view = await self._desk.daemon.routes.route(wanted.text, surface="http", actor=scope["hansard.token"].actor)
+        await answer(view)(scope, receive, send)
+
+    @property
+    def path(self) -> str:
+        """As the metrics name it."""
+        return PATH
+
+
+def _again(messages: list[Message], receive: Receive) -> Receive:
+    """What was read already, and then what is still to come."""
+    left = messages[::-1]
+
+    async def next_message() -> Message:
+        return left.pop() if left else await receive()
+
+    return next_message

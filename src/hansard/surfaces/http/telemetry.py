@@ -1,0 +1,124 @@
+"""Exports finished runs to an OpenTelemetry collector, from the record and in threads of its own: one that hangs costs nothing.
+
+What does not fit into its queues is dropped and counted. It imports the SDK, which is the extra `otel`.
+"""
+
+import queue
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from hansard.app import span_names as names
+from hansard.app.service import Hansard
+from hansard.app.spans import Span, run_spans
+from hansard.app.views import View
+from hansard.errors import HansardError, MissingExtra, UsageError
+
+MOST_QUEUED = 1_000
+TIMEOUT_S = 10.0
+INTERVAL_MS = 15_000
+GOODBYE_S = 1.0
+
+
+class Telemetry:
+    """Traces and metrics of one daemon."""
+
+    def __init__(self, hansard: Hansard, url: str, version: str) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"--traces {url!r:.100}: write the address of an OTLP/HTTP collector, http://…")
+        try:
+            from opentelemetry.sdk.resources import Resource
+        except ImportError as error:
+            raise MissingExtra("--traces needs OpenTelemetry: pip install 'hansard[otel]'") from error
+        self._store = hansard.store
+        about = Resource.create({"service.name": names.SCOPE, "service.version": version}, names.CONVENTIONS)
+        self._tracing, self._metering = _tracing(about, url.rstrip("/")), _metering(about, url.rstrip("/"))
+        self._tracer = self._tracing.get_tracer(names.SCOPE, version)
+        meter = self._metering.get_meter(names.SCOPE, version)
+        self._took = meter.create_histogram(names.OPERATION_SECONDS, "s")
+        self._ran = meter.create_histogram(names.WORKFLOW_SECONDS, "s")
+        self._tokens = meter.create_histogram(names.TOKENS, "{token}")
+        self._runs: queue.Queue[str | None] = queue.Queue(MOST_QUEUED)
+        self.dropped = 0
+        threading.Thread(target=self._work, name="hansard-traces", daemon=True).start()
+
+    def take(self, run: str) -> None:
+        """A run is over."""
+        try:
+            self._runs.put_nowait(run)
+        except queue.Full:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Say goodbye to the collector, but do not wait for it."""
+
+        def leave() -> None:
+            self._runs.put(None)
+            self._tracing.shutdown()
+            self._metering.shutdown()
+
+        leaving = threading.Thread(target=leave, name="hansard-traces-end", daemon=True)
+        leaving.start()
+        leaving.join(GOODBYE_S)
+
+    def _work(self) -> None:
+        while (run := self._runs.get()) is not None:
+            try:
+                self._export(run_spans(self._store, run))
+            except HansardError:
+                # The store is closing, or the run cannot be read: the record stays what counts.
+                self.dropped += 1
+
+    def _export(self, spans: Sequence[Span]) -> None:
+        from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+
+        made: list[Any] = []
+        for span in spans:
+            context = set_span_in_context(made[span.parent]) if span.parent is not None else None
+            kind = SpanKind.CLIENT if span.kind == "client" else SpanKind.INTERNAL
+            started = self._tracer.start_span(
+                span.name, context=context, kind=kind, attributes=span.attributes, start_time=span.start_us * 1000
+            )
+            for name, at_us, attributes in span.events:
+                started.add_event(name, attributes, at_us * 1000)
+            if span.failed:
+                started.set_status(Status(StatusCode.ERROR))
+            made.append(started)
+            self._measure(span)
+        for span, started in zip(spans, made, strict=True):
+            started.end(span.end_us * 1000)
+
+    def _measure(self, span: Span) -> None:
+        said: View = {
+            name: span.attributes[name]
+            for name in (names.OPERATION, names.PROVIDER, names.REQUEST_MODEL, names.ERROR, names.WORKFLOW_NAME)
+            if name in span.attributes
+        }
+        took_s = (span.end_us - span.start_us) / 1e6
+        if span.kind == "client":
+            self._took.record(took_s, said)
+            for kind, name in (("input", names.INPUT_TOKENS), ("output", names.OUTPUT_TOKENS)):
+                if isinstance(count := span.attributes.get(name), int):
+                    self._tokens.record(count, {**said, names.TOKEN_TYPE: kind})
+        elif span.parent is None:
+            self._ran.record(took_s, said)
+
+
+def _tracing(about: Any, url: str) -> Any:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    made = TracerProvider(resource=about, shutdown_on_exit=False)
+    made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces", timeout=TIMEOUT_S)))
+    return made
+
+
+def _metering(about: Any, url: str) -> Any:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    exporter = OTLPMetricExporter(f"{url}/v1/metrics", timeout=TIMEOUT_S)
+    reader = PeriodicExportingMetricReader(exporter, INTERVAL_MS)
+    return MeterProvider([reader], about, shutdown_on_exit=False)

@@ -1,0 +1,111 @@
+"""The connection itself: how many there may be, how long and how slow a head may be, how long a reader may stall.
+
+What comes behind the head is the guard's.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hansard.surfaces.http.problems import MEDIA, body_of
+
+HEAD_BYTES = 64 * 1024
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that is closed when its head is too long, too slow or one too many, or its reader takes nothing."""
+
+    most = 4_096
+    patience_s = 10.0
+    _head_bytes = 0
+    _impatient: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            self.refuse(503, "too many connections; try again in a moment")
+            return
+        self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # Not closed in good order: that would wait for the reader.
+        self._stalled = self.loop.call_later(self.patience_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._flows_again()
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_here()
+        self._flows_again()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._impatient is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait_for_head()
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._head_is_here()
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle is not None:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if self.cycle is not None:
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self.refuse(400, "this is no HTTP request that can be understood")
+
+    def refuse(self, status: int, detail: str) -> None:
+        """Answer and hang up, before there is a request to speak of."""
+        body = body_of(status, detail, None)
+        head = (
+            f"HTTP/1.1 {status} \r\ncontent-type: {MEDIA}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    def _count(self, length: int) -> None:
+        self._head_bytes += length
+        if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
+            self.refuse(431, f"the head of the request has more than {HEAD_BYTES:,} bytes")
+
+    def _wait_for_head(self) -> None:
+        self._impatient = self.loop.call_later(self.patience_s, self._too_slow)
+
+    def _head_is_here(self) -> None:
+        if self._impatient is not None:
+            self._impatient.cancel()
+            self._impatient = None
+
+    def _flows_again(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _too_slow(self) -> None:
+        self._impatient = None
+        if not self.transport.is_closing():
+            self.refuse(408, f"the head of the request did not come within {self.patience_s:g} s")

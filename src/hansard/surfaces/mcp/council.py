@@ -1,0 +1,179 @@
+"""Tools for deliberations: put a problem to a panel, look at a session's directory, see who can sit on a panel."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from hansard.app.chaining import Continuation, chain_view, continuation, go_on
+from hansard.app.configuring import Wishes
+from hansard.app.convening import DEFAULT_EXPANSIONS, Convening, convening
+from hansard.app.convening import Call as Convened
+from hansard.app.deliberationviews import deliberation_view
+from hansard.app.panels import personas_of
+from hansard.app.sessions import artifact_of, replayed
+from hansard.app.views import View
+from hansard.errors import UsageError
+from hansard.surfaces.mcp.running import seen_through, settled
+from hansard.surfaces.mcp.tasks import as_task
+from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Name, Nothing, Text, Tool, tool
+from hansard.surfaces.mcp.views import ChainView, DeliberationView, PersonasView, SessionView
+
+RUNS = "runs"
+MAX_NEED = 4_096
+Money = Annotated[float, Field(gt=0, le=1e9)]
+
+
+class Deliberating(Arguments):
+    problem: Text | None = Field(None, description="What is to be thought through; may stand in the config instead.")
+    panel: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = Field(
+        None, description="Agents by id, as list_personas or the config has them; default: all."
+    )
+    provider: Name | None = Field(None, description="A provider that is configured here, for every agent.")
+    max_rounds: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    max_total_tokens: Count | None = None
+    max_total_cost_usd: Money | None = None
+    max_wallclock_seconds: Count | None = None
+    config: dict[str, Any] | None = Field(None, description="A session configuration, the protocol's own document.")
+    script: dict[str, Any] | None = Field(None, description="Answers to rehearse with, instead of any model.")
+    selector_script: dict[str, Any] | None = None
+    output_dir: Name = Field(RUNS, description="Where the session's directory is made, in the project's folder.")
+
+    def caps(self) -> dict[str, Any]:
+        names = ("max_total_tokens", "max_total_cost_usd", "max_wallclock_seconds")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class Adapting(Deliberating):
+    experts: Annotated[list[Text], Field(max_length=8)] = Field(
+        [], description="What experts are needed for, in words."
+    )
+    max_expansions: Annotated[int, Field(ge=0, le=5)] = Field(2, description="How often it may go on with an expert.")
+
+
+class OfDirectory(Arguments):
+    run_dir: Name = Field(description="A session's directory, in the project's folder.")
+
+
+@tool("Deliberate", "runs", DeliberationView)
+async def deliberate(call: Call, asked: Deliberating) -> Given:
+    """Put a problem to a panel of agents who debate it in rounds, and give the synthesis, or why there is none.
+
+    Reports each turn as progress; cancelling the call ends the session with user_cancel.
+    """
+    return await _held(call, asked, aloud=False)
+
+
+@tool("Deliberate, hearing what is said", "runs", DeliberationView)
+async def deliberate_streaming(call: Call, asked: Deliberating) -> Given:
+    """The same as deliberate, and the progress quotes the beginning of what each speaker says."""
+    return await _held(call, asked, aloud=True)
+
+
+@tool("Deliberate, with experts as they are needed", "runs", ChainView)
+async def deliberate_adaptive(call: Call, asked: Adapting) -> View:
+    """Put a problem to a panel that experts join: first those whose needs are named, then one wherever a session asks for research.
+
+    Each time a new session takes up where the last one stopped; a session that asks for what only a person knows ends it.
+    """
+    hansard = call.desk.hansard
+    made = await asyncio.to_thread(_convening, call, asked)
+    run = await hansard.deliberations.convene(made, surface="mcp", actor=call.actor)
+    while True:
+        await settled(call, run, aloud=True)
+        following = await asyncio.to_thread(_following, call, run)
+        if following is None:
+            break
+        run = await go_on(hansard.deliberations, following, surface="mcp", actor=call.actor)
+    view = await asyncio.to_thread(chain_view, hansard.store, run)
+    return view | {"final": view["sessions"][-1]}
+
+
+@tool("Summary of a session", "reads", SessionView)
+async def get_run_summary(call: Call, asked: OfDirectory) -> View:
+    """Give how a finished deliberation ended, from its directory, and whether its transcript still has its digest."""
+    return await asyncio.to_thread(_summary, call.desk.within(asked.run_dir))
+
+
+@tool("List personas", "reads", PersonasView)
+async def list_personas(call: Call, _: Nothing) -> View:
+    """List the personas that can sit on a panel without being described first: those that ship, and the project's own."""
+    found = await asyncio.to_thread(personas_of, call.desk.hansard.settings)
+    return {"personas": [dict(each.as_data()) for each in found]}
+
+
+async def _held(call: Call, asked: Deliberating, *, aloud: bool) -> Given:
+    made = await asyncio.to_thread(_convening, call, asked)
+    run = await call.desk.hansard.deliberations.convene(made, surface="mcp", actor=call.actor)
+    return as_task(call, run) or await seen_through(call, run, aloud=aloud)
+
+
+def _following(call: Call, run: str) -> Continuation | None:
+    """What goes on from a session that asks for research, with an expert for it; None where nothing does."""
+    hansard = call.desk.hansard
+    view = deliberation_view(hansard.store, run)
+    if view.get("termination_reason") != "external_research_required":
+        return None
+    try:
+        return continuation(hansard.store, hansard.pool, run, None, experts=[str(view["pending"]["query"])[:MAX_NEED]])
+    except UsageError:
+        # Often enough: the last session's request stays open, and the record says so.
+        return None
+
+
+def _convening(call: Call, asked: Deliberating) -> Convening:
+    hansard = call.desk.hansard
+    flags = call.desk.wished(asked.provider)
+    wanted = Convened(
+        problem=asked.problem,
+        config=asked.config,
+        panel=asked.panel,
+        max_rounds=asked.max_rounds,
+        runs=call.desk.within(asked.output_dir),
+        script=asked.script,
+        selector_script=asked.selector_script,
+        experts=asked.experts if isinstance(asked, Adapting) else (),
+        max_expansions=asked.max_expansions if isinstance(asked, Adapting) else DEFAULT_EXPANSIONS,
+        # A script answers for everybody; whom the flags name is not asked then.
+        wishes=replace(flags, provider=None, cmd=None, chat_url=None, model=None, api=None) if asked.script else flags,
+    )
+    made = convening(hansard.settings, hansard.pool, wanted)
+    data = made.config.as_data()
+    budget = _within({**data["budget"], **asked.caps()}, call.desk.wishes)
+    if budget != data["budget"]:
+        made = convening(hansard.settings, hansard.pool, replace(wanted, config={**data, "budget": budget}))
+    return made
+
+
+def _within(budget: dict[str, Any], flags: Wishes) -> dict[str, Any]:
+    """A budget that stays under what the flags allow."""
+    most = {
+        "max_total_tokens": flags.max_tokens,
+        "max_total_cost_usd": None if flags.max_usd is None else float(flags.max_usd),
+        "max_wallclock_seconds": None if flags.max_seconds is None else max(1, int(flags.max_seconds)),
+    }
+    return budget | {name: min(budget[name], limit) for name, limit in most.items() if limit is not None}
+
+
+def _summary(folder: Path) -> View:
+    artifact, found = artifact_of(folder), replayed(folder)
+    outcome, transcript = artifact["outcome"], artifact["canonical_transcript"]
+    view: View = {
+        "run_dir": str(folder),
+        "outcome": outcome["kind"],
+        "transcript_digest": found.digest,
+        "digest_replay_ok": found.digest == found.stored_digest,
+        "rounds": max(message["round"] for message in transcript),
+        "selected_agents": list(
+            dict.fromkeys(each["speaker"] for each in transcript if each["type"] == "primary_turn")
+        ),
+        "cumulative_usage": artifact["cumulative_usage"],
+    }
+    if outcome["kind"] != "synthesis":
+        return view | {"termination_reason": outcome["termination_artifact"]["reason"]}
+    return view | {"synthesis_answer": transcript[-1]["content"]["integrated_answer"]}
+
+
+TOOLS: tuple[Tool, ...] = (deliberate, deliberate_streaming, deliberate_adaptive, get_run_summary, list_personas)

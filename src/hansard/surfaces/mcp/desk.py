@@ -1,0 +1,183 @@
+"""What every tool works with: the open ledger, what the flags said, the folder that paths stay in, and the runs driven here.
+
+Knows nothing of the protocol.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self
+
+from hansard.app.configuring import Wishes
+from hansard.app.deliberationviews import deliberation_view
+from hansard.app.gates import decided
+from hansard.app.service import Hansard
+from hansard.app.views import View
+from hansard.errors import Fenced, HansardError, StoreError, UsageError
+
+GRACE_S = 10.0
+LIMITS = ("max_calls", "max_tokens", "max_usd", "max_seconds")
+
+Work = Coroutine[Any, Any, Any]
+"""What gives how a run ended."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Driven:
+    """A run that is driven here; `waits` is set while it waits at a gate, and `nudged` when something was decided here."""
+
+    task: "asyncio.Task[None] | None" = None
+    waits: asyncio.Event = field(default_factory=asyncio.Event)
+    nudged: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def rest(self, until: Work) -> None:
+        """Wait at a gate until something was decided, here or elsewhere."""
+        self.waits.set()
+        either = {asyncio.ensure_future(until), asyncio.ensure_future(self.nudged.wait())}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in either:
+                each.cancel()
+            self.waits.clear()
+            self.nudged.clear()
+
+
+@dataclass(slots=True, kw_only=True)
+class Desk:
+    """One open ledger behind the tools. `wishes` is what the flags say for every run."""
+
+    hansard: Hansard
+    folder: Path
+    wishes: Wishes = field(default_factory=Wishes)
+    gates: bool = False
+    """Whether decisions at gates are taken here."""
+    commands: bool = False
+    """Whether a plan that comes in may have checks that run programs here."""
+    closing: bool = False
+    _driving: dict[str, "Driven"] = field(default_factory=dict)
+    _cancelling: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+    @classmethod
+    def of(
+        cls,
+        hansard: Hansard,
+        *,
+        wishes: Wishes | None = None,
+        gates: bool = False,
+        commands: bool = False,
+        folder: Path | None = None,
+    ) -> Self:
+        config = hansard.settings.config
+        place = folder or (config.parent if config else Path.cwd())
+        return cls(hansard=hansard, folder=place.resolve(), wishes=wishes or Wishes(), gates=gates, commands=commands)
+
+    def wished(self, provider: str | None, **more: Any) -> Wishes:
+        """The flags, and over them what a caller wants: he chooses among what is configured, and spends no more than they allow."""
+        base = self.wishes
+        if provider is not None:
+            base = replace(base, provider=provider, cmd=None, chat_url=None, model=None, api=None)
+        wanted = {name: value for name, value in more.items() if value is not None}
+        for name in LIMITS:
+            if name in wanted and (most := getattr(base, name)) is not None:
+                wanted[name] = min(most, wanted[name], key=lambda each: Decimal(str(each)))
+        return replace(base, **wanted)
+
+    def within(self, name: str) -> Path:
+        """A path of a caller's, inside the project's folder; links that lead outside are refused too."""
+        try:
+            found = (self.folder / name).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise UsageError(f"{name!r:.80} is no path: {error}") from error
+        if not found.is_relative_to(self.folder):
+            raise UsageError(f"{name!r:.80} is outside of the project's folder; name a path inside of it")
+        return found
+
+    def drive(self, run: str, first: Work | None = None) -> "Driven":
+        """Drive a run in the background, past gates, whoever waits for it; one task for all. `first` is how it begins."""
+        if run not in self._driving:
+            driven = self._driving[run] = Driven()
+            driven.task = asyncio.create_task(self._through(first or self.hansard.runs.drive(run), run, driven))
+            driven.task.add_done_callback(lambda done: self._done(run, done))
+        elif first is not None:
+            first.close()
+        return self._driving[run]
+
+    async def _through(self, work: Work, run: str, driven: Driven) -> None:
+        try:
+            while (await work).state == "waiting":
+                await driven.rest(decided(self.hansard.store, run))
+                work = self.hansard.runs.drive(run)
+        except Fenced:
+            # Another process has it, and does the same.
+            return
+
+    def _done(self, run: str, task: "asyncio.Task[None]") -> None:
+        del self._driving[run]
+        if not task.cancelled():
+            # Asked for, so that nobody is told of an error that a waiter was told already.
+            task.exception()
+
+    def nudge(self, run: str) -> None:
+        """Something was decided at a gate of this run: whoever drives it here looks at once."""
+        if driven := self._driving.get(run):
+            driven.waits.clear()
+            driven.nudged.set()
+
+    async def settled(self, run: str) -> bool:
+        """Wait until a run that is driven here has ended, or waits at a gate; gives whether it waits.
+
+        Whoever is tired of waiting does not stop the run.
+        """
+        driven = self.drive(run)
+        assert driven.task is not None
+        waits = asyncio.create_task(driven.waits.wait())
+        try:
+            await asyncio.wait({driven.task, waits}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waits.cancel()
+        if driven.task.cancelled():
+            # Not his call was cancelled: whoever owns the ledger goes home.
+            raise StoreError(f"run {run} was interrupted here; run_resume goes on with it")
+        if driven.task.done():
+            driven.task.result()
+        return not driven.task.done()
+
+    async def shown(self, run: str) -> View:
+        """What the record says of a run; of a deliberation also what is its own."""
+        return await asyncio.to_thread(self._shown, run)
+
+    def _shown(self, run: str) -> View:
+        view = self.hansard.runs.show(run)
+        return view | (deliberation_view(self.hansard.store, view["run"]) if view["mode"] == "deliberation" else {})
+
+    def cancel(self, run: str, actor: str | None) -> "asyncio.Task[None]":
+        """Cancel a run in the background."""
+        task = asyncio.create_task(self._cancel(run, actor))
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+        return task
+
+    async def _cancel(self, run: str, actor: str | None) -> None:
+        try:
+            await self.hansard.runs.cancel(run, surface="mcp", actor=actor)
+        except HansardError:
+            # It has ended meanwhile.
+            return
+
+    def abandon(self, run: str, actor: str | None) -> None:
+        """Somebody cancelled the call that waits for a run: the run is cancelled too. When we are only going home, it is not."""
+        if not self.closing:
+            self.cancel(run, actor).add_done_callback(lambda _: None)
+
+    async def close(self) -> None:
+        """Carry out what was cancelled, interrupt the rest; the record says so, and it can go on."""
+        self.closing = True
+        if self._cancelling:
+            await asyncio.wait(self._cancelling, timeout=GRACE_S)
+        driving = [driven.task for driven in self._driving.values() if driven.task]
+        for task in driving:
+            task.cancel()
+        await asyncio.gather(*driving, return_exceptions=True)

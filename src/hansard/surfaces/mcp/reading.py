@@ -1,0 +1,153 @@
+"""Tools that read: the ledger, its entries and proofs, how it stands, what waits at gates."""
+
+import asyncio
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from hansard.app.publishing import receipt as make_receipt
+from hansard.app.publishing import status as status_view
+from hansard.app.rosters import roster_of
+from hansard.app.routing import route as find_route
+from hansard.app.verifying import readable, verify_apart
+from hansard.app.views import View
+from hansard.errors import UsageError
+from hansard.surfaces.mcp.tool import Arguments, Call, Name, Nothing, Seq, Text, Tool, tool
+from hansard.surfaces.mcp.views import (
+    EntriesView,
+    FullEntryView,
+    GatesView,
+    ReceiptView,
+    ReportView,
+    RouteView,
+    StateView,
+    StatusView,
+    SummaryView,
+)
+
+MAX_PART = 200_000
+
+
+class Routing(Arguments):
+    text: Text
+
+
+class Verifying(Arguments):
+    path: Name | None = Field(None, description="A ledger, export or receipt in the project's folder; default: ours.")
+    deep: bool = Field(False, description="Also check every body.")
+    strict: bool = False
+
+
+class Getting(Arguments):
+    seq: Seq
+    part: Name | None = Field(None, description="Also give the text of this part.")
+
+
+class Causes(Arguments):
+    seq: Seq
+
+
+class Receipting(Arguments):
+    seq: Seq
+    disclose: Annotated[list[Name], Field(max_length=20)] = Field([], description="Parts to open in the receipt.")
+
+
+class Standing(Arguments):
+    at: Seq | None = Field(None, description="The entry; default: the last.")
+
+
+class Gates(Arguments):
+    run: Name | None = None
+    closed: bool = Field(False, description="Also gates that do not wait any more.")
+
+
+@tool("Route", "reads", RouteView)
+async def route(call: Call, asked: Routing) -> View:
+    """Say which lane a request belongs to, and why. Asks no model."""
+    settings = call.desk.hansard.settings
+    return await asyncio.to_thread(lambda: find_route(asked.text, roster_of(settings)))
+
+
+@tool("Status", "reads", StatusView)
+async def status(call: Call, _: Nothing) -> View:
+    """Say how the ledger stands: entries, root, what is signed, whether something is broken."""
+    return await asyncio.to_thread(status_view, call.desk.hansard)
+
+
+@tool("Verify", "reads", ReportView)
+async def verify(call: Call, asked: Verifying) -> View:
+    """Check the ledger, or an export or receipt in the project's folder, as a stranger would: in a process of its own."""
+    words = [*(["--deep"] if asked.deep else []), *(["--strict"] if asked.strict else [])]
+    place = str(call.desk.within(asked.path)) if asked.path else call.desk.hansard.settings.ledger
+    if place == "memory:":
+        raise UsageError("a ledger in memory has no file to verify")
+
+    def verified() -> View:
+        with readable(place) as location:
+            return verify_apart(location, *words)
+
+    report: View = await asyncio.to_thread(verified)
+    return report
+
+
+@tool("Ledger entry", "reads", FullEntryView)
+async def ledger_get(call: Call, asked: Getting) -> View:
+    """Give one entry of the ledger with its parts, its causes and effects; on demand the text of a part."""
+    ledger = call.desk.hansard.ledger
+
+    def got() -> View:
+        view = ledger.get(asked.seq)
+        if asked.part is not None:
+            text = ledger.part(asked.seq, asked.part).decode("utf-8", "backslashreplace")
+            view |= {"text": text[:MAX_PART], "text_cut": len(text) > MAX_PART}
+        return view
+
+    return await asyncio.to_thread(got)
+
+
+@tool("Causes", "reads", EntriesView)
+async def causes(call: Call, asked: Causes) -> View:
+    """Give everything that led to an entry, itself last."""
+    return {"entries": await asyncio.to_thread(call.desk.hansard.ledger.causes, asked.seq)}
+
+
+@tool("Summary", "reads", SummaryView)
+async def summary(call: Call, _: Nothing) -> View:
+    """Count what the ledger holds: entries by kind, runs by state, verdicts, calls, tokens, cost. Reads all of it."""
+    return await asyncio.to_thread(call.desk.hansard.ledger.summary)
+
+
+@tool("Ledger state", "reads", StateView)
+async def ledger_state(call: Call, asked: Standing) -> View:
+    """Say what the record said when an entry had just been written."""
+    return await asyncio.to_thread(call.desk.hansard.ledger.state_at, asked.at)
+
+
+@tool("Receipt", "reads", ReceiptView)
+async def receipt(call: Call, asked: Receipting) -> View:
+    """Make the proof of one entry, which anyone can check offline: `hansard verify FILE`."""
+    return await make_receipt(call.desk.hansard, asked.seq, tuple(asked.disclose))
+
+
+@tool("Gates", "reads", GatesView)
+async def gates_list(call: Call, asked: Gates) -> View:
+    """List the gates that wait for a person, the oldest first, with what each of them shows."""
+    gates = call.desk.hansard.gates
+
+    def listed() -> list[Any]:
+        return [gates.show(each["gate"]) for each in gates.listed(run=asked.run, closed=asked.closed)]
+
+    return {"gates": await asyncio.to_thread(listed)}
+
+
+TOOLS: tuple[Tool, ...] = (
+    route,
+    status,
+    verify,
+    ledger_get,
+    causes,
+    summary,
+    ledger_state,
+    receipt,
+    gates_list,
+)

@@ -1,0 +1,253 @@
+"""Tools that run something: submit, plan, resume; and look after runs: list, show, follow, cancel, decide at a gate."""
+
+import asyncio
+import json
+import time
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from hansard.app.configuring import run_config
+from hansard.app.following import over_at
+from hansard.app.publishing import runs_page
+from hansard.app.runs import ENDED
+from hansard.app.views import View
+from hansard.errors import UsageError
+from hansard.surfaces.mcp.asking import ask_now, can_be_asked, decide, input_required, questions, run_of
+from hansard.surfaces.mcp.progress import telling
+from hansard.surfaces.mcp.tasks import as_task
+from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Name, Run, Seq, Text, Tool, tool
+from hansard.surfaces.mcp.views import EventsView, FullGateView, FullRunView, PlanView, RunsView
+
+FOLLOW_LOOK_S = 0.2
+MAX_FOLLOWED = 200
+MODERN = "2026-07-28"
+
+
+class Budgeted(Arguments):
+    """Who is asked, and what it may spend; null leaves it to the settings."""
+
+    provider: Name | None = Field(None, description="A provider that is configured here: NAME or NAME:MODEL.")
+    max_calls: Count | None = None
+    max_tokens: Count | None = None
+    max_usd: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")] | None = Field(None, examples=["0.50"])
+    max_seconds: Annotated[float, Field(gt=0, le=10**7)] | None = None
+
+    def limits(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")}
+
+
+class Submitting(Budgeted):
+    request: Text
+    plan: dict[str, Any] | None = Field(None, description="A plan of yours, as the tool `plan` gives it.")
+    lane: Name | None = Field(None, description="One task, in this lane.")
+    single: bool = Field(False, description="One task, in the lane that the router picks.")
+    judge: Literal["model", "checks"] | None = None
+    answer: Literal["synthesize", "join"] | None = None
+    gates: Annotated[list[Name], Field(max_length=100)] = Field([], description="plan, task:ID or lane:NAME")
+    context: Annotated[list[Name], Field(max_length=20)] = Field([], description="Runs whose capsules are given along.")
+    wait: bool = Field(True, description="False: give the run back at once; run_follow and run_show tell how it goes.")
+
+
+class Planning(Budgeted):
+    request: Text
+
+
+class Listing(Arguments):
+    limit: Annotated[int, Field(ge=1, le=200)] = 20
+    state: Name | None = Field(None, description="Only runs in this state, such as running or failed.")
+    before: Seq | None = Field(None, description="Where the page begins: `before` of the page that came first.")
+
+
+class OfRun(Arguments):
+    run: Run
+
+
+class Following(OfRun):
+    after: Annotated[int, Field(ge=-1)] = Field(-1, description="`after` of the answer before; -1: from the beginning.")
+    wait_seconds: Annotated[float, Field(ge=0, le=60)] = Field(10.0, description="Wait so long for something new.")
+
+
+class Deciding(Arguments):
+    gate: Name
+    decision: Literal["approve", "reject", "edit"]
+    note: Annotated[str, Field(max_length=10_000)] | None = None
+    edit: Annotated[str, Field(max_length=1_000_000)] | None = Field(None, description="The new text, for an edit.")
+    shown: Annotated[list[Name], Field(max_length=1000)] | None = Field(
+        None, description="`shown` of the gate as you saw it; refused when it shows something else by now."
+    )
+
+
+@tool("Submit a request", "runs", FullRunView)
+async def submit(call: Call, asked: Submitting) -> Given:
+    """Hand in a request: it is routed, planned, worked on by a team, judged and answered, all of it on the record.
+
+    Waits for the answer and reports progress; cancelling the call cancels the run. Where a person has to decide at a
+    gate first, the run's state is `waiting`.
+    """
+    if call.state is not None:
+        return await answered(call)
+    refuse_commands(call, asked.plan)
+    wishes = call.desk.wished(
+        asked.provider,
+        **asked.limits(),
+        judge=asked.judge,
+        answer=asked.answer,
+        gates=tuple(asked.gates) or None,
+        context=tuple(asked.context) or None,
+    )
+    hansard = call.desk.hansard
+    config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
+    mode = "single" if asked.single else "request"
+    run = await hansard.runs.submit(
+        asked.request, config, mode=mode, plan=asked.plan, lane=asked.lane, surface="mcp", actor=call.actor
+    )
+    if not asked.wait:
+        call.desk.drive(run)
+        return await call.desk.shown(run)
+    return as_task(call, run) or await seen_through(call, run)
+
+
+@tool("Plan a request", "runs", PlanView)
+async def plan(call: Call, asked: Planning) -> View:
+    """Let a coordinator plan a request, and give the plan: look at it, change it, and hand it to `submit`."""
+    hansard = call.desk.hansard
+    wishes = call.desk.wished(asked.provider, **asked.limits())
+    config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
+    run = await hansard.runs.submit(asked.request, config, mode="plan_only", surface="mcp", actor=call.actor)
+    await settled(call, run)
+    view = await call.desk.shown(run)
+    return {"run": run, "state": view["state"], "plan": await asyncio.to_thread(hansard.runs.plan, run)}
+
+
+@tool("List runs", "reads", RunsView)
+async def runs_list(call: Call, asked: Listing) -> View:
+    """List runs, the newest first. `before` says where the next page begins, and is null on the last one."""
+    store = call.desk.hansard.store
+    views, before = await asyncio.to_thread(
+        lambda: runs_page(store, before=asked.before, limit=asked.limit, state=asked.state)
+    )
+    return {"runs": views, "before": before}
+
+
+@tool("Show a run", "reads", FullRunView)
+async def run_show(call: Call, asked: OfRun) -> View:
+    """Show one run as the record tells it: route, plan, tasks with attempts and verdicts, spend, answer."""
+    return await call.desk.shown(asked.run)
+
+
+@tool("Follow a run", "reads", EventsView)
+async def run_follow(call: Call, asked: Following) -> View:
+    """Give what was recorded of a run behind `after`; waits a while when there is nothing new. Ask again until it has ended."""
+    hansard = call.desk.hansard
+    run = await asyncio.to_thread(hansard.runs.find, asked.run)
+    until = time.monotonic() + asked.wait_seconds
+
+    def look() -> tuple[list[View], bool]:
+        over = over_at(hansard.store, run) is not None
+        return list(hansard.ledger.show(run=run, after=asked.after, limit=MAX_FOLLOWED)), over
+
+    while True:
+        views, over = await asyncio.to_thread(look)
+        if views or over or time.monotonic() > until:
+            break
+        await asyncio.sleep(FOLLOW_LOOK_S)
+    after = views[-1]["seq"] if views else asked.after
+    state = (await call.desk.shown(run))["state"]
+    return {"run": run, "state": state, "entries": views, "after": after}
+
+
+@tool("Cancel a run", "changes", FullRunView)
+async def run_cancel(call: Call, asked: OfRun) -> View:
+    """Stop a run, whoever drives it; the record says so."""
+    runs = call.desk.hansard.runs
+    run = await asyncio.to_thread(runs.find, asked.run)
+    await runs.cancel(run, surface="mcp", actor=call.actor)
+    return await call.desk.shown(run)
+
+
+@tool("Resume a run", "runs", FullRunView)
+async def run_resume(call: Call, asked: OfRun) -> Given:
+    """Go on with a run or a deliberation that was interrupted, from the record, and wait for its end."""
+    if call.state is not None:
+        return await answered(call)
+    runs = call.desk.hansard.runs
+    run = await asyncio.to_thread(runs.find, asked.run)
+    if (await call.desk.shown(run))["state"] in ENDED:
+        raise UsageError(f"run {run} has ended; there is nothing to resume")
+    call.desk.drive(run, runs.resume(run, surface="mcp", actor=call.actor))
+    return as_task(call, run) or await seen_through(call, run)
+
+
+@tool("Decide at a gate", "changes", FullGateView)
+async def gate_decide(call: Call, asked: Deciding) -> View:
+    """Record a person's decision at a gate. Ask the person; do not decide in their place."""
+    if call.token is not None and not call.token.may("approver"):
+        raise UsageError(f"token {call.token.name!r} may not decide at gates; that needs the role approver")
+    if asked.edit is not None:
+        refuse_commands(call, _as_plan(asked.edit))
+    view = await call.desk.hansard.gates.decide(
+        asked.gate,
+        asked.decision,
+        actor=call.actor,
+        note=asked.note,
+        edit=asked.edit,
+        authenticated=call.token is not None,
+        shown=None if asked.shown is None else tuple(asked.shown),
+    )
+    call.desk.nudge(view["run"])
+    return view
+
+
+async def settled(call: Call, run: str, *, aloud: bool = False) -> bool:
+    """Wait for a run, telling how it goes; whoever cancels his call cancels the run. Gives whether it waits at a gate."""
+    try:
+        async with telling(call, run, aloud=aloud):
+            return await call.desk.settled(run)
+    except asyncio.CancelledError:
+        call.desk.abandon(run, call.actor)
+        raise
+
+
+async def seen_through(call: Call, run: str, *, aloud: bool = False) -> Given:
+    """Wait for a run, past the gates where the person behind the client can be asked."""
+    while True:
+        waits = await settled(call, run, aloud=aloud)
+        view = await call.desk.shown(run)
+        if not waits or not can_be_asked(call):
+            return view
+        asked = await asyncio.to_thread(questions, call, run)
+        if asked and call.ctx.protocol_version >= MODERN:
+            return input_required(run, asked)
+        if not asked or not await ask_now(call, run, asked):
+            return view
+
+
+async def answered(call: Call) -> Given:
+    """The call comes again, with what the person said."""
+    run = run_of(call.state or "")
+    if not await decide(call, run, call.answers or {}):
+        return await call.desk.shown(run)
+    return await seen_through(call, run)
+
+
+def refuse_commands(call: Call, given: Any) -> None:
+    """A check that runs a program would run it here: only where that was allowed."""
+    tasks = given.get("tasks") if isinstance(given, dict) and not call.desk.commands else None
+    for task in tasks if isinstance(tasks, list) else ():
+        checks = task.get("checks") if isinstance(task, dict) else None
+        for check in checks if isinstance(checks, list) else ():
+            if isinstance(check, dict) and "command" in check:
+                raise UsageError("no programs are run here for plans; --allow-commands lets the server do it")
+
+
+def _as_plan(edit: str) -> Any:
+    try:
+        return json.loads(edit)
+    except (ValueError, RecursionError):
+        # Not a plan, then; the gate says what it takes.
+        return None
+
+
+TOOLS: tuple[Tool, ...] = (submit, plan, runs_list, run_show, run_follow, run_cancel, run_resume)
+GRANTED: tuple[Tool, ...] = (gate_decide,)

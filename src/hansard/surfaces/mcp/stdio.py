@@ -1,0 +1,150 @@
+"""The server over standard input and output, one JSON-RPC message a line. Whatever comes in gets an answer, and the server lives on.
+
+While it serves, standard input is empty and standard output goes to standard error, so that no program that a run starts can
+read or spoil the wire.
+"""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError as FutureCancelled
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+from mcp.server import Server
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from hansard.surfaces.mcp.desk import Desk
+from hansard.surfaces.mcp.server import build
+
+MAX_LINE = 16_000_000
+CHUNK = 1 << 16
+
+
+@contextmanager
+def wire() -> Iterator[tuple[int, int]]:
+    """Standard input and output for ourselves alone, as descriptors."""
+    source, target, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    try:
+        yield source, target
+    finally:
+        os.dup2(target, 1)
+        # The source stays open: a thread may still wait on it, and must not find another file under its number.
+        os.close(target)
+
+
+async def serve(desk: Desk, source: int, target: int) -> None:
+    """Serve one client until he closes his end."""
+    server: Server[Any] = build(desk)
+    into, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, out = anyio.create_memory_object_stream[SessionMessage](0)
+    refusals = write.clone()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_write(out, target))
+        group.create_task(_read(desk, source, into, refusals))
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def _read(desk: Desk, source: int, into: Any, refusals: Any) -> None:
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue(64)
+    loop = asyncio.get_running_loop()
+    # A daemon thread: one that waits for a client who says nothing must not keep the process alive.
+    threading.Thread(target=_lines, args=(source, queue, loop), daemon=True, name="hansard-mcp-stdin").start()
+    async with into, refusals:
+        while (line := await queue.get()) is not None:
+            message = parsed(line)
+            if isinstance(message, ErrorData):
+                await refusals.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=_id_of(line), error=message)))
+            elif message is not None:
+                await into.send(SessionMessage(message))
+        # Before the calls under way are dropped: a client who leaves has not cancelled them.
+        desk.closing = True
+
+
+def _lines(source: int, queue: "asyncio.Queue[bytes | None]", loop: asyncio.AbstractEventLoop) -> None:
+    """Reads in a thread of its own, no faster than lines are taken. Of a line that is too long only the beginning is kept."""
+
+    def put(line: bytes | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+
+    kept = bytearray()
+    try:
+        while chunk := os.read(source, CHUNK):
+            *ended, rest = chunk.split(b"\n")
+            for each in ended:
+                kept += each[: MAX_LINE + 1 - len(kept)]
+                put(bytes(kept))
+                kept.clear()
+            kept += rest[: MAX_LINE + 1 - len(kept)]
+        if kept:
+            put(bytes(kept))
+        put(None)
+    except (OSError, RuntimeError, asyncio.CancelledError, FutureCancelled):
+        # The loop is gone, and with it everybody who would read on.
+        return
+
+
+def parsed(line: bytes) -> JSONRPCMessage | ErrorData | None:
+    """The message in a line, None for an empty one, or what is wrong with it."""
+    if not line.strip():
+        return None
+    if len(line) > MAX_LINE:
+        return ErrorData(code=INVALID_REQUEST, message=f"the message has more than {MAX_LINE:,} bytes")
+    try:
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        # A request whose id is none would pass for a notification, which nobody answers.
+        if not isinstance(message, JSONRPCNotification) or "id" not in json.loads(line):
+            return message
+    except (ValidationError, RecursionError):
+        pass
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return ErrorData(code=PARSE_ERROR, message="this line is no JSON")
+    if isinstance(found, list):
+        return ErrorData(code=INVALID_REQUEST, message="batches are not taken; send one message a line")
+    if isinstance(found, dict) and not isinstance(found.get("params", {}), dict):
+        return ErrorData(code=INVALID_REQUEST, message="params must be an object")
+    return ErrorData(code=INVALID_REQUEST, message="this is no JSON-RPC 2.0 message")
+
+
+def _id_of(line: bytes) -> int | str | None:
+    """The id of a message that cannot be used otherwise, so that its sender knows which one is meant."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    id = found.get("id") if isinstance(found, dict) else None
+    return id if isinstance(id, int | str) and not isinstance(id, bool) else None
+
+
+async def _write(out: Any, target: int) -> None:
+    async with out:
+        async for session_message in out:
+            text = session_message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                await asyncio.to_thread(_put, target, text.encode() + b"\n")
+            except OSError:
+                # Nobody reads any more; what is under way goes on until standard input ends too.
+                return
+
+
+def _put(target: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(target, data) :]

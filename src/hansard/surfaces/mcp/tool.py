@@ -1,0 +1,106 @@
+"""A tool: what it takes, what it gives, what it may do, and the function behind it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from inspect import cleandoc, signature
+from typing import Annotated, Any, Literal, TypeVar
+
+from mcp.server import ServerRequestContext
+from mcp.types import InputRequiredResult, InputResponses, ToolAnnotations
+from mcp.types import Tool as Described
+from pydantic import BaseModel, ConfigDict, Field
+
+from hansard.app.tokens import Token
+from hansard.app.views import View
+from hansard.surfaces.mcp.desk import Desk
+from hansard.surfaces.mcp.views import Shown
+
+MAX_SEQ = 2**53 - 1
+Seq = Annotated[int, Field(ge=0, le=MAX_SEQ)]
+Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Run = Annotated[Name, Field(description="A run's id, the beginning of one, or `last`.")]
+
+Kind = Literal["reads", "runs", "changes"]
+HINTS: dict[Kind, ToolAnnotations] = {
+    "reads": ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False),
+    "runs": ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True),
+    "changes": ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
+    ),
+}
+
+
+class Arguments(BaseModel):
+    """What a caller says. Nothing is guessed: unknown members and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Nothing(Arguments):
+    """A tool that needs nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a tool: at which desk, by whom, and what came with it."""
+
+    desk: Desk
+    ctx: ServerRequestContext[Any, Any]
+    token: Token | None = None
+    answers: InputResponses | None = None
+    state: str | None = None
+
+    @property
+    def actor(self) -> str | None:
+        """Who acts, as the record names him; None is whoever this process belongs to."""
+        return self.token.actor if self.token else None
+
+
+class TaskMade(BaseModel):
+    """The run goes on as a task: the client asks for it by its id."""
+
+    run: str
+
+
+A = TypeVar("A", bound=Arguments)
+Given = View | InputRequiredResult | TaskMade
+Work = Callable[[Call, A], Awaitable[Given]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One tool, as it is listed and called."""
+
+    name: str
+    title: str
+    description: str
+    kind: Kind
+    takes: type[Arguments]
+    gives: type[Shown]
+    work: Callable[[Call, Any], Awaitable[Given]]
+
+    def described(self) -> Described:
+        takes, gives = self.takes.model_json_schema(), self.gives.model_json_schema(mode="serialization")
+        for schema in (takes, gives):
+            schema.pop("description", None)
+        return Described(
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            input_schema=takes,
+            output_schema=gives,
+            annotations=HINTS[self.kind],
+        )
+
+
+def tool(title: str, kind: Kind, gives: type[Shown]) -> Callable[[Work[A]], Tool]:
+    """Make a tool of a function; its second parameter says what it takes, its docstring is what callers read."""
+
+    def made(work: Work[A]) -> Tool:
+        name, words = getattr(work, "__name__", ""), cleandoc(work.__doc__ or "")
+        takes = list(signature(work).parameters.values())[1].annotation
+        return Tool(name=name, title=title, description=words, kind=kind, takes=takes, gives=gives, work=work)
+
+    return made

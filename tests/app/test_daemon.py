@@ -1,0 +1,106 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hansard.app.configuring import Wishes
+from hansard.app.daemon import Daemon, Draining, unfinished
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.errors import UsageError
+from running import Answers, obliging
+
+WISHES = Wishes(provider="told", judge="checks", answer="join")
+
+
+@asynccontextmanager
+async def daemon(says: Any = obliging, **how: Any) -> AsyncIterator[tuple[Daemon, list[str]]]:
+    """A daemon at work on a ledger in memory, and what it tells."""
+    told: list[str] = []
+    settings = Settings(ledger="memory:", state=Path("unused"))
+    async with Hansard.open(settings=settings, providers={"told": Answers(says)}) as hansard:
+        made = Daemon(hansard, lambda event, **_: told.append(event), **how)
+        work = asyncio.create_task(made.work())
+        try:
+            yield made, told
+        finally:
+            await made.drain(0)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+
+def request(made: Daemon, text: str = "please") -> Any:
+    return made.hansard.runs.submit(text, made.config(WISHES), lane="backend")
+
+
+async def stuck(_: object) -> str:
+    await asyncio.sleep(600)
+    return "never"
+
+
+async def test_what_is_submitted_is_driven_in_the_background() -> None:
+    async with daemon() as (made, _):
+        run = await made.submit(request(made))
+        await made.wait(run, 30)
+        assert made.hansard.runs.show(run)["state"] == "answered"
+        assert made.driving == 0
+
+
+async def test_more_runs_than_places_wait_for_their_turn() -> None:
+    async with daemon(most=2) as (made, _):
+        runs = [await made.submit(request(made, str(number))) for number in range(8)]
+        for run in runs:
+            await made.wait(run, 30)
+        assert {made.hansard.runs.show(run)["state"] for run in runs} == {"answered"}
+
+
+async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> None:
+    async with daemon(stuck) as (made, _):
+        run = await made.submit(request(made))
+        await asyncio.sleep(0.1)
+        await made.drain(0)
+        assert made.hansard.runs.show(run)["state"] == "interrupted"
+        with pytest.raises(Draining):
+            await made.submit(request(made))
+        with pytest.raises(Draining):
+            await made.ask(run, made.hansard.runs.resume(run))
+
+
+async def test_what_was_asked_for_is_on_the_record_before_it_is_accepted() -> None:
+    async with daemon(stuck) as (made, _):
+        run = await made.submit(request(made))
+        await asyncio.sleep(0.1)
+        await made.ask(run, made.hansard.runs.cancel(run))
+        kinds = [view["kind"] for view in made.hansard.runs.views(run)]
+        assert "run.cancel_asked" in kinds
+        await made.wait(run, 30)
+        with pytest.raises(UsageError):
+            await made.ask(run, made.hansard.runs.resume(run))
+
+
+async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:
+    async with daemon() as (made, told):
+        made.start("no-such-run")
+        run = await made.submit(request(made))
+        await made.wait(run, 30)
+        assert made.hansard.runs.show(run)["state"] == "answered"
+        assert "run left alone" in told
+
+
+async def test_unfinished_runs_are_those_without_an_end() -> None:
+    async with daemon() as (made, _):
+        over = await made.submit(request(made))
+        await made.wait(over, 30)
+        left = await request(made)
+        assert unfinished(made.hansard.store) == [left]
+        await made.hansard.runs.drive(left)
+        assert unfinished(made.hansard.store) == []
+
+
+async def test_configurations_are_made_once() -> None:
+    async with daemon() as (made, _):
+        assert made.config(WISHES) is made.config(Wishes(provider="told", judge="checks", answer="join"))
+        assert made.config(WISHES).roster_digest

@@ -1,0 +1,66 @@
+import asyncio
+import contextlib
+
+from hansard.app.following import MOST_QUEUED, Follower, frames_after, over_at
+from running import Answers, Desk, desk
+
+
+@contextlib.asynccontextmanager
+async def followed(here: Desk):  # type: ignore[no-untyped-def]
+    follower = Follower(here.store)
+    work = asyncio.create_task(follower.work())
+    try:
+        yield follower
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_a_follower_hears_of_its_own_run_only() -> None:
+    here = desk(Answers())
+    async with followed(here) as follower:
+        mine, other = await here.submit(), await here.submit()
+        with follower.follow(mine) as heard:
+            assert follower.count == 1
+            await here.runs.drive(other)
+            await here.runs.drive(mine)
+            await follower.caught_up(10)
+            frames = await heard.wait(1)
+        assert follower.count == 0
+    assert frames[-1].kind == "run.ended"
+    assert {here.store.entry(frame.seq).run for frame in frames} == {mine}
+
+
+async def test_a_follower_that_is_slow_reads_on_from_the_record() -> None:
+    here = desk(Answers())
+    follower = Follower(here.store)
+    run = await here.submit()
+    [first, *_] = frames_after(here.store, run, -1, 10)
+    with follower.follow(run) as heard:
+        for _ in range(MOST_QUEUED + 1):
+            heard.put(first)
+        assert await heard.wait(1) == []
+        assert heard.behind
+
+
+async def test_everybody_is_sent_home_at_the_end() -> None:
+    here = desk(Answers())
+    follower = Follower(here.store)
+    with follower.follow("r") as heard:
+        follower.close()
+        assert await heard.wait(10) == []
+        assert heard.closed
+    with follower.follow("r") as late:
+        assert late.closed
+
+
+async def test_a_run_that_is_taken_up_again_is_not_over() -> None:
+    here = desk(Answers())
+    run = await here.submit()
+    assert over_at(here.store, run) is None
+    await here.runs.drive(run)
+    assert over_at(here.store, run) == here.entries(run)[-1].seq
+    [task] = [entry.data["task"] for entry in here.entries(run, "task.attempted")]
+    await here.runs.retry(run, str(task))
+    assert over_at(here.store, run) == here.entries(run)[-1].seq
+    assert [entry.kind for entry in here.entries(run)].count("run.ended") == 2

@@ -1,0 +1,253 @@
+"""Panels and personas as files: what is read, what is refused, who pays, and what a check finds."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import hansard as typed
+from hansard.app.convening import Call, convening
+from hansard.app.evaluating import compared, evaluated, find_held, read_problems, short
+from hansard.app.panels import panel_of, personas_of
+from hansard.app.panelviews import check_view, panel_view, panels_view, personas_list
+from hansard.app.pool import Pool
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings, read_settings
+from hansard.domain.exchange import Exchange
+from hansard.errors import UsageError
+from panels import Voices, agreeing, synthesis, verdict
+
+LAWYER = """
+persona_class = "domain"
+reasoning_scope = "data protection law"
+reasoning_style = "careful and literal"
+behavioral_constraints = ["Cite the article."]
+failure_modes = ["Sees a risk in everything."]
+domain_scope = ["privacy"]
+forbidden_domains = ["cryptography"]
+must_delegate = {cryptography = "engineer"}
+"""
+PANEL = """
+agents = ["lawyer", "critic"]
+provider = "voices"
+max_rounds = 2
+providers = {critic = "voices:large"}
+"""
+
+
+def project(folder: Path, panel: str = PANEL, persona: str = LAWYER, more: str = "") -> Settings:
+    (folder / "panels").mkdir()
+    (folder / "personas").mkdir()
+    (folder / "panels" / "bench.toml").write_text(panel, "utf-8")
+    (folder / "personas" / "lawyer.toml").write_text(persona, "utf-8")
+    (folder / "hansard.toml").write_text(f'ledger = "log.db"\n{more}', "utf-8")
+    return read_settings(environ={"HANSARD_STATE": str(folder / "state")}, folder=folder)
+
+
+def test_a_panel_and_a_persona_are_files_beside_hansard_toml(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    plan = panel_of(settings, "bench")
+    assert [(seat.persona.id, seat.target) for seat in plan.seats] == [("lawyer", "voices"), ("critic", "voices:large")]
+    assert plan == panel_of(settings, "panel:bench")
+    assert [each["name"] for each in panels_view(settings)] == ["bench"]
+    assert {"id": "lawyer", "class": "domain", "scope": "data protection law", "shipped": False} in personas_list(
+        settings
+    )
+
+
+def test_a_persona_of_the_project_goes_before_the_one_that_ships(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    own = LAWYER.replace("data protection law", "ours")
+    (tmp_path / "personas" / "critic.toml").write_text(own.replace("domain_scope", "domain_scope"), "utf-8")
+    found = personas_of(settings).get("critic")
+    assert found is not None
+    assert found.reasoning_scope == "ours"
+    assert len(personas_of(settings)) == 7
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"persona": "reasoning_scope = 3"}, "lawyer.toml"),
+        ({"persona": "not toml"}, "lawyer.toml"),
+        ({"persona": LAWYER.replace('"engineer"}', '"engineer", tax = "critic"}')}, "same domains"),
+        ({"panel": 'agents = ["lawyer", "nobody"]'}, "personas/nobody.toml"),
+        ({"panel": 'providers = {nobody = "x"}'}, "agents of the panel"),
+        ({"panel": "max_usd = -1"}, "max_usd"),
+        ({"panel": "agents = []"}, "list of personas"),
+        ({"more": '[panels.bench]\nagents = ["critic"]'}, "keep one of them"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_the_file(tmp_path: Path, files: dict[str, str], said: str) -> None:
+    settings = project(tmp_path, **files)
+    with pytest.raises(UsageError, match=said):
+        panel_of(settings, "bench")
+
+
+def test_a_broken_panel_keeps_nobody_from_looking_at_the_ledger(tmp_path: Path) -> None:
+    assert project(tmp_path, panel="not toml").ledger.endswith("log.db")
+
+
+def test_a_check_finds_overlap_gaps_and_delegations_to_nobody(tmp_path: Path) -> None:
+    twin = LAWYER.replace("data protection law", "adversarial-scrutiny")
+    settings = project(tmp_path, persona=twin)
+    found = check_view(settings, "bench")
+    assert found["overlap"][0]["agents"] == ["lawyer", "critic"]
+    missing = [each["missing"] for each in found["gaps"]]
+    assert missing == [
+        *("formal-structural", "lateral-creative", "evidence-based", "implementation-feasibility"),
+        "engineer",
+    ]
+    assert found["ok"] is False
+
+
+def test_the_default_panel_has_neither_overlap_nor_gaps(tmp_path: Path) -> None:
+    settings = project(tmp_path, panel='provider = "voices"')
+    assert check_view(settings, "bench")["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('[providers.voices]\nkind = "openai"\nmodel = "nobody-knows"', "not known here"),
+        ('[providers.voices]\nkind = "claude-cli"', "estimates, not bills"),
+        ('[providers.voices]\nkind = "command"\nargv = ["x"]', "a program of yours"),
+    ],
+)
+def test_who_pays_for_a_seat_is_said_in_plain_words(tmp_path: Path, more: str, said: str) -> None:
+    view = panel_view(project(tmp_path, more=more), "bench")
+    assert said in view["seats"][0]["billing"]
+
+
+def test_cli_auto_gives_the_visionary_a_voice_of_its_own(tmp_path: Path) -> None:
+    settings = project(tmp_path, panel='agents = ["visionary", "critic"]\nprovider = "cli-auto"')
+    seats = {seat["agent"]: seat["billing"] for seat in panel_view(settings, "bench")["seats"]}
+    assert seats["visionary"].startswith("Codex")
+    assert seats["critic"].startswith("Claude")
+
+
+async def test_a_panel_by_name_is_convened_whole(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    pool = Pool(settings, {"voices": Voices()})
+    made = convening(settings, pool, Call(problem="Keep it?", named="bench"))
+    assert [agent.id for agent in made.config.agents] == ["lawyer", "critic"]
+    assert made.config.agents[1].model == "large"
+    assert made.config.problem_statement == "Keep it?"
+    assert made.config.budget.max_rounds == 2
+
+
+async def sessions(folder: Path, says: Any = agreeing) -> tuple[Hansard, Any]:
+    settings = project(folder)
+    hansard = Hansard.open(settings=settings, providers={"voices": Voices(says)})
+    return hansard, convening(settings, hansard.pool, Call(problem="?", named="bench"))
+
+
+async def test_a_panel_is_tried_on_a_set_of_problems_and_measured_from_the_record(tmp_path: Path) -> None:
+    def says(exchange: Exchange) -> Any:
+        about = "".join(message.content for message in exchange.messages)
+        if exchange.schema_name == "verdict" and "needs more" in about:
+            return verdict("request_external_research", external_research_request={"query": "what?"})
+        return agreeing(exchange)
+
+    hansard, made = await sessions(tmp_path, says)
+    lines = ["a plain one", json.dumps({"id": "two", "problem": "rate?", "expect": "TEN"}), "needs more"]
+    (tmp_path / "set.txt").write_text("\n".join([*lines, json.dumps({"problem": "x", "expect": "eleven"})]), "utf-8")
+    async with hansard:
+        view = await evaluated(hansard.deliberations, hansard.store, made, read_problems(tmp_path / "set.txt"))
+        rows = view["problems"]
+        assert [row["problem"] for row in rows] == ["1", "two", "3", "4"]
+        assert [row["passed"] for row in rows] == [None, True, None, False]
+        assert [row["outcome"] for row in rows][2] == "external_research_required"
+        # Three sessions of four calls and one of three, each of fifteen tokens.
+        assert view["summary"]["tokens"] == 15 * (3 * 4 + 3) / 4
+        assert (view["summary"]["syntheses"], view["summary"]["passed"], view["summary"]["judged"]) == (3, 1, 2)
+        again = find_held(rows[0]["run"], tmp_path, hansard.store)
+        assert short(again)["tokens"] == 60
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"problem": ""}', '{"problem": "x", "expect": 3}', "{"])
+def test_a_set_of_problems_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "set.txt").write_text(text, "utf-8")
+    with pytest.raises(UsageError, match=r"set\.txt"):
+        read_problems(tmp_path / "set.txt")
+
+
+async def test_two_sessions_are_compared_in_figures_answers_and_what_they_left_open(tmp_path: Path) -> None:
+    answers = iter([synthesis("A", {"topic": "t", "positions": [{"agent": "critic", "claim": "c"}]}), synthesis("B")])
+
+    def says(exchange: Exchange) -> Any:
+        return next(answers) if exchange.schema_name == "synthesis_content" else agreeing(exchange)
+
+    hansard, made = await sessions(tmp_path, says)
+    async with hansard:
+        runs = [await hansard.deliberations.convene(made) for _ in range(2)]
+        for run in runs:
+            await hansard.deliberations.hold(run)
+        one, other = (find_held(run, tmp_path, hansard.store) for run in runs)
+        view = compared(one, other)
+        assert (view["same_answer"], view["settled_in_b"], view["open_in_b"]) == (False, ["t"], [])
+        assert view["more_in_b"]["tokens"] == 0
+        assert compared(one, one)["same_transcript"] is True
+
+
+def test_panels_and_sessions_on_the_command_line(tmp_path: Path) -> None:
+    project(tmp_path, panel='agents = ["lawyer", "critic"]\nprovider = "rehearsal"')
+    assert "bench" in typed(tmp_path, "panel", "list").stdout
+    assert "lawyer" in typed(tmp_path, "panel", "show", "bench").stdout
+    assert typed(tmp_path, "panel", "check", "bench").returncode == 1
+    assert "no panel 'x'" in typed(tmp_path, "panel", "show", "x").stderr
+    held = typed(tmp_path, "deliberate", "Keep it?", "--panel", "panel:bench", "--provider", "rehearsal", "--json")
+    view = json.loads(held.stdout)
+    assert view["selected_agents"] == ["lawyer", "critic"]
+    done = typed(tmp_path, "session", "export", view["session_id"], "--html", "-o", "page.html")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "page.html").read_text("utf-8").startswith("<!doctype html>")
+    assert json.loads(typed(tmp_path, "session", "postmortem", view["run"], "--json").stdout)["scope_violations"] == []
+    assert "same transcript" in typed(tmp_path, "session", "compare", view["run"], view["run"]).stdout
+    (tmp_path / "set.txt").write_text("one\ntwo\n", "utf-8")
+    tried = typed(tmp_path, "session", "eval", "set.txt", "--provider", "rehearsal", "--panel", "panel:bench", "--json")
+    assert json.loads(tried.stdout)["summary"]["sessions"] == 2
+    assert json.loads(typed(tmp_path, "session", "metrics", view["run"], "--v1").stdout)["failures_per_agent"] == {}
+
+
+NONE = '"resolved_disagreements": [], "unresolved_disagreements": []'
+ASKING = f"""\
+import sys
+asked = sys.stdin.read()
+if "integrated_answer" in asked:
+    print('{{"integrated_answer": "Forty-two.", {NONE}}}')
+elif "next_action" in asked:
+    action, more = "finalize", ""
+    if "CONTINUATION" not in asked:
+        action, more = "request_user_input", '"user_input_request": {{"question": "how many?"}},'
+    print('{{"next_action": "' + action + '",' + more + ' "rationale": "r", "confidence": 0.5, "focus": "f", "next_agents": [], {NONE}}}')
+else:
+    print('{{"text": "I think so."}}')
+"""
+
+
+def test_a_users_answer_on_the_command_line_goes_on_in_a_new_session(tmp_path: Path) -> None:
+    project(tmp_path)
+    (tmp_path / "asking.py").write_text(ASKING, "utf-8")
+    first = typed(tmp_path, "deliberate", "Keep it?", "--panel", "critic", "--cmd", f"python3 {tmp_path}/asking.py")
+    assert first.returncode == 14, first.stderr
+    assert "--continue" in first.stdout
+    refused = typed(tmp_path, "deliberate", "--answer", "x")
+    assert (refused.returncode, "--continue" in refused.stderr) == (2, True)
+    (tmp_path / "answer.txt").write_text("forty", "utf-8")
+    second = typed(tmp_path, "deliberate", "--continue", "last", "--answer", "answer.txt")
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.startswith("Forty-two.")
+    chain = json.loads(typed(tmp_path, "session", "chain", "last", "--json").stdout)
+    assert [each.get("termination_reason") for each in chain["sessions"]] == ["user_input_required", None]
+
+
+def test_the_files_of_the_page_are_read_as_they_stand(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "panels.md").read_text("utf-8")
+    blocks = dict(re.findall(r"^```toml\n# (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    settings = project(tmp_path, panel=blocks["panels/bench.toml"], persona=blocks["personas/lawyer.toml"])
+    plan = panel_of(settings, "bench")
+    assert [seat.target for seat in plan.seats] == ["cloud", "cloud", "cloud:gpt-4.1"]
+    assert plan.most_calls == 20

@@ -1,0 +1,129 @@
+"""The page of a session: everything is on it, and nothing that anybody said is more than text."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from deliberating import Heard, Room, config, fails, says, synthesis, turn, verdict
+from hansard.app.markdown import as_markdown
+from hansard.app.sessionpage import session_page
+from hansard.deliberation.documents import Config
+
+HOSTILE = '</p></div></style><script>alert(1)</script><img src=x onerror="alert(2)">&lt;b&gt; \u202e'
+OPEN = {"topic": f"when {HOSTILE}", "positions": [{"agent": "ada", "claim": HOSTILE}, {"agent": "ben", "claim": "no"}]}
+SETTLED = {"topic": "where", "resolution": f"here {HOSTILE}"}
+
+
+class Reader(HTMLParser):
+    """What a browser would make of the page: its elements with their attributes, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "br", "line", "polygon", "circle"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    return reader
+
+
+def hostile_config() -> Config:
+    return Config.parse({**config().as_data(), "problem_statement": HOSTILE, "originator": HOSTILE})
+
+
+ANSWERS: list[Heard] = [
+    turn("ben", "cyd", "nobody", text=HOSTILE),
+    turn(),
+    turn("ada"),
+    turn(),
+    turn(),
+    verdict(unresolved=[OPEN], resolved=[]),
+    turn(),
+    turn(),
+    turn(),
+    turn(),
+    verdict("finalize", unresolved=[OPEN], resolved=[SETTLED]),
+    says({"integrated_answer": HOSTILE, "resolved_disagreements": [], "unresolved_disagreements": [OPEN]}),
+]
+
+
+async def artifact() -> dict[str, Any]:
+    return (await Room().hold(hostile_config(), ANSWERS)).artifact
+
+
+async def test_nothing_that_anybody_said_becomes_an_element_or_an_attribute() -> None:
+    reader = read(session_page(await artifact()))
+    assert reader.open == []
+    names = {tag for tag, _ in reader.tags}
+    assert names.isdisjoint({"script", "img", "iframe", "object", "link", "a", "form"})
+    for _, attributes in reader.tags:
+        assert not any(name.startswith("on") or name in ("src", "href", "srcdoc") for name in attributes)
+        assert not any("alert" in (value or "") for value in attributes.values())
+    assert "".join(reader.text).count(HOSTILE) >= 4
+
+
+async def test_the_page_asks_nobody_for_anything() -> None:
+    page = session_page(await artifact())
+    [policy] = [each["content"] for tag, each in read(page).tags if each.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'"
+    assert not re.search(r"https?://|url\(|@import", page)
+
+
+async def test_the_page_shows_rounds_branches_verdicts_disagreements_the_graph_and_the_spend() -> None:
+    reader = read(session_page(await artifact(), []))
+    text = "".join(reader.text)
+    for word in ("Round 1", "Round 2", "branch turn", "coordination turn", "Who asked whom", "Disagreements", "Spend"):
+        assert word in text
+    shapes = [tag for tag, _ in reader.tags]
+    assert shapes.count("polygon") == 4
+    assert "svg" in shapes
+    classes = [each.get("class") for tag, each in reader.tags if tag == "div"]
+    assert classes.count("turn branch") == 3
+    assert classes.count("turn verdict") == 2
+
+
+@pytest.mark.parametrize("last", ["request_user_input", "request_external_research"])
+async def test_a_session_that_ended_without_an_answer_says_what_it_asks(last: str) -> None:
+    made = (await Room().hold(config(), [turn(), turn(), turn(), verdict(last)])).artifact
+    assert "It asks: wh" in "".join(read(session_page(made)).text)
+
+
+async def test_a_session_that_failed_at_once_has_a_page_too() -> None:
+    made = (await Room().hold(config(), [fails("auth_failure")])).artifact
+    assert "auth_failure" in session_page(made)
+
+
+async def test_self_loops_and_strangers_are_drawn() -> None:
+    made = (
+        await Room().hold(config(), [turn("ada", "oracle"), turn(), turn(), verdict("finalize"), synthesis()])
+    ).artifact
+    assert "oracle" in session_page(made)
+
+
+async def test_nothing_that_anybody_said_comes_to_life_in_the_markdown() -> None:
+    text = as_markdown(await artifact())
+    assert not re.search(r"(?<!\\)<", text)
+    tracked = turn(text="![look](https://example.org/x.png) [here](javascript:alert(1))")
+    made = (await Room().hold(config(), [tracked, turn(), turn(), verdict("finalize"), synthesis()])).artifact
+    assert "](" not in as_markdown(made)

@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import pytest
+
+from hansard.app.tokens import Tokens
+from hansard.errors import StoreError, UsageError
+
+
+def test_the_first_token_is_made_once_and_stays(tmp_path: Path) -> None:
+    first = Tokens(tmp_path / "serve").ensure().read_text()
+    assert Tokens(tmp_path / "serve").ensure().read_text() == first
+    token = Tokens(tmp_path / "serve").known(first.strip())
+    assert token is not None
+    assert (token.name, token.roles) == ("default", ("reader", "operator", "approver"))
+    assert token.actor == "human:default"
+
+
+def test_whoever_may_do_something_may_look(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    token = tokens.known(tokens.add("op", ("operator",)))
+    assert token is not None
+    assert [token.may(role) for role in ("reader", "operator", "approver")] == [True, True, False]
+
+
+def test_a_running_process_notices_changes(tmp_path: Path) -> None:
+    running, other = Tokens(tmp_path), Tokens(tmp_path)
+    running.ensure()
+    secret = other.add("new", ("reader",))
+    assert running.known(secret) is not None
+    other.revoke("new")
+    assert running.known(secret) is None
+
+
+def test_a_token_is_over_when_its_time_is(tmp_path: Path) -> None:
+    now = [1_000.0]
+    tokens = Tokens(tmp_path, clock=lambda: now[0])
+    token = tokens.known(tokens.add("brief", ("reader",), seconds=60))
+    assert token is not None
+    assert not tokens.is_over(token)
+    now[0] = 1_060.0
+    assert tokens.is_over(token)
+
+
+def test_rotation_of_the_default_token_renews_its_file(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    old = tokens.ensure().read_text().strip()
+    new = tokens.rotate()
+    assert tokens.ensure().read_text().strip() == new
+    assert tokens.known(old) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "roles"), [("Big", ("reader",)), ("", ("reader",)), ("x", ()), ("x", ("king",)), ("a b", ("reader",))]
+)
+def test_odd_names_and_roles_are_refused(tmp_path: Path, name: str, roles: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError):
+        Tokens(tmp_path).add(name, roles)
+
+
+def test_a_name_is_given_once(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    tokens.add("one", ("reader",))
+    with pytest.raises(UsageError, match="already"):
+        tokens.add("one", ("reader",))
+    for change in (tokens.rotate, tokens.revoke):
+        with pytest.raises(UsageError, match="there are one"):
+            change("other")
+
+
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    tokens.ensure()
+    (tmp_path / "tokens.json").chmod(0o644)
+    with pytest.raises(StoreError, match="chmod 600"):
+        Tokens(tmp_path).known("x")
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    Tokens(tmp_path).ensure()
+    (tmp_path / "tokens.json").write_text("{")
+    with pytest.raises(StoreError, match="cannot be read"):
+        Tokens(tmp_path).listed()

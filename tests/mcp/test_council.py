@@ -1,0 +1,72 @@
+"""Deliberations over MCP that experts join as they are needed."""
+
+from pathlib import Path
+from typing import Any
+
+from hansard.app.configuring import Wishes
+from hansard.providers.script import Script
+from hansard.providers.scripted import Scripted
+from mcp_clients import called, client_of, desk_in
+
+NONE: dict[str, Any] = {"resolved_disagreements": [], "unresolved_disagreements": []}
+SETTLED = {"rationale": "r", "confidence": 0.5, "focus": "the soil", "next_agents": [], **NONE}
+EXPERT = {
+    "id": "Soil Scientist",
+    "reasoning_scope": "what the soil bears",
+    "reasoning_style": "measures first",
+    "behavioral_constraints": ["Give numbers."],
+    "failure_modes": ["Forgets the weather."],
+    "output_requirements": ["A number."],
+    "domain_scope": ["soil"],
+    "delegates": [],
+}
+
+
+def answers(*actions: dict[str, Any]) -> Scripted:
+    """Everybody says something; the coordinator's verdicts are these, one after another."""
+    said = {"structured": {"text": "I think so."}}
+    turns = [{"match": {"schema": "turn_structured_output"}, **said} for _ in range(40)]
+    verdicts = [{"match": {"schema": "verdict"}, "structured": {**SETTLED, **each}} for each in actions]
+    experts = [{"match": {"schema": "expert"}, "structured": EXPERT} for _ in range(4)]
+    ends = [{"match": {"schema": "synthesis_content"}, "structured": {"integrated_answer": "Dig.", **NONE}}]
+    return Scripted(Script.of({"entries": [*turns, *verdicts, *experts, *ends]}), id="panel")
+
+
+RESEARCH = {"next_action": "request_external_research", "external_research_request": {"query": "How deep is the soil?"}}
+FINALIZE = {"next_action": "finalize"}
+
+
+async def test_a_session_that_asks_for_research_goes_on_with_an_expert(tmp_path: Path) -> None:
+    asked = {"problem": "Where to build?", "panel": ["critic", "engineer"], "experts": ["somebody for bridges"]}
+    async with desk_in(tmp_path, answers(RESEARCH, FINALIZE)) as desk, client_of(desk) as client:
+        held = await called(client, "deliberate_adaptive", asked)
+        assert (held["outcome"], held["expansions"]) == ("synthesis", 1)
+        first, second = held["sessions"]
+        assert first["termination_reason"] == "external_research_required"
+        assert first["selected_agents"] == ["critic", "engineer", "soil-scientist"]
+        assert second["selected_agents"] == ["critic", "engineer", "soil-scientist", "soil-scientist-2"]
+        assert held["final"] == second
+        assert second["synthesis_answer"] == "Dig."
+        surfaces = [desk.hansard.runs.views(each["run"])[0]["data"]["surface"] for each in held["sessions"]]
+        assert surfaces == ["mcp", "mcp"]
+
+
+async def test_a_chain_ends_when_it_has_gone_on_often_enough(tmp_path: Path) -> None:
+    asked = {"problem": "Where to build?", "panel": ["critic"], "max_expansions": 1}
+    async with desk_in(tmp_path, answers(RESEARCH, RESEARCH, FINALIZE)) as desk, client_of(desk) as client:
+        held = await called(client, "deliberate_adaptive", asked)
+        assert (held["expansions"], held["termination_reason"]) == (1, "external_research_required")
+
+
+async def test_a_session_stays_under_what_the_flags_allow(tmp_path: Path) -> None:
+    wishes = Wishes(provider="rehearsal", max_tokens=1000, max_usd="0.50", max_seconds=90.5)
+    async with desk_in(tmp_path, wishes=wishes) as desk, client_of(desk) as client:
+        for asked, tokens in (({}, 1000), ({"max_total_tokens": 10**9}, 1000), ({"max_total_tokens": 500}, 500)):
+            run = (await called(client, "deliberate", {"problem": "Where to build?", **asked}))["run"]
+            given = (await called(client, "run_show", {"run": run}))["budget"]
+            assert given == {
+                "max_calls": None,
+                "max_tokens": tokens,
+                "max_cost_usd_nano": 500_000_000,
+                "max_seconds": 90,
+            }

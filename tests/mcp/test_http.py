@@ -1,0 +1,163 @@
+"""The server at /mcp: the official client over a loopback socket, both generations; roles, and what is no MCP at all."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from mcp.client.client import Client
+from starlette.types import Receive, Scope, Send
+
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.tokens import ROLES, Role, Token
+from hansard.surfaces.mcp import http_app
+from mcp_clients import MODERN, REHEARSAL, called, envelope, eventually, refused
+from running import Answers
+
+GENERATIONS = pytest.mark.parametrize("mode", ["auto", "legacy"])
+POST = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, *, roles: tuple[Role, ...] | None = None, slow: Answers | None = None, **options: Any
+) -> AsyncIterator[tuple[str, Hansard]]:
+    """The application on a socket of its own, behind a door that knows one token."""
+    settings = Settings(ledger=str(folder / "ledger.db"), state=folder / "state")
+    token = Token(name="visitor", roles=roles, digest="", created_s=0) if roles is not None else None
+    given = {slow.id: slow} if slow else {}
+    async with Hansard.open(settings=settings, providers=given) as hansard:
+        app = http_app(hansard, **({"folder": folder} | ({} if slow else {"wishes": REHEARSAL}) | options))
+
+        async def door(scope: Scope, receive: Receive, send: Send) -> None:
+            if token:
+                scope["hansard.token"] = token
+            await app(scope, receive, send)
+
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            server = uvicorn.Server(uvicorn.Config(door, lifespan="off", log_config=None, timeout_graceful_shutdown=2))
+            async with app.lifespan():
+                serving = asyncio.create_task(server.serve(sockets=[listening]))
+                await eventually(lambda: server.started)
+                yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp", hansard
+                server.should_exit = True
+                await serving
+
+
+@GENERATIONS
+async def test_the_official_client_calls_tools_over_http(tmp_path: Path, mode: str) -> None:
+    words: list[str] = []
+
+    async def told(_: float, __: float | None, message: str | None) -> None:
+        words.append(message or "")
+
+    async with served(tmp_path) as (address, _), Client(address, mode=mode) as client:
+        assert (client.protocol_version == MODERN) is (mode == "auto")
+        done = await called(client, "submit", {"request": "compare three queues"}, progress_callback=told)
+        assert done["state"] == "answered"
+        assert "ended answered" in words
+        assert (await called(client, "verify"))["ok"]
+        assert len((await client.list_tools()).tools) == 21
+        assert (await client.list_prompts()).prompts
+        assert (await client.list_resource_templates()).resource_templates
+        assert "request" in await refused(client, "submit", {})
+
+
+@pytest.mark.parametrize(("roles", "may"), [(("reader",), 1), (("operator",), 2), (ROLES, 3)])
+async def test_a_tokens_roles_decide_what_may_be_called(tmp_path: Path, roles: tuple[Role, ...], may: int) -> None:
+    async with served(tmp_path, roles=roles, gates=True) as (address, hansard), Client(address) as client:
+        assert await called(client, "status")
+        submit = {"request": "x", "gates": ["plan"]}
+        if may < 2:
+            assert "this needs operator" in await refused(client, "submit", submit)
+            return
+        waiting = await called(client, "submit", submit)
+        assert hansard.runs.views(waiting["run"])[0]["actor"] == "human:visitor"
+        decide = {"gate": waiting["open_gates"][0], "decision": "approve"}
+        if may < 3:
+            assert "approver" in await refused(client, "gate_decide", decide)
+            return
+        decided = await called(client, "gate_decide", decide)
+        assert [(each["by"], each["authenticated"]) for each in decided["decisions"]] == [("human:visitor", True)]
+
+
+async def test_an_approval_over_http_without_the_grant_is_not_offered_to_anybody(tmp_path: Path) -> None:
+    async with served(tmp_path, roles=ROLES) as (address, _), Client(address) as client:
+        assert "gate_decide" not in {each.name for each in (await client.list_tools()).tools}
+
+
+BODIES: list[tuple[bytes, int]] = [
+    (b"garbage", -32700),
+    (b"\xff\xfe", -32700),
+    (b"[" * 100_000, -32700),
+    (b"5", -32600),
+    (b"[]", -32600),
+    (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32600),
+    (b"{}", -32600),
+]
+
+
+@pytest.mark.parametrize("version", [None, "2025-06-18", MODERN])
+async def test_what_is_no_message_gets_an_error_over_http(tmp_path: Path, version: str | None) -> None:
+    headers = POST | ({"mcp-protocol-version": version} if version else {})
+    async with served(tmp_path) as (address, _), httpx2.AsyncClient() as http:
+        for body, code in BODIES:
+            answer = await http.post(address, content=body, headers=headers)
+            assert 400 <= answer.status_code < 500, body[:60]
+            said = answer.json()["error"]
+            assert said["code"] in (code, -32600, -32602, -32700)
+            assert "Traceback" not in answer.text
+        async with Client(address) as client:
+            assert await called(client, "status")
+
+
+async def post(http: httpx2.AsyncClient, address: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """A request of the newest generation, by hand."""
+    name = str(params.get("name") or params.get("taskId"))
+    headers = POST | {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": name}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": envelope()}}
+    answer = await http.post(address, json=message, headers=headers, timeout=60)
+    lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+    found: dict[str, Any] = json.loads(lines[-1] if lines else answer.text)
+    return found
+
+
+async def test_a_task_is_made_and_asked_for_over_http(tmp_path: Path) -> None:
+    async with served(tmp_path) as (address, _), httpx2.AsyncClient() as http:
+        call = {"name": "submit", "arguments": {"request": "compare three queues"}}
+        made = (await post(http, address, "tools/call", call))["result"]
+        assert made["resultType"] == "task"
+
+        async def ended() -> dict[str, Any] | None:
+            found: dict[str, Any] = (await post(http, address, "tasks/get", {"taskId": made["taskId"]}))["result"]
+            return found if found["status"] != "working" else None
+
+        task = await eventually(ended)
+        assert task["result"]["structuredContent"]["state"] == "answered"
+
+
+async def test_a_client_who_hangs_up_cancels_his_run(tmp_path: Path) -> None:
+    slow = Answers(pause_s=3600)
+    async with served(tmp_path, slow=slow) as (address, hansard), Client(address) as client:
+        call = asyncio.create_task(client.call_tool("submit", {"request": "x", "lane": "backend"}))
+        await slow.asked_times(1)
+        call.cancel()
+        [run] = [each["run"] for each in hansard.runs.listed()]
+        await eventually(lambda: hansard.runs.show(run)["state"] == "cancelled")
+
+
+async def test_a_server_that_stops_leaves_its_runs_to_be_resumed(tmp_path: Path) -> None:
+    slow = Answers(pause_s=3600)
+    async with served(tmp_path, slow=slow) as (address, _), Client(address) as client:
+        run = (await called(client, "submit", {"request": "x", "lane": "backend", "wait": False}))["run"]
+        await slow.asked_times(1)
+    async with Hansard.open(str(tmp_path / "ledger.db")) as hansard:
+        assert hansard.runs.show(run)["state"] == "interrupted"

@@ -1,0 +1,238 @@
+"""Every tool, as the official client meets it in both generations of the protocol."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+
+from hansard.app.configuring import Wishes
+from mcp_clients import called, client_of, desk_in, refused
+
+READS = {
+    "runs_list", "run_show", "run_follow", "route", "status", "verify", "ledger_get", "causes", "summary",
+    "ledger_state", "receipt", "gates_list", "get_run_summary", "list_personas",
+}  # fmt: skip
+RUNS = {"submit", "plan", "run_resume", "deliberate", "deliberate_streaming", "deliberate_adaptive"}
+CHANGES = {"run_cancel", "gate_decide"}
+CONFIGS = Path(__file__).parent.parent.parent / "examples" / "configs"
+GENERATIONS = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+async def arguments(client: Client) -> dict[str, dict[str, Any]]:
+    """Something to call each tool with."""
+    done = await called(client, "submit", {"request": "compare three queues"})
+    held = await called(client, "deliberate", {"problem": "Keep our own mail server?"})
+    gated = {"request": "with care", "gates": ["plan"]}
+    waiting = [await called(client, "submit", gated) for _ in range(3)]
+    assert [each["state"] for each in waiting] == ["waiting"] * 3
+    seq = {"seq": done["answer_seq"]}
+    return {
+        "submit": {"request": "compare three queues", "max_calls": 50, "judge": "checks"},
+        "plan": {"request": "compare three queues"},
+        "runs_list": {"limit": 2},
+        "run_show": {"run": done["run"]},
+        "run_follow": {"run": done["run"][:13]},
+        "run_cancel": {"run": waiting[0]["run"]},
+        "run_resume": {"run": waiting[1]["run"]},
+        "gate_decide": {"gate": waiting[2]["open_gates"][0], "decision": "approve", "note": "fine"},
+        "route": {"text": "fix the stylesheet of the login page"},
+        "status": {},
+        "verify": {"deep": True},
+        "ledger_get": seq | {"part": "answer"},
+        "causes": seq,
+        "summary": {},
+        "ledger_state": {"at": 3},
+        "receipt": {"seq": 0},
+        "gates_list": {},
+        "deliberate": {"problem": "Keep our own mail server?", "max_rounds": 2, "max_total_tokens": 1_000_000},
+        "deliberate_streaming": {"problem": "Keep our own mail server?", "panel": ["critic", "engineer"]},
+        "deliberate_adaptive": {"problem": "Keep our own mail server?", "max_expansions": 1},
+        "get_run_summary": {"run_dir": held["run_dir"]},
+        "list_personas": {},
+    }
+
+
+@GENERATIONS
+async def test_every_tool_can_be_called_and_gives_what_its_schema_says(tmp_path: Path, mode: str) -> None:
+    async with desk_in(tmp_path, gates=True) as desk, client_of(desk, mode) as client:
+        tools = {each.name: each for each in (await client.list_tools()).tools}
+        for name, asked in (await arguments(client)).items():
+            jsonschema.validate(asked, tools[name].input_schema)
+            given = await called(client, name, asked)
+            jsonschema.validate(given, tools.pop(name).output_schema or {})
+            assert given
+        assert not tools, "nobody called these"
+
+
+async def test_every_tool_has_words_schemas_and_honest_hints(tmp_path: Path) -> None:
+    async with desk_in(tmp_path, gates=True) as desk, client_of(desk) as client:
+        tools = (await client.list_tools()).tools
+    assert {each.name for each in tools} == READS | RUNS | CHANGES
+    for each in tools:
+        assert each.title
+        assert each.description
+        for schema in (each.input_schema, each.output_schema):
+            assert schema is not None
+            assert schema["type"] == "object"
+            jsonschema.Draft202012Validator.check_schema(schema)
+        assert each.input_schema["additionalProperties"] is False
+        assert each.annotations is not None
+        assert each.annotations.read_only_hint is (each.name in READS)
+        assert each.annotations.destructive_hint is (each.name in CHANGES)
+        assert each.annotations.open_world_hint is (each.name in RUNS)
+
+
+async def test_what_is_shown_as_text_is_what_is_shown_as_structure(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        result = await client.call_tool("status", {})
+        [text] = result.content
+        assert text.type == "text"
+        assert json.loads(text.text) == result.structured_content
+
+
+@GENERATIONS
+async def test_a_tool_that_does_not_exist_is_an_error_of_the_protocol(tmp_path: Path, mode: str) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk, mode) as client:
+        for name in ("nothing", "gate_decide"):
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool(name, {})
+            assert caught.value.error.code == -32602
+        assert await called(client, "status")
+
+
+MISTAKES: list[tuple[str, dict[str, Any], str]] = [
+    ("submit", {}, "request: Field required"),
+    ("submit", {"request": " "}, "request"),
+    ("submit", {"request": "x", "cmd": "rm -rf /"}, "cmd: Extra inputs are not permitted"),
+    ("submit", {"request": "x", "max_calls": "many"}, "max_calls"),
+    ("submit", {"request": "x", "lane": "nobody"}, "nobody"),
+    ("submit", {"request": "x", "provider": "nobody"}, "there is no provider 'nobody'"),
+    ("submit", {"request": "x", "plan": {"tasks": []}}, "the plan"),
+    ("submit", {"request": "x", "gates": ["everywhere"]}, "write plan, task:ID or lane:NAME"),
+    ("run_show", {"run": "never"}, "there is no run"),
+    ("run_cancel", {"run": "never"}, "there is no run"),
+    ("run_resume", {"run": "never"}, "there is no run"),
+    ("ledger_get", {"seq": 10**9}, "1000000000"),
+    ("ledger_get", {"seq": -1}, "seq"),
+    ("ledger_get", {"seq": 0, "part": "soul"}, "has no part 'soul'"),
+    ("causes", {"seq": 10**9}, "1000000000"),
+    ("receipt", {"seq": 10**9}, "1000000000"),
+    ("deliberate", {}, "there is no problem"),
+    ("deliberate", {"problem": "x", "panel": ["nobody"]}, "nobody"),
+    ("deliberate", {"config": {"agents": 7}}, "Config"),
+    ("get_run_summary", {"run_dir": "never"}, "never"),
+]
+
+
+async def test_a_mistake_is_told_as_a_result_that_can_be_read(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        for name, asked, said in MISTAKES:
+            assert said in await refused(client, name, asked)
+        assert await called(client, "status")
+
+
+async def test_no_path_leads_out_of_the_projects_folder(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link").symlink_to("/etc")
+    async with desk_in(inside) as desk, client_of(desk) as client:
+        for path in ("../outside", "/etc/passwd", "link/passwd", "a/../../outside", "~/../../outside/../.."):
+            for name, asked in (
+                ("verify", {"path": path}),
+                ("get_run_summary", {"run_dir": path}),
+                ("deliberate", {"problem": "x", "output_dir": path}),
+            ):
+                assert "outside of the project's folder" in await refused(client, name, asked)
+        assert "should match pattern" in await refused(client, "verify", {"path": "a\0b"})
+    assert not list((tmp_path / "outside").iterdir())
+
+
+async def test_a_plan_runs_no_programs_unless_that_was_allowed(tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+    task = {"id": "a", "lane": "backend", "instruction": "x", "checks": [{"command": ["touch", str(touched)]}]}
+    asked = {"request": "x", "plan": {"tasks": [task]}, "judge": "checks", "answer": "join"}
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        assert "--allow-commands" in await refused(client, "submit", asked)
+        assert not touched.exists()
+    async with desk_in(tmp_path, commands=True) as desk, client_of(desk) as client:
+        assert (await called(client, "submit", asked))["state"] == "answered"
+        assert touched.exists()
+
+
+async def test_without_a_provider_submit_says_how_to_get_one(tmp_path: Path) -> None:
+    async with desk_in(tmp_path, wishes=Wishes()) as desk, client_of(desk) as client:
+        assert "nobody can be asked yet" in await refused(client, "submit", {"request": "x"})
+
+
+async def test_a_caller_may_spend_less_than_the_flags_allow_and_never_more(tmp_path: Path) -> None:
+    wishes = Wishes(provider="rehearsal", max_calls=20, max_usd="0.50")
+    async with desk_in(tmp_path, wishes=wishes) as desk, client_of(desk) as client:
+        for asked, calls, nano in (
+            ({}, 20, 500_000_000),
+            ({"max_calls": 1000, "max_usd": "10"}, 20, 500_000_000),
+            ({"max_calls": 15, "max_usd": "0.1"}, 15, 100_000_000),
+        ):
+            given = (await called(client, "submit", {"request": "x", **asked}))["budget"]
+            assert (given["max_calls"], given["max_cost_usd_nano"]) == (calls, nano)
+
+
+async def test_what_breaks_behind_a_tool_is_told_without_our_insides(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk:
+        await desk.close()
+    async with client_of(desk) as client:
+        for name in ("status", "summary", "runs_list"):
+            said = await refused(client, name)
+            assert "sqlite3" not in said
+            assert "File" not in said
+
+
+async def test_a_run_can_be_left_and_followed_to_its_end(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        run = (await called(client, "submit", {"request": "compare three queues", "wait": False}))["run"]
+        seen, after, state = [], -1, ""
+        while state != "answered":
+            page = await called(client, "run_follow", {"run": run, "after": after})
+            state, after = page["state"], page["after"]
+            seen += [each["seq"] for each in page["entries"]]
+        page = await called(client, "run_follow", {"run": run, "after": after})
+        seen += [each["seq"] for each in page["entries"]]
+        assert seen == [each["seq"] for each in desk.hansard.runs.views(run)]
+
+
+async def test_runs_are_listed_page_by_page(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        made = [(await called(client, "plan", {"request": f"plan {number}"}))["run"] for number in range(5)]
+        listed: list[str] = []
+        page: dict[str, Any] = {"before": None}
+        while not listed or page["before"] is not None:
+            page = await called(client, "runs_list", {"limit": 2} | ({"before": page["before"]} if listed else {}))
+            listed += [each["run"] for each in page["runs"]]
+        assert listed == made[::-1]
+
+
+async def test_a_plan_that_was_given_is_taken_back(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        plan = (await called(client, "plan", {"request": "compare three queues"}))["plan"]
+        done = await called(client, "submit", {"request": "compare three queues", "plan": plan})
+        assert (done["state"], done["mode"]) == ("answered", "plan")
+        assert [each["task"] for each in done["tasks"]] == [each["id"] for each in plan["tasks"]]
+
+
+async def test_a_configuration_and_its_script_come_inline(tmp_path: Path) -> None:
+    config, script = (
+        json.loads((CONFIGS / name).read_text()) for name in ("walking-skeleton.json", "walking-skeleton.script.json")
+    )
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        held = await called(client, "deliberate", {"config": config, "script": script, "output_dir": "sessions"})
+        assert held["outcome"] == "synthesis"
+        assert Path(held["run_dir"]).parent == tmp_path / "sessions"
+        for name in ("synthesis_answer", "selected_agents", "transcript_digest", "cumulative_usage", "rounds"):
+            assert held[name]
+        kept = await called(client, "get_run_summary", {"run_dir": held["run_dir"]})
+        assert kept["digest_replay_ok"]
+        assert kept["transcript_digest"] == held["transcript_digest"]

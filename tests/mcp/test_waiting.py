@@ -1,0 +1,214 @@
+"""What happens while a client waits: progress, cancellation, decisions at gates."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequestParams, ElicitResult
+
+from hansard.app.configuring import Wishes
+from hansard.domain.exchange import Exchange
+from hansard.surfaces.mcp.desk import Desk
+from mcp_clients import called, client_of, desk_in, eventually, refused
+from running import Answers, obliging
+
+GENERATIONS = pytest.mark.parametrize("mode", ["auto", "legacy"])
+PLAN = {"tasks": [{"id": name, "lane": "backend", "instruction": name} for name in ("one", "two", "three")]}
+
+
+class Told:
+    """Keeps the progress that a client is told of."""
+
+    def __init__(self) -> None:
+        self.counts: list[float] = []
+        self.words: list[str] = []
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        self.counts.append(progress)
+        self.words.append(message or "")
+
+
+@GENERATIONS
+async def test_each_task_is_told_as_progress_that_only_grows(tmp_path: Path, mode: str) -> None:
+    told = Told()
+    async with desk_in(tmp_path) as desk, client_of(desk, mode) as client:
+        await called(client, "submit", {"request": "x", "plan": PLAN}, progress_callback=told)
+    assert sorted(told.counts) == [float(each) for each in range(1, len(told.counts) + 1)]
+    for task in ("one", "two", "three"):
+        assert sum(each.startswith(f"started {task}") for each in told.words) == 1
+        assert sum(each.startswith(f"passed {task}") for each in told.words) == 1
+    assert told.words[-1] == "ended answered"
+
+
+@GENERATIONS
+async def test_each_turn_is_told_as_progress_and_quoted_where_that_is_wished(tmp_path: Path, mode: str) -> None:
+    plain, aloud = Told(), Told()
+    async with desk_in(tmp_path) as desk, client_of(desk, mode) as client:
+        asked = {"problem": "Keep our own mail server?"}
+        held = await called(client, "deliberate", asked, progress_callback=plain)
+        await called(client, "deliberate_streaming", asked, progress_callback=aloud)
+    for agent in held["selected_agents"]:
+        assert plain.words.count(f"round 1: {agent}, primary turn") == 1
+        assert sum(each.startswith(f"round 1: {agent}, primary turn: [rehearsal]") for each in aloud.words) == 1
+
+
+async def test_runs_that_go_on_at_once_are_told_to_their_own_clients(tmp_path: Path) -> None:
+    heard = [Told(), Told()]
+    plans = [{"tasks": [{"id": f"only-{at}", "lane": "backend", "instruction": "x"}]} for at in (0, 1)]
+    async with desk_in(tmp_path) as desk, client_of(desk) as client, asyncio.TaskGroup() as group:
+        for told, plan in zip(heard, plans, strict=True):
+            asked = {"request": "x", "plan": plan}
+            group.create_task(called(client, "submit", asked, progress_callback=told))
+    for at, told in enumerate(heard):
+        assert any(f"only-{at}" in each for each in told.words)
+        assert not any(f"only-{1 - at}" in each for each in told.words)
+
+
+async def until(desk: Desk, run: str, state: str) -> None:
+    """Wait until the record says so."""
+    await eventually(lambda: desk.hansard.runs.show(run)["state"] == state)
+
+
+@GENERATIONS
+async def test_a_call_that_is_cancelled_cancels_its_run(tmp_path: Path, mode: str) -> None:
+    slow = Answers(pause_s=3600)
+    async with desk_in(tmp_path, slow) as desk, client_of(desk, mode) as client:
+        call = asyncio.create_task(client.call_tool("submit", {"request": "x", "plan": PLAN}))
+        await slow.asked_times(1)
+        [run] = [each["run"] for each in desk.hansard.runs.listed()]
+        call.cancel()
+        await until(desk, run, "cancelled")
+        kinds = [each["kind"] for each in desk.hansard.runs.views(run)]
+        assert "run.cancel_asked" in kinds
+        assert "run.interrupted" not in kinds
+        assert slow.in_flight["all"] == 0
+        assert (await called(client, "status"))["broken"] is None
+
+
+async def test_a_deliberation_that_is_cancelled_ends_with_user_cancel(tmp_path: Path) -> None:
+    async with desk_in(tmp_path, wishes=Wishes(cmd="sleep 3600")) as desk, client_of(desk) as client:
+        call = asyncio.create_task(client.call_tool("deliberate", {"problem": "x"}))
+        await eventually(lambda: any(desk.hansard.ledger.show(kind="turn.asked")))
+        [run] = [each["run"] for each in desk.hansard.runs.listed()]
+        call.cancel()
+        await until(desk, run, "cancelled")
+        assert (await called(client, "run_show", {"run": run}))["termination_reason"] == "user_cancel"
+
+
+async def test_a_server_that_goes_home_interrupts_and_the_run_goes_on_later(tmp_path: Path) -> None:
+    held = asyncio.Event()
+
+    async def says(exchange: Exchange) -> Any:
+        await held.wait()
+        return obliging(exchange)
+
+    first = Answers(says)
+    async with desk_in(tmp_path, first) as desk:
+        async with client_of(desk) as client:
+            run = (await called(client, "submit", {"request": "x", "plan": PLAN, "wait": False}))["run"]
+            await first.asked_times(1)
+        desk.closing = True
+    async with desk_in(tmp_path, Answers()) as desk, client_of(desk) as client:
+        assert (await called(client, "run_show", {"run": run}))["state"] == "interrupted"
+        assert (await called(client, "run_resume", {"run": run}))["state"] == "answered"
+        assert "has ended" in await refused(client, "run_resume", {"run": run})
+
+
+async def test_a_daemon_that_drains_interrupts_a_call_and_cancels_nothing(tmp_path: Path) -> None:
+    slow = Answers(pause_s=3600)
+    async with desk_in(tmp_path, slow) as desk, client_of(desk) as client:
+        call = asyncio.create_task(refused(client, "submit", {"request": "x", "plan": PLAN}))
+        await slow.asked_times(1)
+        await desk.hansard.runs.close()
+        assert "was interrupted here; run_resume goes on" in await call
+        [view] = desk.hansard.runs.listed()
+        assert view["state"] == "interrupted"
+
+
+class Person:
+    """Whoever sits behind a client, and what he does with each form."""
+
+    def __init__(self, *answers: ElicitResult) -> None:
+        self.answers, self.forms = list(answers), list[str]()
+
+    async def __call__(self, _: Any, params: ElicitRequestParams) -> ElicitResult:
+        self.forms.append(params.message)
+        return self.answers.pop(0)
+
+
+def decides(decision: str) -> ElicitResult:
+    return ElicitResult(action="accept", content={"decision": decision, "note": "as asked"})
+
+
+GATED = {"request": "x", "plan": PLAN, "gates": ["plan", "task:two"]}
+
+
+@GENERATIONS
+async def test_a_person_is_asked_at_each_gate_and_the_run_goes_on(tmp_path: Path, mode: str) -> None:
+    person = Person(decides("approve"), decides("approve"))
+    async with (
+        desk_in(tmp_path, Answers(), gates=True) as desk,
+        client_of(desk, mode, elicitation_callback=person) as client,
+    ):
+        done = await called(client, "submit", GATED)
+        assert done["state"] == "answered"
+        assert len(person.forms) == 2
+        assert '"one"' in person.forms[0], "the form shows what is to be decided"
+        decided = [each for each in desk.hansard.runs.views(done["run"]) if each["kind"] == "gate.decided"]
+        assert [each["data"]["decision"] for each in decided] == ["approve", "approve"]
+
+
+@GENERATIONS
+async def test_a_person_who_rejects_the_plan_ends_the_run(tmp_path: Path, mode: str) -> None:
+    person = Person(decides("reject"))
+    async with (
+        desk_in(tmp_path, Answers(), gates=True) as desk,
+        client_of(desk, mode, elicitation_callback=person) as client,
+    ):
+        done = await called(client, "submit", GATED)
+        assert (done["state"], done["reason"]) == ("failed", "gate_rejected")
+
+
+@GENERATIONS
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_person_who_closes_the_form_has_decided_nothing(tmp_path: Path, mode: str, action: Any) -> None:
+    person = Person(ElicitResult(action=action))
+    async with (
+        desk_in(tmp_path, Answers(), gates=True) as desk,
+        client_of(desk, mode, elicitation_callback=person) as client,
+    ):
+        waiting = await called(client, "submit", GATED)
+        assert waiting["state"] == "waiting"
+        assert not desk.hansard.gates.listed()[0]["decisions"]
+
+
+@GENERATIONS
+async def test_without_the_grant_nobody_is_asked_and_nothing_is_decided(tmp_path: Path, mode: str) -> None:
+    person = Person()
+    async with (
+        desk_in(tmp_path, Answers()) as desk,
+        client_of(desk, mode, elicitation_callback=person) as client,
+    ):
+        waiting = await called(client, "submit", GATED)
+        assert waiting["state"] == "waiting"
+        assert not person.forms
+        with pytest.raises(MCPError):
+            await client.call_tool("gate_decide", {"gate": waiting["open_gates"][0], "decision": "approve"})
+
+
+async def test_a_run_that_was_let_through_elsewhere_goes_on_by_itself(tmp_path: Path) -> None:
+    async with desk_in(tmp_path, Answers()) as desk, client_of(desk) as client:
+        waiting = await called(client, "submit", GATED | {"gates": ["plan"]})
+        await desk.hansard.gates.decide(waiting["open_gates"][0], "approve")
+        await until(desk, waiting["run"], "answered")
+
+
+async def test_an_edit_at_a_gate_brings_no_programs(tmp_path: Path) -> None:
+    plan = {"tasks": [{"id": "one", "lane": "backend", "instruction": "x", "checks": [{"command": ["true"]}]}]}
+    async with desk_in(tmp_path, Answers(), gates=True) as desk, client_of(desk) as client:
+        waiting = await called(client, "submit", GATED | {"gates": ["plan"]})
+        edit = {"gate": waiting["open_gates"][0], "decision": "edit", "edit": json.dumps(plan)}
+        assert "--allow-commands" in await refused(client, "gate_decide", edit)

@@ -1,0 +1,344 @@
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from daemons import Served, place, serving
+
+EVERYTHING = (
+    "/v1/status", "/v1/runs", "/v1/runs/last", "/v1/runs/last/events", "/v1/gates", "/v1/ledger/entries",
+    "/v1/ledger/entries/0", "/v1/ledger/summary", "/v1/ledger/state", "/v1/ledger/checkpoint", "/metrics", "/checkpoint",
+    "/tile/0/000", "/v1/deliberations", "/v1/compare?a=last&b=last", "/nothing", "/mcp",
+)  # fmt: skip
+
+
+def token(daemon: Served, name: str, *flags: object) -> str:
+    made = daemon.cli("serve", "token", "add", name, *flags, "--json")
+    assert made.returncode == 0, made.stderr
+    return str(json.loads(made.stdout)["token"])
+
+
+@pytest.mark.parametrize("path", EVERYTHING)
+def test_without_a_token_nobody_sees_anything(daemon: Served, path: str) -> None:
+    for client in (daemon.client(None), daemon.client("hs_wrong")):
+        said = client.get(path)
+        assert said.status_code in (401, 429)
+        assert said.headers["content-type"] == "application/problem+json"
+        time.sleep(0.15)
+    assert daemon.client(None).get("/health").json() == {"ok": True}
+
+
+def test_odd_tokens_are_wrong_tokens(daemon: Served) -> None:
+    for given in ("Basic aGk6aGk=", "Bearer", "Bearer  ", "bearer x y", "Bearer \xff\xfe"):
+        time.sleep(0.15)
+        head = f"GET /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {given}\r\nConnection: close\r\n\r\n"
+        assert daemon.raw(head.encode("latin-1")).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_reader_may_look_and_nothing_else(daemon: Served) -> None:
+    reader = daemon.client(token(daemon, "reader", "--roles", "reader"))
+    assert reader.get("/v1/status").status_code == 200
+    assert reader.post("/v1/ledger/verify").status_code == 200
+    for path in ("/v1/runs", "/v1/route", "/v1/plans", "/v1/deliberations", "/v1/runs/last/cancel"):
+        said = reader.post(path, json={"request": "x"})
+        assert said.status_code == 403
+        assert "this needs operator" in said.json()["detail"]
+    assert "this needs approver" in reader.post("/v1/gates/g/decision", json={}).json()["detail"]
+
+
+def test_an_operator_decides_nothing_and_an_approver_runs_nothing(daemon: Served) -> None:
+    operator = daemon.client(token(daemon, "operator", "--roles", "operator"))
+    approver = daemon.client(token(daemon, "approver", "--roles", "approver"))
+    decision = {"decision": "approve"}
+    assert operator.post("/v1/gates/g/decision", json=decision).status_code == 403
+    assert approver.post("/v1/gates/g/decision", json=decision).status_code == 404
+    assert approver.post("/v1/runs", json={"request": "x"}).status_code == 403
+    assert operator.post("/v1/route", json={"text": "x"}).status_code == 200
+
+
+def test_a_token_ends(daemon: Served) -> None:
+    client = daemon.client(token(daemon, "brief", "--days", 0))
+    assert "expired" in client.get("/v1/status").json()["detail"]
+
+
+def test_a_rotated_token_ends_at_once_or_after_a_while(daemon: Served) -> None:
+    old = token(daemon, "turning")
+    assert daemon.client(old).get("/v1/status").status_code == 200
+    new = json.loads(daemon.cli("serve", "token", "rotate", "turning", "--json").stdout)["token"]
+    assert daemon.client(old).get("/v1/status").status_code == 401
+    newer = json.loads(daemon.cli("serve", "token", "rotate", "turning", "--keep", 600, "--json").stdout)["token"]
+    assert [daemon.client(each).get("/v1/status").status_code for each in (new, newer)] == [200, 200]
+    daemon.cli("serve", "token", "revoke", "turning")
+    time.sleep(0.3)
+    assert [daemon.client(each).get("/v1/status").status_code for each in (new, newer)] == [401, 401]
+
+
+def test_tokens_are_kept_as_digests_in_private_files(daemon: Served) -> None:
+    secret = token(daemon, "kept")
+    folder = daemon.folder / "state" / "serve"
+    assert secret not in (folder / "tokens.json").read_text()
+    for name in ("tokens.json", "token"):
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost:1", ""])
+def test_another_host_is_refused(daemon: Served, host: str) -> None:
+    """DNS rebinding."""
+    said = daemon.get("/v1/status", headers={"Host": host})
+    assert said.status_code == 421
+
+
+def test_no_host_and_two_hosts_are_refused(daemon: Served) -> None:
+    good = f"Host: 127.0.0.1:{daemon.port}\r\n"
+    for hosts, status in (("", b"421"), (good + good, b"421"), (good, b"200")):
+        said = daemon.raw(f"GET /health HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
+        assert said.split(b" ")[1] == status
+
+
+def test_a_page_of_another_site_may_not_call(daemon: Served) -> None:
+    for headers in (
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"https://127.0.0.1:{daemon.port}"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ):
+        said = daemon.post("/v1/runs", {"request": "x"}, headers=headers)
+        assert said.status_code == 403
+        assert "access-control-allow-origin" not in said.headers
+    assert daemon.get("/v1/status", headers={"Origin": daemon.address}).status_code == 200
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_a_body_that_a_form_could_send_is_refused(daemon: Served, media: str) -> None:
+    said = daemon.client().post("/v1/runs", content=b'{"request": "x"}', headers={"Content-Type": media})
+    assert said.status_code == 415
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/tile/../../etc/passwd", "/tile/%2e%2e/%2e%2e/etc/passwd", "/tile/0/x000/../000", "/tile//etc/passwd",
+        "/v1/runs/..%2f..%2fstatus", "/v1/ledger/entries/0/parts/..%2f..%2ftokens.json", "/..%2fserve%2ftoken",
+        "/tile/0/%00", "/v1/runs/%0d%0aX-Evil:1",
+    ],
+)  # fmt: skip
+def test_no_path_leads_out(daemon: Served, path: str) -> None:
+    head = (
+        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {daemon.token}\r\nConnection: close\r\n\r\n"
+    )
+    said = daemon.raw(head.encode())
+    assert said.split(b" ")[1] in (b"400", b"404", b"422")
+    assert b"root:" not in said
+    assert daemon.token.encode() not in said
+    assert b"\r\nx-evil" not in said.lower()
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(daemon: Served) -> None:
+    said = daemon.client().post("/v1/runs", json={"request": "x" * 2_000_000})
+    assert said.status_code == 413
+    head = (
+        f"POST /v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {daemon.token}\r\n"
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    said_raw = b""
+    with socket.create_connection(("127.0.0.1", daemon.port), timeout=20) as plug:
+        try:
+            plug.sendall(head.encode())
+            for _ in range(40):
+                plug.sendall(chunk)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        with suppress(ConnectionResetError):
+            said_raw = plug.recv(65536)
+    assert said_raw == b"" or said_raw.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_head_that_is_too_long_is_refused(daemon: Served) -> None:
+    said = daemon.raw(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 100_000 + b"\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 431 ")
+    assert daemon.get("/health").status_code == 200
+
+
+SMUGGLED = (
+    "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+    "Content-Length: 5\r\nContent-Length: 6\r\n",
+    "Content-Length: +5\r\n",
+    "Content-Length: 5, 5\r\n",
+    "Transfer-Encoding: chunked, identity\r\n",
+    "Transfer-Encoding : chunked\r\n",
+    "X: a\r\n Y: b\r\n",
+    "Bad Name: x\r\n",
+    "X: a\0b\r\n",
+)
+
+
+@pytest.mark.parametrize("headers", SMUGGLED)
+def test_smuggled_requests_are_refused(daemon: Served, headers: str) -> None:
+    """Whatever a proxy might read otherwise: nothing behind it is taken for a request."""
+    auth = f"Host: 127.0.0.1\r\nAuthorization: Bearer {daemon.token}\r\n"
+    smuggled = f"0\r\n\r\nGET /v1/status HTTP/1.1\r\n{auth}\r\n"
+    said = daemon.raw(
+        f"POST /v1/route HTTP/1.1\r\n{auth}Content-Type: application/json\r\n{headers}\r\n{smuggled}".encode(), 3
+    )
+    assert said.count(b"HTTP/1.1 ") <= 1
+    assert not said.startswith(b"HTTP/1.1 2")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[" * 100_000, b'{"request": "\xff\xfe"}', b"7", b"[]", b"null", b'{"request": ' + b"9" * 5000 + b"}"],
+)
+def test_malformed_bodies_are_told_and_the_daemon_lives_on(daemon: Served, body: bytes) -> None:
+    said = daemon.client().post("/v1/runs", content=body, headers={"Content-Type": "application/json"})
+    assert said.status_code in (400, 422), said.text
+    assert "Traceback" not in said.text
+    assert daemon.get("/health").status_code == 200
+
+
+def test_lone_surrogates_and_odd_characters_are_recorded_or_refused(daemon: Served) -> None:
+    for text in ('"\\ud800 x"', '"a\\u2028b\\u0000c"', '"\\u0085"'):
+        said = daemon.client().post(
+            "/v1/route", content=f'{{"text": {text}}}'.encode(), headers={"Content-Type": "application/json"}
+        )
+        assert said.status_code in (200, 422), said.text
+
+
+def test_every_answer_has_an_id_and_a_given_one_is_kept(daemon: Served) -> None:
+    assert daemon.get("/health", headers={"X-Request-Id": "mine-7"}).headers["x-request-id"] == "mine-7"
+    odd = daemon.get("/health", headers={"X-Request-Id": "a b;c"}).headers["x-request-id"]
+    assert re.fullmatch("[0-9a-f]{16}", odd)
+
+
+def test_methods_that_are_not_there_are_named(daemon: Served) -> None:
+    said = daemon.client().request("DELETE", "/v1/runs/last")
+    assert (said.status_code, said.headers["allow"]) == (405, "GET")
+    assert said.headers["content-type"] == "application/problem+json"
+
+
+def test_the_log_tells_what_happened_and_no_secret(daemon: Served) -> None:
+    secret = "sk-very-secret-value"
+    daemon.get(f"/v1/runs?state={secret}", headers={"X-Request-Id": "looked-for", "X-Key": secret})
+    daemon.post("/v1/route", {"text": secret})
+    lines = [line for line in daemon.logged() if line.get("request_id") == "looked-for"]
+    assert [(line["method"], line["path"], line["status"], line["token"]) for line in lines] == [
+        ("GET", "/v1/runs", 200, "default")
+    ]
+    text = daemon.log.read_text()
+    assert secret not in text
+    assert daemon.token not in text
+    assert "Traceback" not in text
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(
+        place(tmp_path_factory.mktemp("narrow")),
+        "--provider",
+        "quick",
+        "--rate",
+        5,
+        "--max-requests",
+        3,
+        "--patience",
+        2,
+        "--public-log",
+    ) as served:
+        yield served
+
+
+def test_who_asks_too_often_has_to_wait(narrow: Served) -> None:
+    said = [narrow.get("/v1/status") for _ in range(30)]
+    late = [each for each in said if each.status_code == 429]
+    assert late
+    assert late[0].headers["retry-after"] == "1"
+    time.sleep(1)
+    assert narrow.get("/v1/status").status_code == 200
+
+
+def test_too_many_requests_at_once_are_refused(narrow: Served) -> None:
+    run = narrow.submit(provider="stuck")["run"]
+    time.sleep(1)
+    streams = [narrow.client().stream("GET", f"/v1/runs/{run}/events") for _ in range(3)]
+    opened = [stream.__enter__() for stream in streams]
+    assert [each.status_code for each in opened] == [200, 200, 200]
+    assert narrow.get("/health").status_code == 503
+    for stream in streams:
+        stream.__exit__(None, None, None)
+    time.sleep(0.5)
+    assert narrow.get("/health").status_code == 200
+
+
+def test_an_auditor_needs_no_token_where_the_log_is_public(narrow: Served) -> None:
+    anybody = narrow.client(None)
+    assert anybody.get("/tile/9/000").status_code == 404
+    assert anybody.get("/checkpoint").status_code in (200, 404)
+    assert anybody.get("/v1/status").status_code == 401
+
+
+def test_slow_heads_and_bodies_are_cut_off(narrow: Served) -> None:
+    said: dict[str, bytes] = {}
+
+    def ask(name: str, data: str) -> None:
+        said[name] = narrow.raw(data.encode(), timeout_s=40)
+
+    head = (
+        f"POST /v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {narrow.token}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
+    threads = [
+        threading.Thread(target=ask, args=("head", "GET /health HTTP/1.1\r\nHost: 127")),
+        threading.Thread(target=ask, args=("nothing", "")),
+        threading.Thread(target=ask, args=("body", head)),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said["head"].startswith(b"HTTP/1.1 408 ")
+    assert said["nothing"].startswith(b"HTTP/1.1 408 ")
+    assert said["body"].startswith(b"HTTP/1.1 408 ")
+
+
+def test_who_guesses_tokens_is_slowed_down(narrow: Served) -> None:
+    client = narrow.client("hs_guess")
+    said = [client.get("/v1/status").status_code for _ in range(10)]
+    assert set(said) == {401, 429}
+    time.sleep(1)
+    assert narrow.get("/v1/status").status_code == 200
+
+
+def test_a_reader_that_takes_nothing_is_cut_off(narrow: Served) -> None:
+    ask = f"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1:{narrow.port}\r\n\r\n".encode()
+    with socket.socket() as plug:
+        plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plug.settimeout(30)
+        plug.connect(("127.0.0.1", narrow.port))
+        plug.sendall(ask * 200)
+        time.sleep(4)
+        read = 0
+        with suppress(ConnectionResetError):
+            while part := plug.recv(65536):
+                read += len(part)
+    whole = len(narrow.client(None).get("/openapi.json").content)
+    assert read < 200 * whole
+
+
+def test_the_mcp_server_stands_behind_the_same_door(daemon: Served) -> None:
+    pytest.importorskip("mcp")
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }
+    headers = {"Accept": "application/json, text/event-stream"}
+    assert daemon.client(None).post("/mcp", json=hello, headers=headers).status_code == 401
+    said = daemon.post("/mcp", hello, headers=headers)
+    assert said.status_code == 200, said.text
+    assert '"serverInfo"' in said.text

@@ -1,0 +1,104 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from daemons import Served, wait_for
+from hansard.ledger.checkpoint import parse_checkpoint
+from hansard.ledger.merkle import leaf_hash, root_of
+from hansard.ledger.note import parse_note
+from hansard.ledger.tiles import decode_bundle
+
+
+@pytest.fixture(scope="module")
+def run(daemon: Served) -> str:
+    return str(daemon.submit("please look", wait=60)["run"])
+
+
+def test_entries_come_in_pages(daemon: Served, run: str) -> None:
+    seen, path = [], "/v1/ledger/entries?limit=3"
+    while path:
+        said = daemon.get(path)
+        seen += said.json()
+        path = said.links["next"]["url"] if "next" in said.links else ""
+    assert [view["seq"] for view in seen] == list(range(len(seen)))
+    shown = daemon.cli("ledger", "show", "--limit", 0, "--json").stdout.splitlines()
+    assert [json.loads(line) for line in shown][: len(seen)] == seen
+
+
+def test_entries_are_found_by_run_kind_and_actor(daemon: Served, run: str) -> None:
+    found = daemon.get(f"/v1/ledger/entries?run={run}&kind=run.requested").json()
+    assert [(view["run"], view["kind"], view["actor"]) for view in found] == [(run, "run.requested", "human:default")]
+    assert daemon.get("/v1/ledger/entries?actor=human:nobody").json() == []
+
+
+def test_one_entry_has_its_parts_causes_and_effects(daemon: Served, run: str) -> None:
+    answered = daemon.show(run)["answer_seq"]
+    view = daemon.get(f"/v1/ledger/entries/{answered}").json()
+    assert view == json.loads(daemon.cli("ledger", "get", answered, "--json").stdout)
+    assert daemon.get(f"/v1/ledger/entries/{answered}/parts/answer").text == "the result"
+    causes = daemon.get(f"/v1/ledger/entries/{answered}/causes").json()
+    assert (causes[0]["kind"], causes[-1]["seq"]) == ("run.requested", answered)
+    for path in ("999999999", f"{answered}/parts/nothing", "999999999/causes", "999999999/receipt"):
+        assert daemon.get(f"/v1/ledger/entries/{path}").status_code == 404
+
+
+def test_a_receipt_can_be_checked_offline(daemon: Served, run: str, tmp_path: Path) -> None:
+    answered = daemon.show(run)["answer_seq"]
+    said = daemon.get(f"/v1/ledger/entries/{answered}/receipt?disclose=answer")
+    assert said.status_code == 200, said.text
+    (tmp_path / "r.tlog-proof").write_text(said.json()["receipt"])
+    assert daemon.cli("verify", tmp_path / "r.tlog-proof").returncode == 0
+    assert daemon.get(f"/v1/ledger/entries/{answered}/receipt?disclose=nothing").status_code == 409
+
+
+def test_state_and_summary_are_what_the_command_line_says(daemon: Served, run: str) -> None:
+    at = daemon.show(run)["last_seq"]
+    assert daemon.get(f"/v1/ledger/state?at={at}").json() == json.loads(
+        daemon.cli("ledger", "replay", "--at", at, "--json").stdout
+    )
+    assert daemon.get("/v1/ledger/state?at=999999999").status_code == 404
+    summary = daemon.get("/v1/ledger/summary").json()
+    assert summary == json.loads(daemon.cli("ledger", "summary", "--json").stdout) | {
+        "checkpoints": summary["checkpoints"]
+    }
+
+
+def test_an_auditor_rebuilds_the_signed_root_from_tiles(daemon: Served, run: str) -> None:
+    wait_for(lambda: daemon.get("/checkpoint").status_code == 200)
+    note = daemon.get("/checkpoint").text
+    checkpoint = parse_checkpoint(parse_note(note).text)
+    size = checkpoint.size
+    assert size < 256
+    leaves = daemon.get(f"/tile/0/000.p/{size}").content
+    entries = decode_bundle(daemon.get(f"/tile/entries/000.p/{size}").content)
+    assert b"".join(map(leaf_hash, entries)) == leaves
+    assert root_of([leaf_hash(entry) for entry in entries]) == checkpoint.root
+    for path in ("0/000", "1/000", "entries/000", "0/000.p/0", f"0/000.p/{size + 100}", "x", "entries/0"):
+        assert daemon.get(f"/tile/{path}").status_code == 404
+
+
+def test_the_checkpoint_extends_an_older_size(daemon: Served, run: str) -> None:
+    wait_for(lambda: daemon.get("/v1/ledger/checkpoint").status_code == 200)
+    newest = daemon.get("/v1/ledger/checkpoint").json()
+    said = daemon.get(f"/v1/ledger/proof/consistency?from=1&to={newest['size']}").json()
+    assert (said["old"], said["size"]) == (1, newest["size"])
+    assert said["consistency"].startswith("old 1\n")
+    assert daemon.get("/v1/ledger/proof/consistency?from=999999999").status_code == 409
+    assert daemon.get("/v1/ledger/proof/consistency?from=0&to=999999999").status_code == 409
+    assert daemon.get("/v1/ledger/proof/consistency").status_code == 422
+
+
+def test_the_ledger_is_verified_by_a_process_of_its_own(daemon: Served, run: str) -> None:
+    said = daemon.post("/v1/ledger/verify", {"deep": True})
+    assert (said.status_code, said.json()["ok"]) == (200, True)
+
+
+def test_status_health_and_metrics(daemon: Served, run: str) -> None:
+    status = daemon.get("/v1/status").json()
+    assert status["entries"] >= daemon.show(run)["last_seq"]
+    assert status["draining"] is False
+    text = daemon.get("/metrics").text
+    assert 'hansard_runs_ended_total{state="answered"}' in text
+    assert 'route="/v1/runs/{run}"' in text
+    assert f"hansard_ledger_entries {status['entries']}" in text

@@ -1,0 +1,222 @@
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from daemons import ONE, Served, events, wait_for
+
+CHAIN = {
+    "tasks": [
+        {"id": "first", "lane": "backend", "instruction": "do the first"},
+        {"id": "second", "lane": "backend", "instruction": "do the second", "needs": ["first"]},
+    ]
+}
+
+
+def test_a_submit_is_accepted_at_once_and_done_later(daemon: Served) -> None:
+    said = daemon.post("/v1/runs", {"request": "please", "plan": ONE, "provider": "slow"})
+    assert said.status_code == 202
+    run = said.json()["run"]
+    assert said.headers["location"] == f"/v1/runs/{run}"
+    assert said.json()["state"] in ("requested", "planned", "running")
+    assert daemon.until(run, "answered")["answer"] == "the slow result"
+
+
+def test_who_waits_gets_the_finished_run(daemon: Served) -> None:
+    said = daemon.post("/v1/runs?wait=60", {"request": "please"})
+    assert (said.status_code, said.json()["answer"]) == (200, "the result")
+
+
+def test_who_does_not_wait_long_enough_gets_the_run_as_it_is(daemon: Served) -> None:
+    said = daemon.post("/v1/runs?wait=0.1", {"request": "please", "plan": ONE, "provider": "slow"})
+    assert said.status_code == 202
+    daemon.until(said.json()["run"], "answered")
+
+
+def test_the_body_is_what_the_command_line_prints(daemon: Served) -> None:
+    run = daemon.submit(wait=60)["run"]
+    assert json.loads(daemon.cli("runs", "show", run, "--json").stdout) == daemon.show(run)
+    listed = json.loads(daemon.cli("runs", "--json", "--limit", 2).stdout) if _lists(daemon) else None
+    assert listed is None or listed == daemon.get("/v1/runs?limit=2").json()
+
+
+def _lists(daemon: Served) -> bool:
+    return daemon.cli("runs", "--json", "--limit", 2).returncode == 0
+
+
+def test_runs_come_in_pages_the_newest_first(daemon: Served) -> None:
+    runs = [daemon.submit(wait=60)["run"] for _ in range(5)]
+    seen: list[str] = []
+    path = "/v1/runs?limit=2"
+    while path and len(seen) < 5:
+        said = daemon.get(path)
+        seen += [view["run"] for view in said.json()]
+        path = said.links["next"]["url"] if "next" in said.links else ""
+    assert seen[:5] == runs[::-1]
+
+
+def test_runs_are_found_by_their_state(daemon: Served) -> None:
+    daemon.submit(wait=60)
+    assert {view["state"] for view in daemon.get("/v1/runs?state=answered").json()} == {"answered"}
+    assert daemon.get("/v1/runs?state=nonsense").json() == []
+
+
+def test_events_are_the_entries_of_the_run(daemon: Served) -> None:
+    run = daemon.submit(wait=60)["run"]
+    said = daemon.get(f"/v1/runs/{run}/events")
+    assert said.headers["content-type"].startswith("text/event-stream")
+    followed = [json.loads(line) for line in daemon.cli("runs", "follow", run, "--json").stdout.splitlines()]
+    assert events(said.text) == followed
+    assert [view["kind"] for view in followed][-1] == "run.ended"
+
+
+def test_events_go_on_behind_the_last_one_that_was_seen(daemon: Served) -> None:
+    run = daemon.submit(wait=60)["run"]
+    every = events(daemon.get(f"/v1/runs/{run}/events").text)
+    behind = daemon.get(f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(every[2]["seq"])})
+    assert events(behind.text) == every[3:]
+    over = daemon.get(f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(every[-1]["seq"])})
+    assert over.status_code == 204
+
+
+def test_events_come_while_the_run_goes_on(daemon: Served) -> None:
+    run = daemon.submit(provider="slow")["run"]
+    kinds: list[str] = []
+    with daemon.client().stream("GET", f"/v1/runs/{run}/events") as stream:
+        for line in stream.iter_lines():
+            if line.startswith("event: "):
+                kinds.append(line[7:])
+    assert kinds[0] == "run.requested"
+    assert kinds[-1] == "run.ended"
+    assert kinds.count("task.returned") == 1
+
+
+def test_many_follow_the_same_run_and_all_see_the_same(daemon: Served) -> None:
+    run = daemon.submit(provider="slow")["run"]
+    seen: list[str] = []
+
+    def follow() -> None:
+        with daemon.client() as client:
+            seen.append(client.get(f"/v1/runs/{run}/events").text)
+
+    threads = [threading.Thread(target=follow) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 20
+    assert {json.dumps(events(text)) for text in seen} == {json.dumps(events(seen[0]))}
+
+
+def test_a_run_is_cancelled(daemon: Served) -> None:
+    run = daemon.submit(provider="stuck")["run"]
+    daemon.until(run, "running")
+    said = daemon.post(f"/v1/runs/{run}/cancel")
+    assert (said.status_code, said.json()["state"]) == (200, "cancelled")
+    assert daemon.post(f"/v1/runs/{run}/cancel").status_code == 409
+    assert daemon.post(f"/v1/runs/{run}/resume").status_code == 409
+
+
+def test_a_task_is_done_again(daemon: Served) -> None:
+    run = daemon.submit(wait=60, plan=CHAIN)["run"]
+    said = daemon.post(f"/v1/runs/{run}/tasks/second/retry?wait=60")
+    assert said.status_code == 200, said.text
+    attempts = {task["task"]: len(task["attempts"]) for task in said.json()["tasks"]}
+    assert attempts == {"first": 1, "second": 2}
+    assert daemon.post(f"/v1/runs/{run}/tasks/nothing/retry").status_code == 409
+
+
+def test_a_run_is_run_again_from_the_record(daemon: Served) -> None:
+    run = daemon.submit(wait=60)["run"]
+    said = daemon.post(f"/v1/runs/{run}/rerun")
+    assert said.status_code == 200, said.text
+    assert daemon.post(f"/v1/runs/{run}/rerun", {"swap": {"nobody": "quick"}}).status_code == 409
+
+
+def test_a_capsule_is_what_the_command_line_prints(daemon: Served) -> None:
+    run = daemon.submit(wait=60)["run"]
+    assert daemon.get(f"/v1/runs/{run}/capsule").json() == json.loads(
+        daemon.cli("runs", "capsule", run, "--json").stdout
+    )
+
+
+def test_two_runs_are_compared(daemon: Served) -> None:
+    a, b = daemon.submit(wait=60)["run"], daemon.submit(wait=60)["run"]
+    assert daemon.get(f"/v1/compare?a={a}&b={b}").status_code == 200
+    assert daemon.get(f"/v1/compare?a={a}&b=nothing").status_code == 404
+
+
+def test_a_plan_comes_back_as_submit_takes_it(daemon: Served) -> None:
+    made = daemon.post("/v1/plans", {"request": "please"})
+    assert made.status_code == 200, made.text
+    said = daemon.submit(wait=60, plan=made.json())
+    assert [task["task"] for task in said["tasks"]] == ["only"]
+
+
+def test_a_plan_that_nobody_makes_is_told(daemon: Served) -> None:
+    said = daemon.post("/v1/plans?wait=30", {"request": "please", "provider": "stuck"})
+    assert said.status_code == 409
+    assert said.json()["run"]
+
+
+def test_the_short_way_and_the_long_way_give_the_same_route(daemon: Served) -> None:
+    body = {"text": "the css of the login page is broken"}
+    short, long = daemon.post("/v1/route", body), daemon.post("/v1/route?", body, params={"": ""})
+    for name in ("lane", "evidence", "scores", "confidence_ppm", "runner_up", "tier"):
+        assert short.json()[name] == long.json()[name]
+    assert set(short.headers) == set(long.headers)
+
+
+def test_a_route_is_answered_and_recorded(daemon: Served) -> None:
+    said = daemon.post("/v1/route", {"text": "the css of the login page is broken"}).json()
+    assert said["lane"] == "frontend"
+    kinds = [view["kind"] for view in daemon.get(f"/v1/ledger/entries?run={said['run']}").json()]
+    assert kinds == ["run.requested", "run.claimed", "run.routed", "run.ended"]
+    assert daemon.show(said["run"])["route"]["lane"] == "frontend"
+    assert daemon.show(said["run"])["state"] == "answered"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/runs", {"request": ""}, 422),
+        ("/v1/runs", {"request": "   "}, 422),
+        ("/v1/runs", {"request": "x", "surprise": 1}, 422),
+        ("/v1/runs", {"request": "x", "max_calls": "3"}, 422),
+        ("/v1/runs", {"request": "x", "provider": "nobody"}, 409),
+        ("/v1/runs", {"request": "x", "lane": "nowhere"}, 409),
+        ("/v1/runs", {"request": "x", "plan": {"tasks": []}}, 409),
+        ("/v1/runs", {"request": "x", "gates": ["somewhere"]}, 409),
+        ("/v1/runs?wait=-1", {"request": "x"}, 422),
+        ("/v1/runs?surprise=1", {"request": "x"}, 422),
+        ("/v1/runs/nothing/cancel", None, 404),
+        ("/v1/runs/00000000-0000-7000-8000-000000000000/resume", None, 404),
+        ("/v1/route", {"text": 7}, 422),
+    ],
+)
+def test_what_is_wrong_is_told_as_a_problem(daemon: Served, path: str, body: Any, status: int) -> None:
+    said = daemon.post(path, body)
+    assert said.status_code == status, said.text
+    assert said.headers["content-type"] == "application/problem+json"
+    assert said.json()["status"] == status
+    assert said.json()["detail"]
+
+
+def test_a_run_that_is_not_there_is_not_found(daemon: Served) -> None:
+    for path in ("", "/events"):
+        assert daemon.get(f"/v1/runs/nothing{path}").status_code == 404
+
+
+def test_a_plan_brings_no_programs_along(daemon: Served) -> None:
+    plan = {"tasks": [{**ONE["tasks"][0], "checks": [{"command": ["touch", "here"]}]}]}
+    said = daemon.post("/v1/runs", {"request": "x", "plan": plan})
+    assert said.status_code == 403
+    assert "--allow-commands" in said.json()["detail"]
+    assert not (daemon.folder / "here").exists()
+
+
+def test_what_another_process_leaves_is_driven_here(daemon: Served) -> None:
+    given = daemon.cli("submit", "please", "--provider", "quick", "--detach")
+    assert given.returncode == 0, given.stderr
+    wait_for(lambda: daemon.show(given.stdout.strip())["state"] == "answered")

@@ -1,0 +1,102 @@
+import gzip
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemons import place, serving, wait_for
+from hansard.app import span_names as names
+from hansard.app.spans import run_spans
+from running import Answers, desk, plan, task
+
+proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+
+
+class Collector(ThreadingHTTPServer):
+    """Takes what is exported."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, bytes]] = []
+        super().__init__(("127.0.0.1", 0), Taking)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Taking(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.got.append((self.path, gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
+
+
+async def test_spans_are_the_run_as_the_record_tells_it() -> None:
+    here = desk(Answers())
+    ended = await here.run(plan=plan(task("one")))
+    spans = run_spans(here.store, ended.run)
+    assert (spans[0].name, spans[0].parent, spans[0].attributes[names.STATE]) == (
+        "invoke_workflow plan",
+        None,
+        "answered",
+    )
+    calls = [span for span in spans if span.kind == "client"]
+    assert {span.name for span in calls} == {"chat told"}
+    assert len(calls) == len(here.entries(ended.run, "task.returned", "role.answered"))
+    attempts = [span for span in spans if span.name == "invoke_agent alpha"]
+    verdicts = [event[2][names.EVALUATION_LABEL] for span in attempts for event in span.events]
+    assert verdicts == ["passed"]
+    for span in spans:
+        assert span.start_us <= span.end_us
+        entry = here.store.entry(int(str(span.attributes[names.SEQ])))
+        assert entry.run == ended.run
+    assert all(calls[0].parent is not None and spans[span.parent or 0].kind == "internal" for span in calls)
+
+
+def test_finished_runs_reach_a_collector(tmp_path: Path) -> None:
+    collector = Collector()
+    try:
+        with serving(
+            place(tmp_path), "--provider", "quick", "--traces", f"http://127.0.0.1:{collector.server_port}"
+        ) as daemon:
+            run = daemon.submit(wait=60)["run"]
+            wait_for(lambda: [path for path, _ in collector.got if path == "/v1/traces"])
+        requests = [
+            proto.ExportTraceServiceRequest.FromString(body) for path, body in collector.got if path == "/v1/traces"
+        ]
+        assert [path for path, _ in collector.got if path == "/v1/metrics"]
+    finally:
+        collector.shutdown()
+        collector.server_close()
+    spans = [
+        span
+        for each in requests
+        for resource in each.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+    whole = next(span for span in spans if span.name == "invoke_workflow plan")
+    said = {each.key: each.value.string_value or each.value.int_value for each in whole.attributes}
+    assert said[names.CONVERSATION] == run
+    assert len(said[names.ENTRY_HASH]) == 64
+    assert {span.trace_id for span in spans} == {whole.trace_id}
+
+
+def test_a_collector_that_hangs_costs_nothing(tmp_path: Path) -> None:
+    """It accepts and never answers. On the seed, four requests for /health took up to 20 s then."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as hanging,
+        serving(
+            place(tmp_path), "--provider", "quick", "--traces", f"http://127.0.0.1:{hanging.getsockname()[1]}"
+        ) as daemon,
+    ):
+        for _ in range(5):
+            assert daemon.submit(wait=60)["state"] == "answered"
+            assert daemon.get("/health", timeout=5).status_code == 200
+        assert daemon.stop(timeout_s=20) == 0
