@@ -126,7 +126,11 @@ class Served:
         return self.process.wait(timeout=timeout_s)
 
     def logged(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [
+            json.loads(line)
+            for line in self.log.read_text().splitlines()
+            if line.startswith("{") and line.endswith("}")
+        ]
 
 
 def wait_for(look: Callable[[], Any], timeout_s: float = 60) -> Any:

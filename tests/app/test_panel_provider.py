@@ -94,8 +94,9 @@ async def test_a_session_gets_no_more_than_is_left_of_the_run() -> None:
 async def test_a_panel_that_runs_into_its_share_of_tokens_fails_like_any_rung() -> None:
     d = set_up(Voices(tokens=(3_000, 500)), budget={"max_tokens": 9_000})
     run, state = await climbed(d)
-    ended = one(d.entries(run, "session.ended"))
-    assert (state, ended.data["reason"]) == ("failed", "budget_exceeded")
+    assert state == "failed"
+    assert one(d.entries(run, "session.ended")).data["outcome"] == "termination"
+    assert one(d.entries(run, "run.ended")).data["tokens"] < 9_000
     assert d.entries(run, "task.returned")[-1].data["error"] == "quota_exhausted"
     audit(d.store, run)
 
@@ -326,3 +327,53 @@ async def test_two_tasks_may_sit_before_panels_at_once() -> None:
     folded = progress_of(ended.run, d.entries(ended.run)).spent
     assert one(d.entries(ended.run, "run.ended")).data["calls"] == folded.calls
     audit(d.store, ended.run)
+
+
+async def test_cancelling_a_run_whose_driver_died_in_a_session_ends_the_session_and_asks_nobody() -> None:
+    d = set_up(Voices())
+    run, _ = await climbed(d)
+    store: Any = d.store
+    kinds = [entry.kind for entry in d.entries(run)]
+    assert kinds.count("session.convened") == 1
+    for commits in range(2, len(store.commits)):
+        voices = Voices()
+        twin = store.until(commits)
+        again = desk(Answers(hard_to_please), voices, store=twin, settings=CLIMBING)
+        if again.entries(run, "run.ended"):
+            continue
+        ended = await again.runs.cancel(run)
+        assert ended is not None
+        assert ended.state == "cancelled"
+        assert voices.calls == []
+        convened = again.entries(run, "session.convened")
+        over = again.entries(run, "session.ended")
+        assert len(convened) == len(over)
+        assert all(each.data.get("reason") in (None, "user_cancel") for each in over)
+        audit(again.store, run)
+
+
+async def test_a_crash_while_a_panel_judges_goes_on_with_the_same_session() -> None:
+    said = json.dumps({"ok": True, "score": 0.7, "reasons": "fine"})
+    settings = {"panels": PANELS, "roles": {"validator": "panel:bench", "default": "told"}}
+    d = desk(Answers(), Voices(judging(said)), settings=settings)
+    ended = await d.run("x", plan=plan(task("a")))
+    store: Any = d.store
+    for commits in range(2, len(store.commits)):
+        again = desk(Answers(), Voices(judging(said)), store=store.until(commits), settings=settings)
+        if again.entries(ended.run, "run.ended"):
+            continue
+        assert (await again.runs.resume(ended.run)).state == "answered"
+        assert len(again.entries(ended.run, "session.convened")) == 1
+        assert one(again.entries(ended.run, "task.judged")).data["by"] == "panel"
+        answered = [each for each in again.entries(ended.run, "turn.taken") if "result" in each.body]
+        assert len(answered) == 4
+        audit(again.store, ended.run)
+
+
+async def test_a_run_shows_the_panel_that_judged_beside_its_verdict() -> None:
+    voices = Voices(judging(json.dumps({"ok": True, "score": 0.7, "reasons": "fine"})))
+    d = desk(Answers(), voices, settings={"panels": PANELS, "roles": {"validator": "panel:bench", "default": "told"}})
+    ended = await d.run("x", plan=plan(task("a")))
+    [shown] = d.runs.show(ended.run)["tasks"]
+    assert shown["attempts"][0]["verdict"]["panel"]["outcome"] == "synthesis"
+    assert "panel" not in shown["attempts"][0]

@@ -251,3 +251,27 @@ def test_the_files_of_the_page_are_read_as_they_stand(tmp_path: Path) -> None:
     plan = panel_of(settings, "bench")
     assert [seat.target for seat in plan.seats] == ["cloud", "cloud", "cloud:gpt-4.1"]
     assert plan.most_calls == 20
+
+
+RESEARCH = ASKING.replace('"request_user_input"', '"request_external_research"').replace(
+    '"user_input_request": {"question": "how many?"}', '"external_research_request": {"query": "what do others do?"}'
+)
+EXPERT = (
+    '{"id": "historian", "reasoning_scope": "s", "reasoning_style": "t", "behavioral_constraints": ["b"], '
+    '"failure_modes": ["f"], "output_requirements": [], "domain_scope": [], "delegates": []}'
+)
+MAKING = RESEARCH.replace(
+    'if "integrated_answer"', f'if "Describe the expert" in asked:\n    print(\'{EXPERT}\')\nelif "integrated_answer"'
+)
+
+
+def test_an_adaptive_deliberation_on_the_command_line_goes_on_with_an_expert(tmp_path: Path) -> None:
+    project(tmp_path)
+    (tmp_path / "making.py").write_text(MAKING, "utf-8")
+    command = f"python3 {tmp_path}/making.py"
+    done = typed(tmp_path, "deliberate", "Keep it?", "--panel", "critic", "--cmd", command, "--adaptive", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["selected_agents"] == ["critic", "historian"]
+    chain = typed(tmp_path, "session", "chain", "last").stdout
+    assert "asks what do others do?" in chain
+    assert "1 expansions" in chain

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from daemons import Served, place, serving
+from daemons import Served, place, serving, wait_for
 
 EVERYTHING = (
     "/v1/status", "/v1/runs", "/v1/runs/last", "/v1/runs/last/events", "/v1/gates", "/v1/ledger/entries",
@@ -225,7 +225,8 @@ def test_the_log_tells_what_happened_and_no_secret(daemon: Served) -> None:
     secret = "sk-very-secret-value"
     daemon.get(f"/v1/runs?state={secret}", headers={"X-Request-Id": "looked-for", "X-Key": secret})
     daemon.post("/v1/route", {"text": secret})
-    lines = [line for line in daemon.logged() if line.get("request_id") == "looked-for"]
+    lines = wait_for(lambda: [line for line in daemon.logged() if line.get("request_id") == "looked-for"])
+    wait_for(lambda: daemon.logged()[-1].get("path") == "/v1/route")
     assert [(line["method"], line["path"], line["status"], line["token"]) for line in lines] == [
         ("GET", "/v1/runs", 200, "default")
     ]
