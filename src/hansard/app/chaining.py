@@ -147,20 +147,27 @@ async def go_on(
     return await deliberations.convene(found.made, surface=surface, actor=actor, causes=[found.cause])
 
 
-async def adapt(deliberations: Deliberations, store: Store, pool: Pool, run: str) -> list[Sat]:
-    """Hold a session and, as long as it asks for research and the chain may go on, the next one with an expert for it.
+def expansion(store: Store, pool: Pool, run: str) -> Continuation | None:
+    """What goes on by itself from a session that asked for research: the next one, with an expert for it.
 
+    None where the session asked for nothing of the kind, or the chain has gone on often enough: then its request stays open.
     What only the user can know is left to the user.
     """
+    ended = next(iter(store.select(Query(run=run, kind="session.ended", newest_first=True, limit=1))), None)
+    if ended is None or ended.data.get("reason") != "external_research_required":
+        return None
+    ending = artifact_on_record(store, run)["outcome"]["termination_artifact"]
+    need = str(ending["pending_external_research_request"]["query"])[:MAX_NEED]
+    try:
+        return continuation(store, pool, run, None, experts=[need])
+    except UsageError:
+        return None
+
+
+async def adapt(deliberations: Deliberations, store: Store, pool: Pool, run: str) -> list[Sat]:
+    """Hold a session, and whatever goes on from it by itself."""
     held = [await deliberations.hold(run)]
-    while held[-1].sitting.reason == "external_research_required":
-        ending = held[-1].sitting.artifact["outcome"]["termination_artifact"]
-        need = str(ending["pending_external_research_request"]["query"])[:MAX_NEED]
-        try:
-            found = continuation(store, pool, held[-1].run, None, experts=[need])
-        except UsageError:
-            # Often enough: the last session's request stays open, and the record says so.
-            break
+    while (found := expansion(store, pool, held[-1].run)) is not None:
         held.append(await deliberations.hold(await go_on(deliberations, found)))
     return held
 

@@ -15,18 +15,20 @@ from hansard.deliberation.documents.jcs import jcs
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
+from hansard.domain.budget import Budget
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
 from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
+from hansard.orchestration.journal import Journal
 from hansard.orchestration.nested import Nested
+from hansard.orchestration.purse import LEAST_OUTPUT_TOKENS as LEAST
+from hansard.orchestration.purse import estimated_tokens
 from hansard.providers.base import Heard, Provider, Wrapper, answer, answered, failed, failure
-from hansard.providers.checks import BYTES_PER_TOKEN
 from hansard.providers.prompt import prompt_of
 from hansard.providers.secrets import Secrets
 from hansard.store.base import Query, Store
 
 NANO = 1_000_000_000
-LEAST_TOKENS = 16
 KINDS: Mapping[str, ErrorKind] = {
     "budget_exceeded": "quota_exhausted",
     "timeout": "timeout",
@@ -34,6 +36,7 @@ KINDS: Mapping[str, ErrorKind] = {
     "user_input_required": "invalid_request",
     "external_research_required": "invalid_request",
     "user_cancel": "internal",
+    "provider_unrecoverable": "internal",
 }
 """What a session that ended without an answer is called among the failures of providers."""
 
@@ -79,6 +82,21 @@ class Panel:
         took_us = int((asyncio.get_running_loop().time() - began) * 1_000_000)
         return await answer(self, exchange, lambda *_: _given(replace(completion, latency_us=max(1, took_us))))
 
+    async def abandon(self, journal: Journal) -> None:
+        """End the sessions of this panel that are open in a run, with user_cancel."""
+        over = {entry.data["session"] for entry in self._store.select(Query(run=journal.run, kind="session.ended"))}
+        for entry in list(self._store.select(Query(run=journal.run, kind="session.convened"))):
+            asked = self._store.entry(entry.causes[0])
+            if entry.data["session"] in over or asked.data.get("provider") != self.id:
+                continue
+            cancel = asyncio.Event()
+            cancel.set()
+            nothing = Nested(journal=journal, entry=asked.seq, share=Budget(max_calls=0), charge=lambda _: None)
+            story = read_story(self._store, journal.run, str(entry.data["session"]))
+            pen = Pen(recorder=journal.recorder, run=journal.run, claim=journal.claim)
+            setting = self._setting(story.config, None, nothing)
+            await resume_session(setting, pen, story, cancel=cancel, listener=journal.tell)
+
     async def _sat(self, exchange: Exchange, nested: Nested) -> Sitting:
         cancel = asyncio.Event()
         session = asyncio.ensure_future(self._session(exchange, nested, cancel))
@@ -89,7 +107,7 @@ class Panel:
                 cancel.set()
             else:
                 session.cancel()
-            await asyncio.wait([session])
+            await _over(session)
             if not session.cancelled() and (error := session.exception()):
                 raise error from None
             raise
@@ -99,10 +117,11 @@ class Panel:
         pen = Pen(recorder=journal.recorder, run=journal.run, claim=journal.claim, causes=(nested.entry,))
         before = convened_before(self._store, journal.run, nested.entry)
         if before is None:
-            setting = self._setting(self._asked(exchange, nested), exchange, nested)
+            most = exchange.limits.max_output_tokens
+            setting = self._setting(self._asked(exchange, nested), most, nested)
             return await run_session(setting, pen, cancel=cancel, listener=journal.tell)
         story = read_story(self._store, journal.run, str(before.data["session"]))
-        setting = self._setting(story.config, exchange, nested)
+        setting = self._setting(story.config, exchange.limits.max_output_tokens, nested)
         return await resume_session(setting, pen, story, cancel=cancel, listener=journal.tell)
 
     def _asked(self, exchange: Exchange, nested: Nested) -> Config:
@@ -121,8 +140,8 @@ class Panel:
             {**data, "session_id": session, "problem_statement": problem_of(exchange), "budget": budget}
         )
 
-    def _setting(self, config: Config, exchange: Exchange, nested: Nested) -> Setting:
-        purse = _Allowance(nested, exchange.limits.max_output_tokens)
+    def _setting(self, config: Config, most_output: int | None, nested: Nested) -> Setting:
+        purse = _Allowance(nested, most_output)
         charged = {id: _Charged(provider, purse) for id, provider in self._providers.items()}
         return Setting.of(config, providers=charged, secrets=self._secrets)
 
@@ -201,12 +220,17 @@ class _Allowance:
         self.calls, self.tokens = nested.share.max_calls, nested.share.max_tokens
         self._charge, self._most_output = nested.charge, most_output
 
+    def refuses(self, exchange: Exchange) -> str | None:
+        """What of the share is used up, where this call would go beyond it."""
+        if self.calls is not None and self.calls <= 0:
+            return "calls"
+        return "tokens" if self.tokens is not None and self.tokens - estimated_tokens(exchange) < LEAST else None
+
     def bounded(self, exchange: Exchange) -> Exchange:
         """The question with its answer bounded to what is left."""
         limits = [self._most_output, exchange.limits.max_output_tokens]
         if self.tokens is not None:
-            asked = sum(len(message.content.encode()) for message in exchange.messages) // BYTES_PER_TOKEN
-            limits.append(max(LEAST_TOKENS, self.tokens - asked))
+            limits.append(self.tokens - estimated_tokens(exchange))
         known = [each for each in limits if each is not None]
         return replace(exchange, limits=replace(exchange.limits, max_output_tokens=min(known, default=None)))
 
@@ -226,8 +250,8 @@ class _Charged(Wrapper):
         self._allowance = allowance
 
     async def complete(self, exchange: Exchange) -> Completion:
-        if self._allowance.calls == 0:
-            why = failure("quota_exhausted", "the calls that the run has set aside for this panel are used up")
+        if used_up := self._allowance.refuses(exchange):
+            why = failure("quota_exhausted", f"the {used_up} that the run has set aside for this panel are used up")
             return failed(self, exchange, why)
         try:
             completion = await self.inner.complete(self._allowance.bounded(exchange))
@@ -237,6 +261,16 @@ class _Charged(Wrapper):
             raise
         self._allowance.charge(completion)
         return completion
+
+
+async def _over(session: "asyncio.Future[Any]") -> None:
+    """Wait until a session is over; whoever is in a hurry leaves it as it stands on the record."""
+    try:
+        await asyncio.wait([session])
+    except asyncio.CancelledError:
+        session.cancel()
+        await asyncio.wait([session])
+        raise
 
 
 async def _given(completion: Completion) -> Completion:
@@ -268,4 +302,5 @@ def _failure(sitting: Sitting) -> Any:
     if last:
         said += f"; {last['agent_id']} ({last['provider']}): {last['message']}"
     # The session has retried what could be retried: whoever asked it asks somebody else next.
-    return failure(KINDS.get(sitting.reason, "internal"), said[:2_000], retryable=False)
+    kind = last["kind"] if last and sitting.reason == "provider_unrecoverable" else KINDS[sitting.reason]
+    return failure(kind, said[:2_000], retryable=False)

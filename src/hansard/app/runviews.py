@@ -95,7 +95,18 @@ def _tasks(store: Store, entries: Sequence[Entry]) -> list[View]:
     for attempt in (attempt for task in tasks.values() for attempt in task["attempts"]):
         if attempt["seq"] in sessions:
             attempt["panel"] = sessions[attempt["seq"]]
+        if attempt["verdict"] and (judges := _judges(entries, attempt["verdict"]["seq"], sessions)):
+            attempt["verdict"]["panel"] = judges
     return list(tasks.values())
+
+
+def _judges(entries: Sequence[Entry], verdict: int, sessions: dict[int, View]) -> View | None:
+    """The session whose answer a verdict is."""
+    if not sessions:
+        return None
+    causes = {entry.seq: entry.causes for entry in entries if entry.kind in ("task.judged", "role.answered")}
+    asked = [seq for answered in causes[verdict] for seq in causes.get(answered, ())]
+    return next((sessions[seq] for seq in asked if seq in sessions), None)
 
 
 def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:

@@ -2,9 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from html import escape as escaped
 from math import cos, hypot, pi, sin
 from typing import Any
+from unicodedata import category
 
 from hansard.app.runpage import PAGE_STYLE
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
@@ -21,7 +22,7 @@ _STYLE = """
 svg { max-width: 100%; height: auto } svg text { font: 12px system-ui, sans-serif; fill: var(--ink) }
 svg circle { fill: var(--card); stroke: var(--dim) } svg .edge { stroke: var(--dim); fill: none } svg .tip { fill: var(--dim) }
 .bar { display: inline-block; height: .7rem; background: var(--dim); border-radius: .2rem; vertical-align: middle }
-td.number { text-align: right; font-variant-numeric: tabular-nums }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 """
 
 
@@ -56,12 +57,21 @@ def session_page(artifact: Json, events: Sequence[Json] | None = None) -> str:
     )
 
 
+def escape(text: str) -> str:
+    """A text as it stands, with nothing in it that a browser acts on: no markup, no turning round of what follows."""
+    return escaped("".join(each if _is_shown(each) else f"\\u{ord(each):04x}" for each in text))
+
+
+def _is_shown(character: str) -> bool:
+    return character in "\n\t" or category(character) not in ("Cc", "Cf", "Cs")
+
+
 def _head(artifact: Json) -> str:
     ending = artifact["outcome"].get("termination_artifact")
     said, tone = (ending["reason"], "bad") if ending else ("synthesis", "good")
     rounds = max(message["round"] for message in artifact["canonical_transcript"])
     return (
-        f'<p class="dim"><strong class="{tone}">{escape(said)}</strong> · {rounds} rounds · '
+        f'<p class="dim"><strong class="{tone}">{escape(said)}</strong> · {rounds} round{"" if rounds == 1 else "s"} · '
         f"{escape(artifact['started_at'])} to {escape(artifact['ended_at'])}<br>transcript digest "
         f"<code>{escape(artifact['transcript_digest'])}</code>; check it with <code>hansard session validate</code>, "
         "this page is only a view</p>"
@@ -100,7 +110,7 @@ def _spend(figures: Json) -> str:
     total = figures["tokens_cumulative"]["total_tokens"]
     about = "some of it estimated" if figures["usage_estimated"] else "as the providers report it"
     return (
-        "<table><tr><th>agent</th><th>tokens</th><th>US$</th><th></th></tr>"
+        "<table><tr><th>agent</th><th class=number>tokens</th><th class=number>US$</th><th></th></tr>"
         f"{rows}<tr><th>all</th><td class=number>{total:,}</td>"
         f"<td class=number>{figures['cost_cumulative']['cost_usd']:.6f}</td><td class=dim>{about}</td></tr></table>"
     )
@@ -131,7 +141,7 @@ def _graph(graph: Json) -> str:
     )
     return (
         f'<svg viewBox="0 0 {SIZE} {SIZE}" width="{SIZE}" role="img" aria-label="who asked whom">{lines}{dots}</svg>'
-        f"<table><tr><th>from</th><th>to</th><th>type</th><th>times</th></tr>{kinds}</table>"
+        f"<table><tr><th>from</th><th>to</th><th>type</th><th class=number>times</th></tr>{kinds}</table>"
     )
 
 

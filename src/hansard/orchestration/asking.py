@@ -167,6 +167,12 @@ class Asker:
         nested = Nested(journal=self.journal, entry=entry, share=share, charge=charge)
         return checks.checked(exchange, await convenes.convene(exchange, nested))
 
+    async def abandon(self) -> None:
+        """The run is cancelled: sessions inside of it that an earlier driver left open end too."""
+        for provider in self.means.providers.values():
+            if isinstance(provider, Convenes):
+                await provider.abandon(self.journal)
+
     async def after_a_call(self, breach: Breach) -> None:
         """Wait until a call that is under way has settled; raises the breach where none is."""
         if not breach.passing:

@@ -397,6 +397,8 @@ class _Drive:
 
     async def _cut(self, why: str, because: str) -> Ending:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
+        if because == "cancelled":
+            await self._asker.abandon()
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = _closed(progress, why)
         # They were made, whatever they cost: the record counts them, and so does the run's last word.

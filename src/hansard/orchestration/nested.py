@@ -41,3 +41,7 @@ class Convenes(Protocol):
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         """One answer, good or bad. Unlike `complete` it lets errors of the record through: then nothing may go on."""
         ...
+
+    async def abandon(self, journal: Journal) -> None:
+        """The run is cancelled: end on the record whatever sessions of it a crash has left open. Asks nobody."""
+        ...

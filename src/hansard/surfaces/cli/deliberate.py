@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-from hansard.app.chaining import adapt, chain_of, continuation, go_on
+from hansard.app.chaining import continuation, expansion, go_on
 from hansard.app.configuring import Wishes
 from hansard.app.convening import DEFAULT_EXPANSIONS, Call, convening
 from hansard.app.deliberationviews import deliberation_view
@@ -61,7 +61,9 @@ async def _deliberate(args: argparse.Namespace, call: Call) -> int:
 async def _continue(args: argparse.Namespace) -> int:
     answer = read_problem(args.answer) if args.answer is not None else None
     if args.problem or (answer is None and not args.expert):
-        raise UsageError("--continue takes its problem from the session before; add --answer TEXT|FILE, or --expert NEED")
+        raise UsageError(
+            "--continue takes its problem from the session before; add --answer TEXT|FILE, or --expert NEED"
+        )
     call = call_of(args, None, Path(args.output))
     async with opened(read_settings(args.ledger), writing=True) as hansard:
         found = continuation(
@@ -77,14 +79,14 @@ async def _continue(args: argparse.Namespace) -> int:
 
 
 async def _held(hansard: Hansard, args: argparse.Namespace, run: str) -> int:
-    """Hold a session, with what follows from it where that is wanted."""
+    """Hold a session, with what goes on from it by itself where that is wanted."""
     stop = hansard.deliberations.listen(debate(args))
-    work: Awaitable[object] = hansard.deliberations.hold(run)
-    if args.adaptive:
-        work = adapt(hansard.deliberations, hansard.store, hansard.pool, run)
-    await see_out(hansard, run, work)
+    await see_out(hansard, run, hansard.deliberations.hold(run))
+    while args.adaptive and (found := expansion(hansard.store, hansard.pool, run)) is not None:
+        run = await go_on(hansard.deliberations, found, surface="cli")
+        await see_out(hansard, run, hansard.deliberations.hold(run))
     stop()
-    return conclude(hansard, chain_of(hansard.store, run)[-1] if args.adaptive else run, args)
+    return conclude(hansard, run, args)
 
 
 def read_problem(word: str | None) -> str | None:

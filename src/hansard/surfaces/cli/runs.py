@@ -170,11 +170,17 @@ def _tell_task(task: View) -> None:
     say(f"  {MARKS.get(task['state'], '>')} {task['task']}  {task['lane'] or ''}{needs}: {task['state']}{because}")
     for attempt in task["attempts"]:
         say(f"      {_attempt(attempt)}")
-        if panel := attempt.get("panel"):
-            say(f"        panel {panel['session']}: {panel['outcome'] or 'sits'} after {panel['rounds'] or 0} rounds")
-            for each in panel["unresolved"]:
-                held = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
-                say(f"        dissent on {first_line(each['topic'], 60)} ({first_line(held, 100)})")
+        for panel in (attempt.get("panel"), (attempt["verdict"] or {}).get("panel")):
+            _tell_panel(panel)
+
+
+def _tell_panel(panel: View | None) -> None:
+    if panel is None:
+        return
+    say(f"        panel {panel['session']}: {panel['outcome'] or 'sits'} after {panel['rounds'] or 0} rounds")
+    for each in panel["unresolved"]:
+        held = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
+        say(f"        dissent on {first_line(each['topic'], 60)} ({first_line(held, 100)})")
 
 
 def _attempt(attempt: View) -> str:
