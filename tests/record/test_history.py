@@ -19,7 +19,13 @@ async def a_run(store: Store, run: str = "r1") -> None:
     claim = store.claim(run, 60)
     steps = [
         Step(PlanMade(by="user", tasks=1, edges=0, waves=1, plan=Body.text("p")), "coordinator", [asked]),
-        Step(GateOpened(gate="g1", rule="r", before="plan", needed=1, on_expiry="reject", shown=(), question=Body.text("?")), "engine", [Within(0)]),
+        Step(
+            GateOpened(
+                gate="g1", rule="r", before="plan", needed=1, on_expiry="reject", shown=(), question=Body.text("?")
+            ),
+            "engine",
+            [Within(0)],
+        ),
         Step(GateClosed(gate="g1", outcome="approved", expired=False), "engine", [Within(1)]),
         Step(
             TaskAttempted(
