@@ -45,6 +45,8 @@ TABLE = {
     "Runs.entries": On(*[f"{SHOWN}follow"] * 3),
     "Runs.text": On(*[f"{SHOWN}the ledger's parts"] * 3),
     "Runs.find": On(*[f"{INSIDE}every surface finds runs with it"] * 3),
+    "Runs.keep": On(*[f"{INSIDE}who follows a run keeps its gates' deadlines"] * 3),
+    "Runs.has_gates": On(*[f"{INSIDE}says whether there are deadlines to keep"] * 3),
     "Runs.drive": On(*[f"{INSIDE}submit and resume drive"] * 3),
     "Runs.listen": On(*[f"{INSIDE}follow is for callers"] * 3),
     "Runs.close": On(*[f"{INSIDE}the end of a process"] * 3),

@@ -1,9 +1,11 @@
 import json
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from command_line import hansard, workplace
+from command_line import UNJUDGED, hansard, started, workplace
 
 
 @pytest.fixture
@@ -42,3 +44,37 @@ def test_a_rejection_ends_the_run(place: Path) -> None:
     decided = hansard(place, "gates", "reject", gate(place))
     assert (decided.returncode, "runs resume" in decided.stderr) == (0, True)
     assert hansard(place, "runs", "resume", "last").returncode == 11
+
+
+@pytest.mark.parametrize(("default", "code"), [("reject", 11), ("approve", 0)])
+def test_a_gate_expires_by_itself_while_somebody_follows(tmp_path: Path, default: str, code: int) -> None:
+    folder = workplace(tmp_path)
+    gate = f'[[gate]]\nbefore = "plan"\ndeadline_s = 1.0\non_expiry = "{default}"\n'
+    (folder / "hansard.toml").write_text(f'ledger = "l.db"\n{gate}')
+    assert hansard(folder, "submit", "x", "--plan", "plan.json", "--provider", "rehearsal").returncode == 14
+    followed = hansard(folder, "runs", "follow", "last", "--json")
+    assert followed.returncode == code
+    kinds = [json.loads(line)["kind"] for line in followed.stdout.splitlines()]
+    assert kinds.count("gate.closed") == 1
+    assert kinds[-1] == "run.ended"
+
+
+def test_a_gate_outlives_a_driver_that_was_killed(tmp_path: Path) -> None:
+    folder = workplace(tmp_path)
+    (folder / "hansard.toml").write_text('ledger = "l.db"\n[[gate]]\nlanes = ["sre-ops"]\n')
+    tasks = [
+        {"id": "first", "lane": "backend", "instruction": "Do this."},
+        {"id": "second", "lane": "sre-ops", "instruction": "Do that."},
+    ]
+    (folder / "two.json").write_text(json.dumps({"tasks": tasks}))
+    asked = ("submit", "x", "--plan", "two.json", "--cmd", f"{sys.executable} {folder / 'echo.py'} 2", *UNJUDGED)
+    with started(folder, *asked) as driver:
+        deadline = time.monotonic() + 60
+        while not (folder / "l.db").exists() or "second" not in hansard(folder, "gates", "list").stdout:
+            assert time.monotonic() < deadline
+        driver.kill()
+    assert hansard(folder, "runs", "resume", "last").returncode == 14
+    assert hansard(folder, "gates", "approve", gate(folder)).returncode == 0
+    assert hansard(folder, "runs", "resume", "last").returncode == 0
+    states = [task["state"] for task in json.loads(hansard(folder, "runs", "show", "last", "--json").stdout)["tasks"]]
+    assert states == ["passed", "passed"]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from hansard.orchestration.route import Route, Router
 
 MAX_REQUEST = 10_000_000
+KEEP_S = 0.3
 SWAPPABLE = ("worker", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 
 
@@ -294,6 +296,20 @@ class Runs:
             yield entry_view(entry)
             if entry.kind == "run.ended":
                 return
+
+    def has_gates(self, run: str) -> bool:
+        """Whether people have a say in a run."""
+        configured = [entry for entry in self.entries(run) if entry.kind == "run.configured"]
+        return bool(configured) and bool(self._config(run).gates)
+
+    async def keep(self, run: str) -> None:
+        """For whoever watches a run: where it waits and nobody drives it, go on when people decided or a deadline is over."""
+        while (state := fold(self.entries(run)).runs[run].state) not in ENDED:
+            if state == "waiting":
+                await decided(self._store, run)
+                with suppress(Fenced):
+                    await self.drive(run)
+            await asyncio.sleep(KEEP_S)
 
     def _unfinished(self, run: str) -> int:
         progress = progress_of(run, self.entries(run))

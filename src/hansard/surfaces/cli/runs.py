@@ -53,19 +53,29 @@ def show(args: argparse.Namespace) -> int:
 
 
 def follow(args: argparse.Namespace) -> int:
-    """Until the run ends; leaving earlier changes nothing for it."""
+    """Until the run ends; leaving earlier changes nothing for it. Gates expire while somebody follows."""
+
+    async def gated(hansard: Hansard) -> int:
+        return int(hansard.runs.has_gates(hansard.runs.find(args.run)))
 
     async def work(hansard: Hansard) -> int:
         run = hansard.runs.find(args.run)
         lines = Lines(sys.stdout)
-        async for view in hansard.runs.follow(run):
-            if args.json:
-                as_json_line(view)
-            else:
-                lines.take(_event(hansard, view))
+        keeping = asyncio.ensure_future(hansard.runs.keep(run)) if writing else None
+        try:
+            async for view in hansard.runs.follow(run):
+                if args.json:
+                    as_json_line(view)
+                else:
+                    lines.take(_event(hansard, view))
+        finally:
+            if keeping:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
         return EXIT.get(hansard.runs.show(run)["state"], 0)
 
-    return _with(args, work, writing=False)
+    writing = bool(_with(args, gated, writing=False))
+    return _with(args, work, writing=writing)
 
 
 def cancel(args: argparse.Namespace) -> int:
