@@ -5,9 +5,8 @@ Checks never block: they stand beside the answer in the record. A revision is ta
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from threading import Lock
 from typing import ParamSpec, TypeVar
 
 from hansard.domain.fact import Body
@@ -31,7 +30,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_MISSING = 1_000
-_READER = ThreadPoolExecutor(1, thread_name_prefix="hansard-reader")
+_ONE_AT_A_TIME = Lock()
 OUTCOMES = ("passed", "refused", "abstained")
 
 
@@ -225,4 +224,9 @@ def _looked(request: str, text: str, profile: str) -> Look:
 
 async def _apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Off the event loop: a hostile answer may take seconds. One at a time, because parsing code touches global state."""
-    return await asyncio.get_running_loop().run_in_executor(_READER, partial(work, *args, **kwargs))
+
+    def alone() -> T:
+        with _ONE_AT_A_TIME:
+            return work(*args, **kwargs)
+
+    return await asyncio.to_thread(alone)
