@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+import sys
 from collections.abc import Iterator
 
 import hypothesis
@@ -46,3 +47,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = inspect.signature(pyfuncitem.obj).parameters
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
+
+
+@pytest.fixture(autouse=True)
+def _desks_leave_no_thread() -> Iterator[None]:
+    yield
+    if (running := sys.modules.get("running")) is not None:
+        running.leave_no_thread()
