@@ -59,7 +59,8 @@ class Purse:
         asked = estimated_tokens(exchange)
         wanted = exchange.limits.max_output_tokens or USUAL_OUTPUT_TOKENS
         output = min(wanted, self._affordable_tokens(asked), self._affordable_money(asked, price))
-        if output < wanted and (output < LEAST_OUTPUT_TOKENS):
+        # While others are asked, what they leave over may still be enough for a whole answer: better wait than cut it short.
+        if output < wanted and (output < LEAST_OUTPUT_TOKENS or self._calls):
             raise self._short(asked, price)
         binds = budget.max_tokens is not None or price is not None
         if output < wanted or (binds and exchange.limits.max_output_tokens is None):
