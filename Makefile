@@ -19,14 +19,8 @@ demo-local: environment-dev ## the same with a real small model on this machine 
 	@PYTHONPATH="$$(PYTHONPATH=src:tests $(PY) -c 'from providers.small_model import weights; print(weights().parents[1])')" \
 		$(BIN)/hansard demo --local
 
-# Two halves at once, because one core would take twice as long. What is in no half is in the second.
-HALF := tests/deliberation tests/domain tests/ledger tests/providers tests/record tests/seal tests/store
-
 test: lint ## lint, then every quick test, with branch coverage and its floor
-	@rm -f .coverage .coverage.*; mkdir -p build; \
-	COVERAGE_FILE=.coverage.first $(PY) -m coverage run -m pytest -q $(HALF) > build/first-half.log 2>&1 & first=$$!; \
-	COVERAGE_FILE=.coverage.second $(PY) -m coverage run -m pytest -q $(addprefix --ignore=,$(HALF)); second=$$?; \
-	wait $$first; first=$$?; cat build/first-half.log; exit $$((first + second))
+	@$(PY) tests/halves.py
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 
