@@ -12,7 +12,7 @@ SAYS = {
     "budget": ("stopped budget 3 calls of 3", "step-4 skipped budget"),
     "cancel": ("cancelled", "after skipped cancelled"),
     "command": ("words were asked of me", "exit code 0"),
-    "demo": ("rejected, climbs to the capable rung: passed", "verified   OK", "6. cut off the end"),
+    "demo": ("climbs to the security panel: passed", "verified   OK", "6. cut off the end"),
     "own_provider": ("loud-1",),
     "plan_with_checks": ("It listens on 8080.", "{'config': 'passed', 'note': 'passed'}"),
     "read_record": ("output: [rehearsal]", "behind the answer: 1:run.requested"),
