@@ -40,7 +40,7 @@ PLACES = {
     "opentelemetry": ("hansard.surfaces.http",),
     "orjson": ("hansard.record",),
     "psycopg": ("hansard.store.postgres",),
-    "pydantic": ("hansard.surfaces.http", "hansard.surfaces.mcp"),
+    "pydantic": ("hansard.surfaces.http", "hansard.surfaces.mcp", "hansard.surfaces.shapes"),
     "rich": ("hansard.surfaces.cli",),
     "starlette": ("hansard.surfaces.http", "hansard.surfaces.mcp"),
     "structlog": ("hansard.surfaces.http",),

@@ -40,7 +40,8 @@ def test_a_request_is_routed_and_explained(run: Any) -> None:
     assert "postgres" in out
     view = json.loads(run("route", REQUEST, "--json")[1])
     assert (view["lane"], view["tier"]) == ("backend", 0)
-    assert {"confidence_ppm", "runner_up", "evidence", "scores"} < set(view)
+    assert {"confidence", "runner_up", "evidence", "scores", "tier"} < set(view)
+    assert 0 <= view["confidence"] <= 1
 
 
 def test_an_undecided_request_says_so(run: Any) -> None:
@@ -69,8 +70,8 @@ def test_a_router_is_measured_on_labelled_requests(run: Any, tmp_path: Path) -> 
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     code, out, _ = run("route", "eval", file, "--json")
     view = json.loads(out)
-    assert (code, view["accuracy_ppm"], view["precision_ppm"]) == (0, 666_667, 666_667)
-    assert (view["abstained_ppm"], view["off_topic_undecided_ppm"]) == (250_000, 1_000_000)
+    assert (code, view["accuracy"], view["precision"]) == (0, 0.666667, 0.666667)
+    assert (view["abstained"], view["off_topic_undecided"]) == (0.25, 1.0)
     assert view["confusions"] == [{"expected": "mobile", "decided": "backend", "count": 1, "ids": ["3"]}]
     assert sum(bucket["rows"] for bucket in view["calibration"]) == 3
     assert "mobile -> backend" in run("route", "eval", file)[1]

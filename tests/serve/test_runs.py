@@ -163,7 +163,7 @@ def test_a_plan_that_nobody_makes_is_told(daemon: Served) -> None:
 def test_the_short_way_and_the_long_way_give_the_same_route(daemon: Served) -> None:
     body = {"text": "the css of the login page is broken"}
     short, long = daemon.post("/v1/route", body), daemon.post("/v1/route?", body, params={"": ""})
-    for name in ("lane", "evidence", "scores", "confidence_ppm", "runner_up", "tier"):
+    for name in ("lane", "evidence", "scores", "confidence", "runner_up", "tier"):
         assert short.json()[name] == long.json()[name]
     assert set(short.headers) == set(long.headers)
 

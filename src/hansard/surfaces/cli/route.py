@@ -19,7 +19,7 @@ def route(args: argparse.Namespace) -> int:
     if args.json:
         as_json(view)
         return 0
-    confidence = _percent(view["confidence_ppm"])
+    confidence = _percent(view["confidence"])
     nearest = view["runner_up"] or "none"
     if view["lane"]:
         say(f"{view['lane']}  (confidence {confidence}, tier {view['tier']}; runner-up: {nearest})")
@@ -27,7 +27,7 @@ def route(args: argparse.Namespace) -> int:
         say(f"undecided  (confidence {confidence}, tier {view['tier']}; nearest: {nearest})")
     for each in view["evidence"]:
         meant = "" if each["term"] == each["known"] else f" (taken for {each['known']})"
-        say(f"  {each['weight_ppm'] / 1_000_000:5.2f}  {each['term']}{meant}")
+        say(f"  {each['weight']:5.2f}  {each['term']}{meant}")
     return 0
 
 
@@ -44,10 +44,10 @@ def evaluate(args: argparse.Namespace) -> int:
         ("abstained", "rows left undecided"),
         ("off_topic_undecided", "rows for no lane left undecided"),
     ):
-        say(f"{name:<20}{_percent(view[f'{name}_ppm']):>7}  {meaning}")
+        say(f"{name:<20}{_percent(view[name]):>7}  {meaning}")
     say("confidence   rows  right")
     for bucket in view["calibration"]:
-        say(f"{_percent(bucket['confidence_ppm']):>10}{bucket['rows']:>7}{_percent(bucket['right_ppm']):>7}")
+        say(f"{_percent(bucket['confidence']):>10}{bucket['rows']:>7}{_percent(bucket['right']):>7}")
     for each in view["confusions"]:
         ids = ", ".join(each["ids"][:8])
         say(f"{each['count']:>4}  {each['expected'] or 'none'} -> {each['decided']}  ({ids})")
@@ -99,5 +99,5 @@ def _show(name: str, value: Any) -> None:
         say(f"  {each}")
 
 
-def _percent(ppm: int | None) -> str:
-    return "-" if ppm is None else f"{ppm / 10_000:.1f} %"
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}".replace("%", " %")

@@ -4,6 +4,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from hansard.surfaces import shapes
+from hansard.surfaces.shapes import FullGateView as FullGateView
+from hansard.surfaces.shapes import FullRunView as FullRunView
+from hansard.surfaces.shapes import GateView as GateView
+from hansard.surfaces.shapes import ReceiptView as ReceiptView
+from hansard.surfaces.shapes import RunView as RunView
+from hansard.surfaces.shapes import StateView as StateView
+from hansard.surfaces.shapes import SummaryView as SummaryView
+
 MAX_SEQ = 2**53 - 1
 Seq = Annotated[int, Field(ge=0, le=MAX_SEQ)]
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
@@ -112,62 +121,8 @@ class VerifyRequest(Incoming):
     strict: bool = False
 
 
-class RunView(BaseModel):
-    """One run, as the record tells it."""
-
+class RouteView(shapes.RouteView):
     run: str
-    state: str
-    reason: str | None
-    mode: str | None
-    request: str | None
-    started: str
-    last: str
-    entries: int
-    first_seq: int
-    last_seq: int
-    spent: dict[str, Any]
-    budget: dict[str, Any]
-    open_gates: list[str]
-
-
-class FullRunView(RunView):
-    route: dict[str, Any] | None
-    plan: dict[str, Any] | None
-    tasks: list[dict[str, Any]]
-    answer: str | None
-    answer_seq: int | None
-    missing: list[str]
-
-
-class RouteView(BaseModel):
-    run: str
-    lane: str | None
-    confidence_ppm: int
-    runner_up: str | None
-    tier: int
-    evidence: list[dict[str, Any]]
-    scores: list[dict[str, Any]]
-
-
-class GateView(BaseModel):
-    gate: str
-    run: str
-    seq: int
-    rule: str
-    before: str
-    task: str | None
-    needed: int
-    opened: str
-    deadline: str | None
-    on_expiry: str
-    shown: list[str]
-    state: str
-    expired: bool
-    decisions: list[dict[str, Any]]
-
-
-class FullGateView(GateView):
-    question: str | None
 
 
 class EntryView(BaseModel):
@@ -177,35 +132,8 @@ class EntryView(BaseModel):
     broken: str | None
 
 
-class DeliberationView(BaseModel):
-    run: str
-    session_id: str
-    state: str
+class DeliberationView(shapes.DeliberationView):
     started: str
-    problem: str
-    selected_agents: list[str]
-    coordinator: str
-    run_dir: str | None
-    outcome: str | None
-
-
-class StateView(BaseModel):
-    at: int
-    broken_at: int | None
-    origin: str
-    key_epoch: int
-    runs: list[dict[str, Any]]
-
-
-class SummaryView(BaseModel):
-    entries: int
-    broken_at: int | None
-    origin: str
-    runs: int
-    run_states: dict[str, int]
-    kinds: dict[str, int]
-    checkpoints: int
-    broken: str | None
 
 
 class CheckpointView(BaseModel):
@@ -220,20 +148,7 @@ class ConsistencyView(BaseModel):
     consistency: str
 
 
-class ReceiptView(BaseModel):
-    seq: int
-    disclosed: list[str]
-    receipt: str
-
-
-class StatusView(BaseModel):
-    software: str
-    origin: str
-    entries: int
-    root: str
-    broken: str | None
-    signed: int
-    custody: str
+class StatusView(shapes.StatusView):
     started: str
     driving: int
     followers: int

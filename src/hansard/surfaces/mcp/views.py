@@ -1,39 +1,18 @@
-"""What the tools give back, for their output schemas. Views go out as the service makes them: tests hold them against this."""
+"""What the tools give back besides what HTTP shows too, for their output schemas."""
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
-
-class Shown(BaseModel):
-    """A view. More members may come with time, so nobody may refuse them."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class RunView(Shown):
-    run: str
-    state: str
-    reason: str | None
-    mode: str | None
-    request: str | None
-    started: str
-    last: str
-    entries: int
-    first_seq: int
-    last_seq: int
-    spent: dict[str, Any]
-    budget: dict[str, Any]
-    open_gates: list[str]
-
-
-class FullRunView(RunView):
-    route: dict[str, Any] | None
-    plan: dict[str, Any] | None
-    tasks: list[dict[str, Any]]
-    answer: str | None
-    answer_seq: int | None
-    missing: list[str]
+from hansard.surfaces.shapes import DeliberationView as DeliberationView
+from hansard.surfaces.shapes import FullGateView as FullGateView
+from hansard.surfaces.shapes import FullRunView as FullRunView
+from hansard.surfaces.shapes import GateView as GateView
+from hansard.surfaces.shapes import ReceiptView as ReceiptView
+from hansard.surfaces.shapes import RouteView as RouteView
+from hansard.surfaces.shapes import RunView as RunView
+from hansard.surfaces.shapes import Shown as Shown
+from hansard.surfaces.shapes import StateView as StateView
+from hansard.surfaces.shapes import StatusView as StatusView
+from hansard.surfaces.shapes import SummaryView as SummaryView
 
 
 class RunsView(Shown):
@@ -52,25 +31,6 @@ class PlanView(Shown):
     run: str
     state: str
     plan: dict[str, Any] | None
-
-
-class RouteView(Shown):
-    lane: str | None
-    confidence_ppm: int
-    runner_up: str | None
-    tier: int
-    evidence: list[dict[str, Any]]
-    scores: list[dict[str, Any]]
-
-
-class StatusView(Shown):
-    software: str
-    origin: str
-    entries: int
-    root: str
-    broken: str | None
-    signed: int
-    custody: str
 
 
 class ReportView(Shown):
@@ -99,65 +59,8 @@ class EntriesView(Shown):
     entries: list[EntryView]
 
 
-class SummaryView(Shown):
-    entries: int
-    broken_at: int | None
-    origin: str
-    runs: int
-    run_states: dict[str, int]
-    kinds: dict[str, int]
-    checkpoints: int
-    broken: str | None
-
-
-class StateView(Shown):
-    at: int
-    broken_at: int | None
-    origin: str
-    key_epoch: int
-    runs: list[dict[str, Any]]
-
-
-class ReceiptView(Shown):
-    seq: int
-    disclosed: list[str]
-    receipt: str
-
-
-class GateView(Shown):
-    gate: str
-    run: str
-    seq: int
-    rule: str
-    before: str
-    task: str | None
-    needed: int
-    opened: str
-    deadline: str | None
-    on_expiry: str
-    shown: list[str]
-    state: str
-    expired: bool
-    decisions: list[dict[str, Any]]
-
-
-class FullGateView(GateView):
-    question: str | None
-
-
 class GatesView(Shown):
     gates: list[FullGateView]
-
-
-class DeliberationView(Shown):
-    run: str
-    session_id: str
-    state: str
-    problem: str
-    selected_agents: list[str]
-    coordinator: str
-    run_dir: str | None
-    outcome: str | None
 
 
 class ChainView(Shown):

@@ -1,0 +1,114 @@
+"""What both HTTP and MCP show, for their descriptions. Views go out as the service makes them: tests hold them against this."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Shown(BaseModel):
+    """A view. More members may come with time, so nobody may refuse them."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class RunView(Shown):
+    """One run, as the record tells it."""
+
+    run: str
+    state: str
+    reason: str | None
+    mode: str | None
+    request: str | None
+    started: str
+    last: str
+    entries: int
+    first_seq: int
+    last_seq: int
+    spent: dict[str, Any]
+    budget: dict[str, Any]
+    open_gates: list[str]
+
+
+class FullRunView(RunView):
+    route: dict[str, Any] | None
+    plan: dict[str, Any] | None
+    tasks: list[dict[str, Any]]
+    answer: str | None
+    answer_seq: int | None
+    missing: list[str]
+
+
+class RouteView(Shown):
+    lane: str | None
+    confidence: float
+    runner_up: str | None
+    tier: int
+    evidence: list[dict[str, Any]]
+    scores: list[dict[str, Any]]
+
+
+class StatusView(Shown):
+    software: str
+    origin: str
+    entries: int
+    root: str
+    broken: str | None
+    signed: int
+    custody: str
+
+
+class SummaryView(Shown):
+    entries: int
+    broken_at: int | None
+    origin: str
+    runs: int
+    run_states: dict[str, int]
+    kinds: dict[str, int]
+    checkpoints: int
+    broken: str | None
+
+
+class StateView(Shown):
+    at: int
+    broken_at: int | None
+    origin: str
+    key_epoch: int
+    runs: list[dict[str, Any]]
+
+
+class ReceiptView(Shown):
+    seq: int
+    disclosed: list[str]
+    receipt: str
+
+
+class GateView(Shown):
+    gate: str
+    run: str
+    seq: int
+    rule: str
+    before: str
+    task: str | None
+    needed: int
+    opened: str
+    deadline: str | None
+    on_expiry: str
+    shown: list[str]
+    state: str
+    expired: bool
+    decisions: list[dict[str, Any]]
+
+
+class FullGateView(GateView):
+    question: str | None
+
+
+class DeliberationView(Shown):
+    run: str
+    session_id: str
+    state: str
+    problem: str
+    selected_agents: list[str]
+    coordinator: str
+    run_dir: str | None
+    outcome: str | None
