@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -225,6 +226,18 @@ async def test_a_decision_after_the_deadline_does_not_count() -> None:
     await asyncio.sleep(1.1)
     await gates_of(at).decide(gate, "approve")
     assert (await at.runs.drive(run)).state == "partial"
+
+
+async def test_days_at_a_gate_do_not_count_against_the_runs_own_time() -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    config = configured(at, {"tasks": ["b"]}, wishes=Wishes(max_seconds=600))
+    run = await at.runs.submit("please", config, plan=CHAIN)
+    gate = (await at.runs.drive(run)).gates[0]
+    ledger._clock = lambda: time.time() + 3 * 86_400
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+    assert one(at.entries(run, "run.ended")).data["elapsed_us"] < 600_000_000
 
 
 async def test_whoever_waits_goes_on_when_another_decides() -> None:

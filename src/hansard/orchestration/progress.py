@@ -8,10 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from hansard.domain.budget import Spend
+from hansard.domain.kinds import KINDS
+from hansard.domain.work import RunClaimed
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Gate
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan
+
+DRIVEN = frozenset(kind for kind, fact in KINDS.items() if fact.DRIVEN)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +105,8 @@ class Progress:
         """Fold one entry of the run in."""
         self.seen = entry.seq
         data = entry.data
-        if self._epoch_ts and entry.kind not in ("run.claimed", "run.retry_asked", "run.resume_asked"):
+        # What people say may come while nobody drives: at a gate for days. Only a driver's own entries tell that it worked.
+        if self._epoch_ts and entry.kind != RunClaimed.KIND and entry.kind in DRIVEN:
             self.spent = replace(self.spent, elapsed_us=self.spent.elapsed_us + max(0, entry.ts - self._epoch_ts))
             self._epoch_ts = entry.ts
         match entry.kind:
