@@ -70,6 +70,7 @@ def test_the_record_of_a_run_is_run_again_and_compared(place: Path) -> None:
     assert (again.returncode, again.stdout.split()[0]) == (0, "identical")
     first = json.loads(hansard(place, "runs", "--json").stdout)[1]["run"]
     assert "the answers are the same" in hansard(place, "runs", "compare", first, "last").stdout
+    assert hansard(place, "bench", first, "last").stdout == hansard(place, "runs", "compare", first, "last").stdout
     assert hansard(place, "runs", "page", "last").stdout.startswith("<!doctype html>")
     assert json.loads(hansard(place, "runs", "capsule", "last").stdout)["schema"] == "hansard.capsule/1"
 

@@ -77,6 +77,8 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("x", "--provider", "banana"), "banana"),
         (("x", "--max-usd", "much", *REHEARSAL), "dollars"),
         (("x", "--roster", "nothing.toml", *REHEARSAL), "nothing.toml"),
+        (("x", "--profile", "banana", *REHEARSAL), "brief, normal"),
+        (("x", "--context-run", "banana", *REHEARSAL), "banana"),
     ],
 )
 def test_a_wrong_wish_is_told_in_a_sentence_and_records_no_run(run: Run, words: tuple[str, ...], said: str) -> None:
@@ -138,6 +140,19 @@ def test_exit_codes_tell_how_a_run_ended(run: Run, place: Path) -> None:
     assert (code, out, "calls: 1 of 1" in err) == (12, "", True)
     code, _, err = run("submit", "x", "--plan", "plan.json", "--cmd", echo(30), *UNJUDGED, "--max-seconds", "0.5")
     assert (code, "deadline" in err) == (12, True)
+
+
+def test_flags_say_who_looks_at_the_answer_and_what_is_told_along(run: Run, place: Path) -> None:
+    code, out, _ = run("submit", "first", *REHEARSAL, "--json")
+    first = json.loads(out)["run"]
+    (place / "look.py").write_text('print(\'{"ok": false, "reasons": "too short"}\')')
+    looks = ("--verifier", f"{sys.executable} {place / 'look.py'}", "--judge-intent", "--revise", "--profile", "brief")
+    code, out, _ = run("submit", "second", *REHEARSAL, *looks, "--context-run", first, "--json")
+    assert code == 0
+    second = json.loads(out)["run"]
+    shown = run("ledger", "show", "--run", second, "--json", "--limit", "100")[1]
+    kinds = [json.loads(line)["kind"] for line in shown.splitlines()]
+    assert {"context.given", "answer.checked"} <= set(kinds)
 
 
 def test_a_run_that_waits_at_a_gate_says_where_to_decide(run: Run) -> None:

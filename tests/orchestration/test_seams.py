@@ -337,6 +337,15 @@ async def test_a_seam_that_nobody_brings_is_a_mistake_of_usage_before_anything_i
     assert list(at.store.lines()) == list(at.store.lines(0, 1))
 
 
+async def test_a_secret_in_the_configuration_is_refused_before_anything_is_recorded() -> None:
+    at = desk(Answers())
+    at.pool.secrets.add("TOKEN", "a-long-secret-word")
+    config = replace(at.config(), verifier={"url": "http://127.0.0.1:9/?token=a-long-secret-word"})
+    with pytest.raises(UsageError, match="holds TOKEN in clear"):
+        await at.runs.submit("please", config)
+    assert list(at.store.lines()) == list(at.store.lines(0, 1))
+
+
 async def test_a_capsule_of_an_earlier_run_is_context_for_the_next() -> None:
     told = Answers()
     at = desk(told)
@@ -347,3 +356,13 @@ async def test_a_capsule_of_an_earlier_run_is_context_for_the_next() -> None:
     assert (capsule["run"], capsule["state"], capsule["tasks"]) == (first.run, "answered", {"a": "passed"})
     assert capsule["results"][0]["output"] == "result of a, attempt 1"
     assert first.run in user_text(told.asked("coordinator")[0])
+
+
+async def test_last_is_the_run_before_and_an_unknown_run_is_refused() -> None:
+    at = desk(Answers())
+    first = await at.run(plan=plan(task("a")))
+    second = await run_with(at, at.config(Wishes(context=("last",))))
+    given = one(at.entries(second, "context.given"))
+    assert json.loads(at.text(given, "context"))["run"] == first.run
+    with pytest.raises(UsageError, match="banana"):
+        await at.runs.submit("please", at.config(Wishes(context=("banana",))))

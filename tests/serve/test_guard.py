@@ -212,7 +212,7 @@ def test_lone_surrogates_and_odd_characters_are_recorded_or_refused(daemon: Serv
 def test_every_answer_has_an_id_and_a_given_one_is_kept(daemon: Served) -> None:
     assert daemon.get("/health", headers={"X-Request-Id": "mine-7"}).headers["x-request-id"] == "mine-7"
     odd = daemon.get("/health", headers={"X-Request-Id": "a b;c"}).headers["x-request-id"]
-    assert re.fullmatch("[0-9a-f]{16}", odd)
+    assert re.fullmatch("[0-9a-f]{13,}", odd)
 
 
 def test_methods_that_are_not_there_are_named(daemon: Served) -> None:

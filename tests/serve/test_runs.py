@@ -171,10 +171,11 @@ def test_the_short_way_and_the_long_way_give_the_same_route(daemon: Served) -> N
 def test_a_route_is_answered_and_recorded(daemon: Served) -> None:
     said = daemon.post("/v1/route", {"text": "the css of the login page is broken"}).json()
     assert said["lane"] == "frontend"
-    kinds = [view["kind"] for view in daemon.get(f"/v1/ledger/entries?run={said['run']}").json()]
-    assert kinds == ["run.requested", "run.claimed", "run.routed", "run.ended"]
-    assert daemon.show(said["run"])["route"]["lane"] == "frontend"
-    assert daemon.show(said["run"])["state"] == "answered"
+    entry = daemon.get(f"/v1/ledger/entries/{said['entry']}").json()
+    assert (entry["kind"], entry["data"]["lane"], entry["data"]["surface"]) == ("route.given", "frontend", "http")
+    part = daemon.get(f"/v1/ledger/entries/{said['entry']}/parts/request")
+    assert part.text == "the css of the login page is broken"
+    assert daemon.post("/v1/route", {"text": part.text}).json() == {**said, "entry": said["entry"] + 1}
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,9 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
     run = Fields(settings.run, f"{where} [run]")
     judge_intent, revise = run.flag("judge_intent"), run.flag("revise")
-    profile = run.choice("profile", tuple(PROFILES), "normal")
+    profile = wishes.profile or run.choice("profile", tuple(PROFILES), "normal")
+    if profile not in PROFILES:
+        raise UsageError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}")
     config = RunConfig(
         default=default,
         roster=roster,
@@ -104,7 +106,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         reviser=_seam(settings.reviser, f"{where} [reviser]"),
         judge_intent=wishes.judge_intent or judge_intent,
         revise=wishes.revise or revise,
-        profile=wishes.profile or profile,
+        profile=profile,
     )
     config = _with_panels(config, settings, pool)
     _check_targets(config)

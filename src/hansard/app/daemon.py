@@ -54,7 +54,7 @@ class Daemon:
     ) -> None:
         self.hansard, self.tally = hansard, Tally()
         self.follower = Follower(hansard.store)
-        self.routes = Routes(hansard.recorder, hansard.store, hansard.settings)
+        self.routes = Routes(hansard.recorder, hansard.settings)
         self.draining = False
         self._tell, self._resume, self._webhooks = tell, resume, webhooks
         self._slots = asyncio.Semaphore(most)
@@ -81,7 +81,6 @@ class Daemon:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.follower.work())
-                group.create_task(self.routes.work())
                 if self._webhooks:
                     group.create_task(self._webhooks.work())
                 if self._claim:
@@ -89,7 +88,6 @@ class Daemon:
                     if self._resume:
                         group.create_task(self._go_on())
         finally:
-            self.routes.close()
             if self._claim:
                 with suppress(HansardError):
                     self.hansard.store.release(self._claim)

@@ -5,6 +5,7 @@ A follower that reads too slowly loses nothing: its queue is dropped, and it rea
 
 import asyncio
 import json
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +18,9 @@ from hansard.ledger.entry import Entry, parse
 from hansard.store.base import Query, Store
 
 WAIT_S = 0.25
+GATHER_S = 0.02
 MOST_QUEUED = 256
 PAGE = 1_000
-ROUTES = (b'"mode":"route"', b'"reason":"routed"')
-"""Entries of routes, which come by the thousand and are over when they are written: nobody listens for them."""
 OVER, GOES_ON = "run.ended", "run.retry_asked"
 
 
@@ -131,6 +131,9 @@ class Follower:
                     self._tell(line)
 
     def _news(self) -> list[bytes]:
+        if not self._followers:
+            # Nobody watches: what listens can wait until a few commits have come together.
+            time.sleep(GATHER_S)
         size = self._store.wait(self._seen + 1, WAIT_S)
         if size <= self._seen + 1:
             return []
@@ -144,7 +147,7 @@ class Follower:
         self._moved.set()
         here = self._followers.get(_member(line, b'"run":"').decode()) if self._followers else None
         listeners = self._listeners.get(_member(line, b'"kind":"'))
-        if not here and (not listeners or any(mark in line for mark in ROUTES)):
+        if not here and not listeners:
             return
         try:
             entry = parse(line)

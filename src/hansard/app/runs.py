@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 MAX_REQUEST = 10_000_000
 KEEP_S = 0.3
+ANY_RUN = Query(kind="run.requested", limit=1)
 SWAPPABLE = ("worker", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 
 
@@ -82,14 +83,16 @@ class Runs:
         if len(request) > MAX_REQUEST:
             raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
         written = self._written(request, config, plan, lane)
+        plan_json = as_json(written.as_data()) if written else None
+        config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
         run = new_run_id()
         requested = RunRequested(
             mode=_mode(mode, plan, lane),  # type: ignore[arg-type]
             surface=surface,
             request=Body.text(request),
-            plan=Body.json(as_json(written.as_data())) if written else None,
+            plan=Body.json(plan_json) if plan_json else None,
         )
-        budget = config.budget
+        budget, as_recorded = config.budget, config.to_json()
         configured = RunConfigured(
             nonce=new_nonce(),
             software=SOFTWARE,
@@ -97,17 +100,28 @@ class Runs:
             max_tokens=budget.max_tokens,
             max_cost_usd_nano=budget.max_cost_usd_nano,
             max_seconds=None if budget.max_seconds is None else -(-int(budget.max_seconds * 1000) // 1000),
-            config=Body.json(config.to_json()),
+            config=Body.json(as_recorded),
         )
         # Opened now: a provider that cannot be opened here is a mistake of usage, and its keys are known before we record.
         self._pool.means_of(config)
+        if held := self._pool.secrets.found_in(as_recorded):
+            raise UsageError(
+                f"the configuration of this run holds {', '.join(held)} in clear, and it stands in the record for good; "
+                "name the environment variable or the file that has it instead"
+            )
         facts: list[Fact] = [without_secrets(requested, self._pool.secrets), configured]
         steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
         for recorded in await self._recorder.record_all(steps, run=run):
             self._tell(run, recorded)
-        if written:
-            self._engine.brought[run] = written
+        if written and plan_json:
+            self._engine.brought[run] = plan_json, written
         return run
+
+    def _settled_source(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A source that is another run, by its whole id: `last` is the newest as of now, and not the run that asks."""
+        if "run" not in source or (source["run"] == "last" and not any(self._store.select(ANY_RUN))):
+            return source
+        return {**source, "run": self.find(str(source["run"]))}
 
     def _written(self, request: str, config: RunConfig, plan: object, lane: str | None) -> Plan | None:
         """The plan that the user brings: whole, or one task in a lane."""

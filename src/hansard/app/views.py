@@ -1,14 +1,29 @@
 """What surfaces show: plain values that become JSON as they are. `--json` on the CLI prints exactly these."""
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
+from hansard.record.encoder import fast_dumper
 from hansard.record.history import LedgerState, RunState
 from hansard.store.base import StoredBody
 
 View = dict[str, Any]
+
+_dump = fast_dumper()
+
+
+def encoded(view: Any) -> bytes:
+    """A view as JSON on one line."""
+    if _dump is not None:
+        try:
+            return _dump(view)
+        except TypeError:
+            # Half of a surrogate pair, or a number beyond 64 bits: the slow way takes them.
+            pass
+    return json.dumps(view, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
 
 
 def moment(ts_us: int) -> str:

@@ -43,6 +43,7 @@ from hansard.domain.fact import Body
 from hansard.errors import Broken, StoreError
 from hansard.providers.ask import corrected
 from hansard.providers.base import Provider, failed, failure
+from hansard.providers.checks import requested_model
 from hansard.providers.retry import Retries
 from hansard.providers.scrubbed import scrubbed
 from hansard.record.encoder import fastest
@@ -197,7 +198,7 @@ class Chair:
                 branch_depth=ask.branch_depth,
                 attempt=ask.attempt,
                 provider=provider.id,
-                model=exchange.model or "default",
+                model=requested_model(exchange, provider.describe()),
                 script_position=self.machine.state.calls,
                 jitter_seed=self._pins.seed,
                 prompt=Body.json(self._setting.secrets.scrub(_request(exchange))),

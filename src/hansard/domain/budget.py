@@ -1,7 +1,6 @@
 """Limits on what a run may spend, and what it has spent. Pure sums: nothing here looks at a clock."""
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 from hansard.domain.exchange import Completion
 
@@ -15,12 +14,12 @@ class Spend:
     cost_usd_nano: int = 0
     elapsed_us: int = 0
 
-    def plus(self, completion: Completion) -> Self:
-        return replace(
-            self,
+    def plus(self, completion: Completion, took_us: int = 0) -> "Spend":
+        return Spend(
             calls=self.calls + 1,
             tokens=self.tokens + completion.usage.total,
             cost_usd_nano=self.cost_usd_nano + completion.cost.usd_nano,
+            elapsed_us=self.elapsed_us + took_us,
         )
 
 

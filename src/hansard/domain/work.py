@@ -28,7 +28,7 @@ class RunRequested(Fact):
 
     KIND: ClassVar[str] = "run.requested"
     CAUSES: ClassVar[tuple[str, ...]] = ("task.attempted", "run.ended", "session.ended")
-    mode: Literal["request", "single", "plan", "deliberation", "route", "plan_only"]
+    mode: Literal["request", "single", "plan", "deliberation", "plan_only"]
     surface: Surface
     request: Body
     plan: Body | None = None
@@ -58,6 +58,20 @@ class RunClaimed(Fact):
     CAUSES: ClassVar[tuple[str, ...]] = ("run.requested", "run.claimed", "run.resume_asked", "run.retry_asked")
     epoch: int
     because: Literal["new", "resumed", "expired", "dead"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteGiven(Fact):
+    """Somebody asked where a request would go, and was told; no run follows from it."""
+
+    KIND: ClassVar[str] = "route.given"
+    surface: Surface
+    tier: int
+    lane: str | None = None
+    runner_up: str | None = None
+    confidence_ppm: int
+    request: Body
+    evidence: Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

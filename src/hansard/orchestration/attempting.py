@@ -5,7 +5,7 @@ A result is judged before anybody else sees it: cheap checks, the plan's own che
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from hansard.domain.exchange import Completion, Exchange
@@ -53,8 +53,7 @@ class Ready(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(NamedTuple):
     """The end of an attempt. `steps` are still to be recorded, the verdict last; without any, `judged` is its entry.
 
     `climbs` says whether a higher rung could help.
@@ -70,8 +69,7 @@ class Judged:
     judged: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(NamedTuple):
     """Where a task stands before its next attempt, or with a verdict from which it may climb."""
 
     rung: Rung
@@ -198,20 +196,19 @@ class Attempts:
         rung = next((rung for rung in self.rungs[task.lane] if rung.name == progress.rung), foot)
         at = Standing(rung=rung, number=last.number, tries=progress.tries)
         if last.judged is not None and progress.escalated is not None and progress.escalated > last.judged:
-            return replace(at, causes=(progress.escalated,))
+            return at._replace(causes=(progress.escalated,))
         if last.judged is not None:
             # It was rejected, and the next step never came: `through` takes it from the verdict on.
             rejection = self._rejections[task.id].pop()
             judged = Judged(ok=False, reasons=rejection.reasons, text="", attempt=last.number, judged=last.judged)
-            return replace(at, tries=progress.tries - 1, judged=replace(judged, returned=last.returned))
+            return at._replace(tries=progress.tries - 1, judged=judged._replace(returned=last.returned))
         if last.returned is None:
             return await self._restarted(task, progress, last, at)
         if not last.returned_ok:
             # It failed in passing, and the next try never came.
-            return replace(at, causes=(last.returned,))
-        return replace(
-            at, judged=await self._judge(task, last.number, self._recorded_answer(last, task.id), result=last.returned)
-        )
+            return at._replace(causes=(last.returned,))
+        answer = self._recorded_answer(last, task.id)
+        return at._replace(judged=await self._judge(task, last.number, answer, result=last.returned))
 
     def _recorded_answer(self, last: Attempt, id: str) -> Completion:
         """A result that was recorded and not judged, as if it came now."""
@@ -240,10 +237,10 @@ class Attempts:
             found = [Finding(check="restarts", ok=False, detail=detail)]
             step = _verdict(task, last.number, found, ok=False, by="engine", cause=last.seq)
             judged = Judged(ok=False, reasons=detail, text="", attempt=last.number, climbs=False, steps=(step,))
-            return replace(at, judged=judged)
+            return at._replace(judged=judged)
         fact = TaskRestarted(task=task.id, attempt=last.number, restarts=restarts)
         recorded = await self._journal.record(fact, "engine", [last.seq, *self._progress.claims[-1:]])
-        return replace(at, causes=(recorded.seq,))
+        return at._replace(causes=(recorded.seq,))
 
     async def _climb(self, task: Task, judged: Judged, rung: Rung, above: Rung) -> Cause:
         """Record the rejection and the step up; gives what causes the next attempt."""
@@ -341,7 +338,7 @@ class Attempts:
         steps = () if asks else (*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause))
         judged = Judged(
             ok=ok,
-            reasons=_reasons(findings),
+            reasons="" if ok else _reasons(findings),
             text=capped(seen(completion.text), self._keep),
             attempt=number,
             steps=steps,
@@ -377,9 +374,8 @@ class Attempts:
             finding = Finding(check="validator", ok=False, detail=str(nothing))
             step = _verdict(task, number, [*findings, finding], ok=False, by="engine", cause=nothing.seq)
             # A better worker does not mend a judge that says nothing.
-            return replace(judged, ok=False, reasons=str(nothing), climbs=False, steps=(step,))
-        return replace(
-            judged,
+            return judged._replace(ok=False, reasons=str(nothing), climbs=False, steps=(step,))
+        return judged._replace(
             ok=answer.value.ok,
             reasons=_reasons([Finding(check="validator", ok=answer.value.ok, detail=answer.value.reasons)]),
             returned=judged.returned if judged.returned is not None else answer.ahead[0],

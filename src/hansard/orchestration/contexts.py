@@ -31,7 +31,7 @@ class Contexts:
         self._journal, self._progress, self._store = journal, progress, store
 
     def any_for(self, task: str | None) -> bool:
-        return any(source.speaks(task) for source in self._sources)
+        return bool(self._sources) and any(source.speaks(task) for source in self._sources)
 
     async def gather(self, task: str | None, causes: Sequence[int]) -> Gathered:
         """What every source has to say about a task, or about the request; sources are asked at the same time."""

@@ -97,8 +97,8 @@ class Engine:
         self._recorder, self._store = recorder, store
         self._means_of, self._router_of = means_of, router_of
         self._secrets, self._listener = secrets, listener
-        self.brought: dict[str, Plan] = {}
-        """Plans of runs that were submitted here, as they were read then; what counts is the record."""
+        self.brought: dict[str, tuple[bytes, Plan]] = {}
+        """Plans of runs that were submitted here, as they were read then, with their bytes; what counts is the record."""
 
     async def drive(self, run: str) -> Ended:
         """Drive a run to its end. Fenced when another driver holds it; UsageError when there is nothing to drive."""
@@ -302,15 +302,12 @@ class _Drive:
             plan = self._parsed(self._body(self._progress.plan, "plan"), f"entry {self._progress.plan}")
             return plan, self._progress.plan
         if "plan" in self._store.entry(self._requested).body:
-            data, known = self._body(self._requested, "plan"), self._engine.brought.pop(self._journal.run, None)
-            plan = known if known and as_json(known.as_data()) == data else self._parsed(data, "the plan")
-            recorded = await self._journal.record(
-                _plan_made(plan, "user"), "engine", [self._requested, self._configured]
-            )
+            data, brought = self._body(self._requested, "plan"), self._engine.brought.pop(self._journal.run, None)
+            plan = brought[1] if brought and brought[0] == data else self._parsed(data, "the plan")
+            fact = _plan_made(plan, "user", data)
+            recorded = await self._journal.record(fact, "engine", [self._requested, self._configured])
             return plan, recorded.seq
         route, routed = await self._routed()
-        if self._progress.mode == "route":
-            return Ending(state="answered", reason="routed", causes=(routed,)), routed
         if self._progress.mode == "single":
             return await self._single(route.lane, routed)
         return await self._coordinated(route, routed)
@@ -483,13 +480,13 @@ def _settled(progress: Progress, id: str) -> bool:
     return task.skipped is not None or bool(task.last and task.last.judged is not None and not task.last.passed)
 
 
-def _plan_made(plan: Plan, by: str) -> PlanMade:
+def _plan_made(plan: Plan, by: str, data: bytes | None = None) -> PlanMade:
     return PlanMade(
         by=by,  # type: ignore[arg-type]
         tasks=len(plan.tasks),
         edges=plan.edges,
         waves=len(plan.waves),
-        plan=Body.json(as_json(plan.as_data())),
+        plan=Body.json(data or as_json(plan.as_data())),
     )
 
 

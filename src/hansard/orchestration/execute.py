@@ -6,7 +6,7 @@ Upstream results enter the prompt capped and fenced; their whole text stays in t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hansard.domain.exchange import Completion, Exchange, Limits, Message
 from hansard.domain.fact import TEXT, Body
@@ -30,8 +30,7 @@ class Rejection:
     reasons: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(NamedTuple):
     """Everything that one attempt at a task is made of."""
 
     task: Task

@@ -106,8 +106,7 @@ class Purse:
 
     def charge(self, completion: Completion) -> None:
         """Count what a call took."""
-        took_us = completion.latency_us if self.lane else 0
-        self.spent = replace(self.spent.plus(completion), elapsed_us=self.spent.elapsed_us + took_us)
+        self.spent = self.spent.plus(completion, completion.latency_us if self.lane else 0)
 
     def _within_time(self, exchange: Exchange) -> Exchange:
         limit = self.budget.max_seconds

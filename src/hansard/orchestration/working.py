@@ -24,7 +24,7 @@ from hansard.store.base import Store
 RUN_KEY = "run"
 LOOK_S = 0.5
 MAX_SHOWN = 500
-TOGETHER = 500
+TOGETHER = 125
 """How many tasks start with one commit at most: nobody else gets a turn while their prompts are made."""
 
 
@@ -118,13 +118,18 @@ class Crew:
             self._idle.set()
 
     async def _begin(self, tasks: Sequence[Task]) -> None:
-        """Start tasks: many at once share the commits of their first attempts."""
+        """Start tasks: many at once share the commits of their first attempts. While some are written, the next are made."""
         for at in range(0, len(tasks), TOGETHER):
             some = [(task, self._first_attempt(task, {})) for task in tasks[at : at + TOGETHER]]
-            steps = [Step(ready.fact, actor(task), self._attempts.inputs(task, {})) for task, ready in some if ready]
-            recorded = iter(await self._journal.record_all(steps) if steps else ())
-            for task, ready in some:
-                self._group.create_task(self._one(task, ready, next(recorded).seq if ready else None))
+            self._group.create_task(self._enter(some))
+            await asyncio.sleep(0)
+
+    async def _enter(self, some: Sequence[tuple[Task, Ready | None]]) -> None:
+        """Put first attempts on the record, in one commit, and make them."""
+        steps = [Step(ready.fact, actor(task), self._attempts.inputs(task, {})) for task, ready in some if ready]
+        recorded = iter(await self._journal.record_all(steps) if steps else ())
+        for task, ready in some:
+            self._group.create_task(self._one(task, ready, next(recorded).seq if ready else None))
 
     async def _until_idle(self, longest_s: float) -> None:
         """Wait a little, or until something changed that may concern a gate."""
@@ -190,7 +195,8 @@ class Crew:
 
     def _arrived(self, *ids: str) -> None:
         for id in ids:
-            self._on_their_way.pop(id).set()
+            if recorded := self._on_their_way.pop(id, None):
+                recorded.set()
 
     async def _pass(self, task: Task, judged: Judged) -> None:
         """Record the verdict together with the first attempt that it sets free, then start whatever else may start."""
@@ -203,7 +209,8 @@ class Crew:
         elif following:
             pending = {task.id: _passed(judged, ~(len(steps) - 1), judged.returned or 0)}
         ready = self._first_attempt(following, pending) if following else None
-        self._on_their_way[task.id] = asyncio.Event()
+        if self.plan.consumers[task.id]:
+            self._on_their_way[task.id] = asyncio.Event()
         if ready and following:
             steps.append(Step(ready.fact, actor(following), self._attempts.inputs(following, pending)))
         recorded = [each.seq for each in await self._journal.record_all(steps)] if steps else []

@@ -7,12 +7,14 @@ from typing import Any
 
 from hansard.errors import UsageError
 
+_TEXT = {str}
+
 
 class Fields:
     """The fields of one table. `where` begins every complaint: the file and the place in it."""
 
     def __init__(self, table: Any, where: str) -> None:
-        if not isinstance(table, Mapping) or not all(isinstance(key, str) for key in table):
+        if not isinstance(table, Mapping) or not set(map(type, table)) <= _TEXT:
             raise UsageError(f"{where}: must be a table, not {table!r:.80}")
         self.where = where
         self._table = table

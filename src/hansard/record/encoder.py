@@ -42,3 +42,12 @@ def fast_parser() -> Callable[[str], Json] | None:
     except ImportError:
         return None
     return orjson.loads
+
+
+def fast_dumper() -> Callable[[object], bytes] | None:
+    """orjson for what is shown and not recorded: it refuses odd numbers and texts with a TypeError. None without orjson."""
+    try:
+        import orjson
+    except ImportError:
+        return None
+    return orjson.dumps

@@ -97,7 +97,7 @@ class Recorder:
         self._upkeep_due = False
         self._failed: HansardError | None = None
         self._closing = False
-        self._recording = 0
+        self._looking = False
         self._streak = 0
         self._last: asyncio.Task[object] | None = None
         self._writing = False
@@ -112,7 +112,8 @@ class Recorder:
         if self._put:
             place = self._put(draft)
         else:
-            [place] = await self._alone((draft,)) or await self._enqueue((draft,), urgent=True)
+            alone = await self._alone((draft,)) if self._may_be_alone() else None
+            [place] = alone or await self._enqueue((draft,), urgent=True)
         return new(Recorded, (place[0], place[1], place[2], fact))
 
     async def record_all(
@@ -127,8 +128,8 @@ class Recorder:
                 raise outcome
             places = outcome
         else:
-            alone = await self._alone(drafts) if urgent and len(drafts) <= INLINE_DRAFTS else None
-            places = alone or await self._enqueue(drafts, urgent=urgent)
+            inline = urgent and len(drafts) <= INLINE_DRAFTS and self._may_be_alone()
+            places = (await self._alone(drafts) if inline else None) or await self._enqueue(drafts, urgent=urgent)
         return [new(Recorded, (at[0], at[1], at[2], step[0])) for at, step in zip(places, steps, strict=True)]
 
     def seal_soon(self) -> None:
@@ -149,28 +150,31 @@ class Recorder:
         if self._timer:
             self._timer.cancel()
 
-    async def _alone(self, drafts: Sequence[Draft]) -> list[Placed] | None:
-        """Commit at once where commits are quick and nobody else records; None when somebody does, or the disk is slow.
+    def _may_be_alone(self) -> bool:
+        """Whether a commit at once may be worth it: commits are quick, and nobody else is seen to record."""
+        crowded = self._looking or self._queue or self._writing or self._failed or self._closing
+        return not crowded and self._usual_s < INLINE_BELOW_S
 
-        A turn of the loop shows whether others want to record too: then one commit for all of them is better. It costs a
-        system call, so a task that records one thing after the other takes it only at every eighth.
+    async def _alone(self, drafts: Sequence[Draft]) -> list[Placed] | None:
+        """Commit at once unless somebody else wants to record too; None when somebody does.
+
+        A turn of the loop shows it: then one commit for all of them is better. It costs a system call, so a task that
+        records one thing after the other takes it only at every eighth.
         """
-        if self._usual_s >= INLINE_BELOW_S or self._failed or self._closing:
-            return None
         task = asyncio.current_task()
-        self._streak = self._streak + 1 if task is self._last and not self._recording else 0
-        self._recording += 1
-        try:
-            # Whoever has just recorded alone need not look round each time, as long as he lets others in now and then.
-            if self._streak % STREAK == 0:
+        self._streak = self._streak + 1 if task is self._last else 0
+        # Whoever has just recorded alone need not look round each time, as long as he lets others in now and then.
+        if self._streak % STREAK == 0:
+            self._looking = True
+            try:
                 await asyncio.sleep(0)
-            if self._recording > 1 or self._queue or self._writing:
+            finally:
+                self._looking = False
+            if not self._may_be_alone():
                 self._last = None
                 return None
-            self._last = task
-            [outcome] = self._append([drafts])
-        finally:
-            self._recording -= 1
+        self._last = task
+        [outcome] = self._append([drafts])
         if isinstance(outcome, HansardError):
             raise outcome
         return outcome

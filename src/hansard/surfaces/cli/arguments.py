@@ -6,6 +6,15 @@ from typing import Any
 
 Command = Callable[..., argparse.ArgumentParser]
 
+NO_WISHES: dict[str, Any] = {
+    **dict.fromkeys(("judge", "answer", "verifier", "profile", "max_parallel")),
+    "gate": [],
+    "context_run": [],
+    "judge_intent": False,
+    "revise": False,
+}
+"""What commands that make runs for others leave open."""
+
 EXAMPLES = {
     "submit": """\
 examples:
@@ -29,7 +38,7 @@ examples:
   hansard runs follow 01a1ddc5-6d11     what is recorded, as it is recorded
   hansard runs resume last              go on after Ctrl-C, a crash or a power cut
   hansard runs retry last schema        do the task `schema` again, and what is built on it
-  hansard runs compare RUN RUN          two runs side by side
+  hansard runs compare RUN RUN          two runs side by side (also: hansard bench RUN RUN)
 
 RUN is an id, the beginning of one, or `last`.
 """,
@@ -63,16 +72,31 @@ def add_submit(command: argparse.ArgumentParser) -> None:
     )
     shape.add_argument("--judge", choices=("model", "checks"), help="who judges results (default: model)")
     shape.add_argument("--answer", choices=("synthesize", "join"), help="how the answer is made (default: synthesize)")
-    _add_asking(command)
+    shape.add_argument(
+        "--context-run",
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="an earlier run, told in short to whoever plans and works: an id, or `last` (repeatable)",
+    )
+    _add_checking(command.add_argument_group("what looks at the answer (it never blocks)"))
+    add_asking(command)
     add_watching(command)
+
+
+def _add_checking(looks: "argparse._ArgumentGroup") -> None:
+    looks.add_argument("--judge-intent", action="store_true", help="a model says whether it serves what was asked for")
+    looks.add_argument("--revise", action="store_true", help="let it be revised once where a check finds fault")
+    looks.add_argument("--verifier", metavar="WHAT", help="who else judges it: a command, a URL, an entry point")
+    looks.add_argument("--profile", metavar="NAME", help="how long it may be: brief, normal, thorough, report")
 
 
 def add_plan(command: argparse.ArgumentParser) -> None:
     command.add_argument("request", metavar="REQUEST", help="what is wanted; @FILE reads a file, - standard input")
     command.add_argument("--output", "-o", metavar="FILE", help="write the plan here (default: standard output)")
     _add_shape(command)
-    command.set_defaults(judge=None, answer=None, gate=[])
-    _add_asking(command)
+    command.set_defaults(**NO_WISHES)
+    add_asking(command)
     add_watching(command)
 
 
@@ -107,9 +131,12 @@ def _add_reading(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", m
         "--swap", action="append", default=[], metavar="ROLE=PROVIDER", help="ask this provider instead (repeatable)"
     )
     page.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
-    compare = make(verbs, "compare", "two runs side by side", "reading:compare", ledger=True)
-    compare.add_argument("a", metavar="RUN[@LEDGER]")
-    compare.add_argument("b", metavar="RUN[@LEDGER]")
+    add_compare(make(verbs, "compare", "two runs side by side", "reading:compare", ledger=True))
+
+
+def add_compare(command: argparse.ArgumentParser) -> None:
+    command.add_argument("a", metavar="RUN[@LEDGER]")
+    command.add_argument("b", metavar="RUN[@LEDGER]")
 
 
 def add_gates(command: argparse.ArgumentParser, make: Command) -> None:
@@ -170,7 +197,7 @@ def _add_shape(command: "argparse._ActionsContainer") -> None:
     command.add_argument("--max-parallel", type=count, metavar="N", help="tasks at once")
 
 
-def _add_asking(command: argparse.ArgumentParser) -> None:
+def add_asking(command: argparse.ArgumentParser) -> None:
     asked = command.add_argument_group("who is asked (one of these, or hansard.toml)")
     asked.add_argument("--provider", metavar="NAME[:MODEL]", help="a provider of hansard.toml, or rehearsal")
     asked.add_argument(

@@ -2,7 +2,7 @@
 
 import argparse
 
-from hansard.surfaces.cli.arguments import _add_asking as add_asking
+from hansard.surfaces.cli.arguments import NO_WISHES, add_asking
 
 EXAMPLES = """\
 examples:
@@ -19,5 +19,5 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
     may.add_argument("--allow-commands", action="store_true", help="plans may have checks that run programs here")
     may.add_argument("--folder", metavar="DIR", help="where paths stay (default: that of hansard.toml, else this one)")
     command.add_argument("--roster", metavar="FILE", help="the lanes to work with (default: hansard.toml, else ours)")
-    command.set_defaults(judge=None, answer=None, gate=[], max_parallel=None)
+    command.set_defaults(**NO_WISHES)
     add_asking(command)

@@ -2,8 +2,7 @@
 
 import argparse
 
-from hansard.surfaces.cli.arguments import Command, count, seconds
-from hansard.surfaces.cli.arguments import _add_asking as add_asking
+from hansard.surfaces.cli.arguments import NO_WISHES, Command, add_asking, count, seconds
 
 EXAMPLES = """\
 examples:
@@ -36,7 +35,7 @@ def add_serve(command: argparse.ArgumentParser, make: Command) -> None:
     work.add_argument("--sessions", metavar="DIR", help="a directory for each deliberation, in here")
     work.add_argument("--traces", metavar="URL", help="an OTLP/HTTP collector; needs hansard[otel]")
     command.add_argument("--roster", metavar="FILE", help="the lanes to work with (default: hansard.toml, else ours)")
-    command.set_defaults(judge=None, answer=None, gate=[], max_parallel=None)
+    command.set_defaults(**NO_WISHES)
     add_asking(command)
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
     token = verbs.add_parser("token", help="who may use the daemon: list, add, rotate, revoke")

@@ -44,10 +44,11 @@ def read_request(word: str) -> str:
 
 def wishes(args: argparse.Namespace) -> Wishes:
     """What the flags say."""
-    names = ("provider", "cmd", "chat_url", "model", "api", "max_calls", "max_tokens", "max_usd", "max_seconds")
-    given = {name: getattr(args, name) for name in (*names, "judge", "answer", "max_parallel")}
+    asking = ("provider", "cmd", "chat_url", "model", "api", "max_calls", "max_tokens", "max_usd", "max_seconds")
+    shape = ("judge", "answer", "max_parallel", "judge_intent", "revise", "verifier", "profile")
+    given = {name: getattr(args, name) for name in asking + shape}
     roster = read_roster(Path(args.roster)) if args.roster else None
-    return Wishes(**given, roster=roster, gates=tuple(args.gate))
+    return Wishes(**given, roster=roster, gates=tuple(args.gate), context=tuple(args.context_run))
 
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:

@@ -122,7 +122,7 @@ class VerifyRequest(Incoming):
 
 
 class RouteView(shapes.RouteView):
-    run: str
+    entry: int
 
 
 class EntryView(BaseModel):

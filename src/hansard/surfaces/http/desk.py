@@ -1,7 +1,6 @@
 """What every route works with, and how it answers: views as JSON, store reads off the event loop."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from hansard.app.configuring import Wishes
 from hansard.app.daemon import Daemon
 from hansard.app.service import Hansard
 from hansard.app.tokens import Token
+from hansard.app.views import encoded
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import Refused
 
@@ -57,8 +57,7 @@ def token_of(request: Request) -> Token:
 
 def answer(view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A view as it is: the same text that `--json` prints, on one line."""
-    body = json.dumps(view, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
-    return Response(body, status, dict(headers or {}), "application/json")
+    return Response(encoded(view), status, dict(headers or {}), "application/json")
 
 
 def page(request: Request, views: list[Any], after: object | None) -> Response:

@@ -1,8 +1,11 @@
 """The daemon's log: one JSON object a line on standard error. It holds names, numbers and ids; never a body, a header or a secret."""
 
-import queue
+import json
 import sys
 import threading
+import time
+from collections import deque
+from functools import lru_cache
 from typing import Any, TextIO
 
 import structlog
@@ -18,16 +21,16 @@ class Writer:
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self._queue: queue.Queue[str | None] = queue.Queue(MOST_QUEUED)
+        self._queue: deque[str] = deque()
         self._lost = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="hansard-log", daemon=True)
         self._thread.start()
 
     def write(self, text: str) -> int:
-        try:
-            self._queue.put_nowait(text)
-        except queue.Full:
+        if len(self._queue) < MOST_QUEUED:
+            self._queue.append(text)
+        else:
             self._lost += 1
         return len(text)
 
@@ -36,31 +39,29 @@ class Writer:
 
     def close(self) -> None:
         self._closing.set()
-        try:
-            self._queue.put(None, timeout=1.0)
-        except queue.Full:
-            return
         self._thread.join(1.0)
 
     def _work(self) -> None:
         ended = False
         while not ended:
-            texts = [self._queue.get()]
             # Not line by line: every turn of this thread is one that the event loop does not have.
-            if texts[0] is not None:
-                self._closing.wait(TOGETHER_S)
-            while not self._queue.empty():
-                texts.append(self._queue.get())
-            ended = None in texts
+            ended = self._closing.wait(TOGETHER_S)
+            texts = [self._queue.popleft() for _ in range(len(self._queue))]
             lost, self._lost = self._lost, 0
             if lost:
                 texts.append(f'{{"event": "log lines lost", "count": {lost}}}\n')
+            if not texts:
+                continue
             try:
-                self._file.write("".join(text for text in texts if text is not None))
+                self._file.write("".join(texts))
                 self._file.flush()
             except (OSError, ValueError):
                 # Nobody reads the log any more; the work goes on.
                 continue
+
+
+# ASCII only: whatever a caller put into a path, it cannot steer a terminal.
+_encode = json.JSONEncoder(ensure_ascii=True, default=repr).encode
 
 
 class Log:
@@ -72,13 +73,12 @@ class Log:
         self._logger = structlog.wrap_logger(
             structlog.PrintLogger(file=self._writer),  # type: ignore[arg-type]
             processors=[
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                _stamped,
                 structlog.processors.format_exc_info,
-                structlog.processors.JSONRenderer(ensure_ascii=True),
-                self._without_secrets,
+                self._rendered,
             ],
             wrapper_class=structlog.BoundLogger,
-        )
+        ).bind()
 
     def __call__(self, event: str, **fields: Any) -> None:
         self._logger.msg(event, **fields)
@@ -86,5 +86,17 @@ class Log:
     def close(self) -> None:
         self._writer.close()
 
-    def _without_secrets(self, _: Any, __: str, line: Any) -> str:
-        return str(self._scrub(str(line)))
+    def _rendered(self, _: Any, __: str, event: structlog.typing.EventDict) -> str:
+        return str(self._scrub(_encode(event)))
+
+
+def _stamped(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    now = time.time()
+    event["timestamp"] = f"{_second(int(now))}.{int(now % 1 * 1e6):06d}Z"
+    return event
+
+
+@lru_cache(maxsize=4)
+def _second(now: int) -> str:
+    """The same for all lines of a second, and slow to write."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))

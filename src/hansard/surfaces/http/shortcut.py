@@ -6,8 +6,9 @@ The long way is the route of the same path, with the same body and the same answ
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hansard.app.views import encoded
 from hansard.surfaces.http.bodies import RouteRequest
-from hansard.surfaces.http.desk import Desk, answer
+from hansard.surfaces.http.desk import Desk
 
 PATH = "/v1/route"
 
@@ -32,7 +33,10 @@ class Shortcut:
             return
         scope["route"] = self
         view = await self._desk.daemon.routes.route(wanted.text, surface="http", actor=scope["hansard.token"].actor)
-        await answer(view)(scope, receive, send)
+        body = encoded(view)
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
     @property
     def path(self) -> str:
