@@ -23,7 +23,7 @@ from hansard.domain.roster import Lane, Roster
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
-from hansard.orchestration.engine import Ended
+from hansard.orchestration.ending import Ended
 from hansard.providers.base import Heard, Provider, answered, failure
 from hansard.record.recorder import Recorder
 from hansard.store.base import Draft, Group, Outcome, Query, Seal, Store

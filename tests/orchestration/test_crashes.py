@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hansard.app.configuring import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.ledger.entry import Entry
-from hansard.orchestration.engine import Ended
+from hansard.orchestration.ending import Ended
 from hansard.orchestration.seams import Source, Verification
 from hansard.store.base import Query
 from running import FINE, POOR, Answers, Desk, Ledger, Said, audit, desk, fails, one, plan, task, user_text, who

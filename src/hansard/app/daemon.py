@@ -21,7 +21,7 @@ from hansard.app.worker import AGAIN_S, CLAIM, GRACE_S, LEASE_S
 from hansard.errors import Fenced, HansardError, StoreError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
-from hansard.orchestration.engine import Ended
+from hansard.orchestration.ending import Ended
 from hansard.store.base import Claim, Query, Store
 
 MAX_CONFIGS = 100

@@ -47,7 +47,7 @@ from hansard.domain.work import (
     Surface,
 )
 from hansard.errors import Fenced, HansardError, UsageError
-from hansard.orchestration.engine import Ended
+from hansard.orchestration.ending import Ended
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.record.recorder import Recorded, Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store

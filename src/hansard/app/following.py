@@ -21,6 +21,7 @@ WAIT_S = 0.25
 GATHER_S = 0.02
 MOST_QUEUED = 256
 PAGE = 1_000
+A_TURN = 50
 OVER, GOES_ON = "run.ended", "run.retry_asked"
 
 
@@ -127,8 +128,10 @@ class Follower:
         # A thread of its own: waiting must not use up those that everybody else reads with.
         with ThreadPoolExecutor(1, thread_name_prefix="hansard-follow") as thread:
             while True:
-                for line in await loop.run_in_executor(thread, self._news):
+                for number, line in enumerate(await loop.run_in_executor(thread, self._news), 1):
                     self._tell(line)
+                    if number % A_TURN == 0:
+                        await asyncio.sleep(0)
 
     def _news(self) -> list[bytes]:
         if not self._followers:

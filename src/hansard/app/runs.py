@@ -27,7 +27,8 @@ from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigu
 from hansard.errors import Fenced, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
-from hansard.orchestration.engine import Ended, Engine
+from hansard.orchestration.ending import Ended
+from hansard.orchestration.engine import Engine
 from hansard.orchestration.journal import Listener, without_secrets
 from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import progress_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 MAX_REQUEST = 10_000_000
 KEEP_S = 0.3
+MOST_CONFIGS = 64
 ANY_RUN = Query(kind="run.requested", limit=1)
 SWAPPABLE = ("worker", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 
@@ -51,6 +53,7 @@ class Runs:
     def __init__(self, recorder: Recorder, store: Store, pool: Pool) -> None:
         self._recorder, self._store, self._pool = recorder, store, pool
         self._routers: dict[str, Router] = {}
+        self._configs: dict[int, tuple[RunConfig, bytes]] = {}
         self._listeners: list[Listener] = []
         self._driving: dict[str, asyncio.Task[Ended]] = {}
         self.deliberate: Callable[[str], Coroutine[Any, Any, Ended]] | None = None
@@ -84,7 +87,8 @@ class Runs:
             raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
         written = self._written(request, config, plan, lane)
         plan_json = as_json(written.as_data()) if written else None
-        config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
+        if config.context:
+            config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
         run = new_run_id()
         requested = RunRequested(
             mode=_mode(mode, plan, lane),  # type: ignore[arg-type]
@@ -92,7 +96,7 @@ class Runs:
             request=Body.text(request),
             plan=Body.json(plan_json) if plan_json else None,
         )
-        budget, as_recorded = config.budget, config.to_json()
+        budget, as_recorded = config.budget, self._recorded_config(config)
         configured = RunConfigured(
             nonce=new_nonce(),
             software=SOFTWARE,
@@ -116,6 +120,15 @@ class Runs:
         if written and plan_json:
             self._engine.brought[run] = plan_json, written
         return run
+
+    def _recorded_config(self, config: RunConfig) -> bytes:
+        """The configuration as it is recorded. A daemon has few, and writes them for every run."""
+        known = self._configs.get(id(config))
+        if known is None or known[0] is not config:
+            if len(self._configs) >= MOST_CONFIGS:
+                self._configs.clear()
+            known = self._configs[id(config)] = config, config.to_json()
+        return known[1]
 
     def _settled_source(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
         """A source that is another run, by its whole id: `last` is the newest as of now, and not the run that asks."""

@@ -16,7 +16,7 @@ from hansard.app.wiring import Opened, open_or_found
 from hansard.domain.fact import Body
 from hansard.domain.work import Surface
 from hansard.errors import ProviderError
-from hansard.orchestration.engine import Ended
+from hansard.orchestration.ending import Ended
 from hansard.providers.base import Provider
 from hansard.record.recorder import Recorder
 from hansard.store.base import Claim, Store

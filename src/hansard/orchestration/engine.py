@@ -9,21 +9,18 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hansard.domain.fact import Body, Fact
+from hansard.domain.fact import Body
 from hansard.domain.work import (
     BudgetBreached,
-    EndState,
     PlanMade,
-    RoleAnswered,
     RunClaimed,
     RunEnded,
     RunInterrupted,
     RunRouted,
-    TaskReturned,
     TaskSkipped,
 )
 from hansard.errors import HansardError, StoreError, UsageError
@@ -31,7 +28,7 @@ from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.contexts import Contexts
-from hansard.orchestration.execute import cut_short
+from hansard.orchestration.ending import Ended, Ending, Waiting, closed, undone, with_answer
 from hansard.orchestration.fence import Fences
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown, wall_clock_us
 from hansard.orchestration.journal import Journal, Listener
@@ -39,6 +36,7 @@ from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
 from hansard.orchestration.roles import Choice, as_json, classifier, coordinator
+from hansard.orchestration.watching import LEASE_S, Watch, release
 from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
 from hansard.record.recorder import Cause, Recorder, Step, Within
@@ -47,36 +45,7 @@ from hansard.store.base import Claim, Query, Store
 if TYPE_CHECKING:
     from hansard.orchestration.route import Route
 
-LEASE_S = 15.0
-LOOK_S = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
-    """How a run is to end. The reason is a closed word, for the record; the detail is for whoever asked."""
-
-    state: EndState
-    reason: str
-    causes: tuple[int, ...]
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """The run cannot go on before people decide at these gates."""
-
-    gates: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a run ended, and where the record says so; or that it waits, at which gates."""
-
-    run: str
-    state: str
-    reason: str
-    detail: str = ""
-    gates: tuple[str, ...] = ()
+MOST_CONFIGS = 64
 
 
 class Engine:
@@ -99,6 +68,8 @@ class Engine:
         self._secrets, self._listener = secrets, listener
         self.brought: dict[str, tuple[bytes, Plan]] = {}
         """Plans of runs that were submitted here, as they were read then, with their bytes; what counts is the record."""
+        self.watch = Watch(store)
+        self._configs: dict[bytes, RunConfig] = {}
 
     async def drive(self, run: str) -> Ended:
         """Drive a run to its end. Fenced when another driver holds it; UsageError when there is nothing to drive."""
@@ -106,25 +77,41 @@ class Engine:
         try:
             return await self._driven(run, claim)
         finally:
-            await asyncio.to_thread(_release, self._store, claim)
+            await asyncio.to_thread(release, self._store, claim)
 
     async def _driven(self, run: str, claim: Claim) -> Ended:
-        progress = await asyncio.to_thread(self._progress, run)
-        if progress.requested is None or progress.configured is None:
+        progress, asked = await asyncio.to_thread(self._asked, run)
+        if asked is None:
             raise UsageError(f"there is no run {run} in {self._store.place}; `hansard runs` lists them")
         if progress.ended is not None:
             data = progress.ended.data
             return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]))
         journal = Journal(self._recorder, run, claim, secrets=self._secrets, listener=self._listener)
-        because = [progress.requested, *progress.claims[-1:]]
+        because = [asked.requested, *progress.claims[-1:]]
         because += [progress.resumed_by] if progress.resumed_by is not None else []
         fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
         claimed = await journal.record(fact, "engine", because)
         progress.claims.append(claimed.seq)
-        return await _Drive(self, journal, progress, self._store).to_the_end()
+        return await _Drive(self, journal, progress, self._store, asked).to_the_end()
 
-    def _progress(self, run: str) -> Progress:
-        return progress_of(run, self._store.select(Query(run=run)))
+    def _asked(self, run: str) -> "tuple[Progress, _Asked | None]":
+        """How far a run has come, and what was asked for; None where there is no such run."""
+        progress = self.reread(run)
+        if progress.requested is None or progress.configured is None:
+            return progress, None
+        request = Body.raw(body_of(self._store, run, progress.requested, "request")).as_text()
+        config = self._config(body_of(self._store, run, progress.configured, "config"), progress.configured)
+        return progress, _Asked(progress.requested, progress.configured, request, config)
+
+    def _config(self, data: bytes, seq: int) -> RunConfig:
+        """A configuration as recorded. Most runs have that of the one before."""
+        known = self._configs.get(data)
+        if known is None:
+            known = RunConfig.from_json(data, f"entry {seq}")
+            if len(self._configs) >= MOST_CONFIGS:
+                self._configs.clear()
+            self._configs[data] = known
+        return known
 
     def means_of(self, config: RunConfig) -> Means:
         return self._means_of(config)
@@ -133,19 +120,32 @@ class Engine:
         return self._router_of(config)
 
     def reread(self, run: str) -> Progress:
-        return self._progress(run)
+        return progress_of(run, self._store.select(Query(run=run)))
+
+
+class _Asked(NamedTuple):
+    """What a run is for, and how it is to be done; each with its entry."""
+
+    requested: int
+    configured: int
+    request: str
+    config: RunConfig
+
+
+def body_of(store: Store, run: str, seq: int, part: str) -> bytes:
+    """A body without which a run cannot go on."""
+    stored = store.body(seq, part)
+    if stored is None:
+        raise StoreError(f"the {part} of run {run} (entry {seq}) is not in the ledger any more: it cannot go on")
+    return stored.body
 
 
 class _Drive:
     """One drive of one run."""
 
-    def __init__(self, engine: Engine, journal: Journal, progress: Progress, store: Store) -> None:
+    def __init__(self, engine: Engine, journal: Journal, progress: Progress, store: Store, asked: _Asked) -> None:
         self._engine, self._journal, self._progress, self._store = engine, journal, progress, store
-        assert progress.requested is not None
-        assert progress.configured is not None
-        self._requested, self._configured = progress.requested, progress.configured
-        self._config = RunConfig.from_json(self._body(self._configured, "config"), f"entry {self._configured}")
-        self._request = Body.raw(self._body(self._requested, "request")).as_text()
+        self._requested, self._configured, self._request, self._config = asked
         self._started = asyncio.get_running_loop().time()
         self._cancelling = False
         lanes = self._config.roster.lanes
@@ -158,19 +158,19 @@ class _Drive:
         self._contexts = Contexts(means.sources, self._request, journal, progress, store)
 
     def _body(self, seq: int, part: str) -> bytes:
-        stored = self._store.body(seq, part)
-        if stored is None:
-            raise StoreError(
-                f"the {part} of run {self._progress.run} (entry {seq}) is not in the ledger any more: it cannot go on"
-            )
-        return stored.body
+        return body_of(self._store, self._progress.run, seq, part)
 
     async def to_the_end(self) -> Ended:
         """Work until the run has ended; a cancellation from outside interrupts it, and it can be resumed."""
         work = asyncio.ensure_future(self._work())
-        watch = asyncio.ensure_future(self._watch(work))
+
+        def cancel() -> None:
+            self._cancelling = True
+            work.cancel()
+
         try:
-            ending = await work
+            with self._engine.watch.over(self._journal.claim, self._progress.seen, cancel):
+                ending = await work
         except asyncio.CancelledError:
             if not self._cancelling:
                 await self._interrupted("signal")
@@ -184,9 +184,8 @@ class _Drive:
             await self._interrupted("error")
             raise
         finally:
-            watch.cancel()
             work.cancel()
-            await asyncio.gather(watch, work, return_exceptions=True)
+            await asyncio.gather(work, return_exceptions=True)
         if isinstance(ending, Waiting):
             return Ended(run=self._journal.run, state="waiting", reason="gate", gates=ending.gates)
         return await self._end(ending)
@@ -210,27 +209,6 @@ class _Drive:
     def _left_s(self) -> float | None:
         limit = self._config.budget.max_seconds
         return None if limit is None else max(0.0, limit - self._progress.spent.elapsed_us / 1e6)
-
-    async def _watch(self, work: "asyncio.Future[Ending | Waiting]") -> None:
-        """Keep the claim, and notice when somebody asks to cancel."""
-        # Behind what was folded, and not behind the claim: somebody may have asked in between.
-        renewed, seen = asyncio.get_running_loop().time(), self._progress.seen
-        while True:
-            await asyncio.sleep(LOOK_S)
-            asked, seen = await asyncio.to_thread(self._cancel_asked, seen)
-            if asked:
-                self._cancelling = True
-                work.cancel()
-                return
-            if asyncio.get_running_loop().time() - renewed > LEASE_S / 3:
-                renewed = asyncio.get_running_loop().time()
-                await asyncio.to_thread(self._store.renew, self._journal.claim, LEASE_S)
-
-    def _cancel_asked(self, after: int) -> tuple[bool, int]:
-        """Whether somebody asks to cancel behind this entry; and up to where that is known, so that no look costs more."""
-        newest = self._store.head().size - 1
-        asked = Query(run=self._journal.run, kind="run.cancel_asked", after=after, limit=1)
-        return any(self._store.select(asked)), newest
 
     async def _phases(self) -> Ending | Waiting:
         found, seq = await self._planned()
@@ -258,7 +236,7 @@ class _Drive:
     async def _checked(self, answers: Answers, answer: Answer) -> Ending:
         """How a run with an answer ends, once the answer was looked at."""
         await answers.check(answer)
-        return _with_answer(answer)
+        return with_answer(answer)
 
     async def _nothing_passed(self, crew: Crew) -> Ending:
         lost = list(crew.lost)
@@ -397,7 +375,7 @@ class _Drive:
         if because == "cancelled":
             await self._asker.abandon()
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
-        steps = _closed(progress, why)
+        steps = closed(progress, why)
         # They were made, whatever they cost: the record counts them, and so does the run's last word.
         made = sum(1 for step in steps if progress.panels.isdisjoint(step.causes))
         self._purse.spent = replace(self._purse.spent, calls=self._purse.spent.calls + made)
@@ -418,7 +396,7 @@ class _Drive:
         recorded = await self._journal.record_all(steps) if steps else []
         if because != "cancelled" and progress.answered is not None:
             # The answer came in time. What was cut off is a look at it, and those never block.
-            return _with_answer(Answers(self._asker, progress, self._store, self._request).recorded(progress.answered))
+            return with_answer(Answers(self._asker, progress, self._store, self._request).recorded(progress.answered))
         last = progress.cancel_asked if because == "cancelled" else recorded[breach].seq
         assert last is not None
         return Ending(state=state, reason=reason, causes=(last,))  # type: ignore[arg-type]
@@ -426,9 +404,7 @@ class _Drive:
     def _undone(self, progress: Progress) -> list[str]:
         if progress.plan is None:
             return []
-        plan = self._parsed(self._body(progress.plan, "plan"), f"entry {progress.plan}")
-        passing = progress.passing(plan)
-        return [task.id for task in plan.tasks if task.id not in passing and not _settled(progress, task.id)]
+        return undone(progress, self._parsed(self._body(progress.plan, "plan"), f"entry {progress.plan}"))
 
     async def _interrupted(self, by: str) -> None:
         fact = RunInterrupted(by=by)  # type: ignore[arg-type]
@@ -452,34 +428,6 @@ class _Drive:
         return self._progress.spent.elapsed_us + int(here * 1_000_000)
 
 
-def _with_answer(answer: Answer) -> Ending:
-    """How a run with an answer ends."""
-    if not answer.missing:
-        return Ending(state="answered", reason="answered", causes=(answer.seq,))
-    said = f"without {', '.join(answer.missing[:10])}"
-    return Ending(state="partial", reason="parts_missing", causes=(answer.seq,), detail=said)
-
-
-def _closed(progress: Progress, why: str) -> list[Step]:
-    """Answers in place of those that will not come any more."""
-    steps: list[Step] = []
-    for id, attempt in progress.attempting:
-        fact: Fact = TaskReturned(task=id, attempt=attempt.number, **cut_short(why, "none"))
-        steps.append(Step(fact, "engine", [attempt.seq]))
-    for seq, entry in progress.asking.items():
-        fact = RoleAnswered(role=entry.data["role"], **cut_short(why, str(entry.data["model"])))
-        steps.append(Step(fact, "engine", [seq]))
-    return steps
-
-
-def _settled(progress: Progress, id: str) -> bool:
-    """Whether the record already says that a task will not be done."""
-    task = progress.tasks.get(id)
-    if task is None:
-        return False
-    return task.skipped is not None or bool(task.last and task.last.judged is not None and not task.last.passed)
-
-
 def _plan_made(plan: Plan, by: str, data: bytes | None = None) -> PlanMade:
     return PlanMade(
         by=by,  # type: ignore[arg-type]
@@ -488,11 +436,3 @@ def _plan_made(plan: Plan, by: str, data: bytes | None = None) -> PlanMade:
         waves=len(plan.waves),
         plan=Body.json(data or as_json(plan.as_data())),
     )
-
-
-def _release(store: Store, claim: Claim) -> None:
-    try:
-        store.release(claim)
-    except HansardError:
-        # Fenced, or the store is gone: then nothing is ours to give back, and the first error says more.
-        return

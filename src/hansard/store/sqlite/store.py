@@ -1,5 +1,6 @@
 """The store's verbs on a SQLite file."""
 
+import json
 import os
 import sqlite3
 import threading
@@ -297,6 +298,10 @@ class SqliteStore:
             raise UsageError(f"{self.place} has layout {version}; this version of Hansard reads layout {USER_VERSION}")
 
     def _position(self, seq: int, part: str) -> int:
+        """Where a part stands among those of its entry. Read quickly; the strict way says what is wrong."""
+        row = self._one("SELECT line FROM entries WHERE seq = ?", seq) if 0 <= seq < MAX_NUMBER else None
+        with suppress(ValueError, LookupError, TypeError, RecursionError):
+            return sorted(json.loads(as_bytes(row[0]) if row else b"")["body"]).index(part)
         try:
             return self.entry(seq).part_position(part)
         except Malformed as error:

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import sys
 from pathlib import Path
 
 from hansard.app.settings import read_settings
@@ -43,6 +44,8 @@ def serve(args: argparse.Namespace) -> int:
         sessions=Path(args.sessions) if args.sessions else None,
         traces=args.traces,
     )
+    # Threads that read the ledger give way to the event loop ten times as soon as by default.
+    sys.setswitchinterval(0.0005)
     asyncio.run(run(read_settings(args.ledger), options, ready))
     return 0
 

@@ -28,6 +28,7 @@ from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.guard import Doors, Guard, Limits
 from hansard.surfaces.http.logs import Log
 from hansard.surfaces.http.metrics import Metrics
+from hansard.surfaces.http.pace import Pace
 from hansard.surfaces.http.shortcut import Shortcut
 from hansard.surfaces.http.telemetry import Telemetry
 from hansard.surfaces.http.wire import Connection
@@ -117,7 +118,7 @@ async def _serve(
         # A mistake in the flags is told now, and not to the first caller.
         daemon.config(options.wishes)
     async with _mcp(hansard, options) as mcp:
-        app = Shortcut(make_app(desk, mcp), desk)
+        app = Shortcut(Pace(make_app(desk, mcp)), desk)
         guard = Guard(app, tokens, doors, options.limits, metrics, log)
         server = Server(_config(guard, options.limits))
         with _telemetry(daemon, options.traces):

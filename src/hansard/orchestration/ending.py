@@ -1,0 +1,73 @@
+"""How runs end: what is said of an ending, and what is closed when a run is stopped in flight. Pure."""
+
+from dataclasses import dataclass
+
+from hansard.domain.fact import Fact
+from hansard.domain.work import EndState, RoleAnswered, TaskReturned
+from hansard.orchestration.answering import Answer
+from hansard.orchestration.execute import cut_short
+from hansard.orchestration.plan import Plan
+from hansard.orchestration.progress import Progress
+from hansard.record.recorder import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run is to end. The reason is a closed word, for the record; the detail is for whoever asked."""
+
+    state: EndState
+    reason: str
+    causes: tuple[int, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The run cannot go on before people decide at these gates."""
+
+    gates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a run ended, and where the record says so; or that it waits, at which gates."""
+
+    run: str
+    state: str
+    reason: str
+    detail: str = ""
+    gates: tuple[str, ...] = ()
+
+
+def with_answer(answer: Answer) -> Ending:
+    """How a run with an answer ends."""
+    if not answer.missing:
+        return Ending(state="answered", reason="answered", causes=(answer.seq,))
+    said = f"without {', '.join(answer.missing[:10])}"
+    return Ending(state="partial", reason="parts_missing", causes=(answer.seq,), detail=said)
+
+
+def closed(progress: Progress, why: str) -> list[Step]:
+    """Answers in place of those that will not come any more."""
+    steps: list[Step] = []
+    for id, attempt in progress.attempting:
+        fact: Fact = TaskReturned(task=id, attempt=attempt.number, **cut_short(why, "none"))
+        steps.append(Step(fact, "engine", [attempt.seq]))
+    for seq, entry in progress.asking.items():
+        fact = RoleAnswered(role=entry.data["role"], **cut_short(why, str(entry.data["model"])))
+        steps.append(Step(fact, "engine", [seq]))
+    return steps
+
+
+def _settled(progress: Progress, id: str) -> bool:
+    """Whether the record already says that a task will not be done."""
+    task = progress.tasks.get(id)
+    if task is None:
+        return False
+    return task.skipped is not None or bool(task.last and task.last.judged is not None and not task.last.passed)
+
+
+def undone(progress: Progress, plan: Plan) -> list[str]:
+    """The tasks of a plan of which the record says neither that they passed nor that they will not be done."""
+    passing = progress.passing(plan)
+    return [task.id for task in plan.tasks if task.id not in passing and not _settled(progress, task.id)]

@@ -1,0 +1,80 @@
+"""One look for all runs that are driven here: keeps their claims, and notices when somebody asks to cancel one.
+
+Whoever asks may be another process, so the record is where it is seen.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from hansard.errors import Fenced, HansardError, StoreError
+from hansard.store.base import Claim, Query, Store
+
+LEASE_S = 15.0
+LOOK_S = 0.5
+
+
+@dataclass(slots=True, kw_only=True)
+class _Watched:
+    claim: Claim
+    cancel: Callable[[], None]
+    renewed: float
+
+
+class Watch:
+    """Watches runs over one store, as long as there are any."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watched: dict[str, _Watched] = {}
+        self._seen = -1
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def over(self, claim: Claim, since: int, cancel: Callable[[], None]) -> Iterator[None]:
+        """Watch a run while the block runs; `since` is the last entry of it that is known."""
+        # Behind what was folded, and not behind the claim: somebody may have asked in between.
+        self._seen = min(self._seen, since) if self._watched else since
+        now = asyncio.get_running_loop().time()
+        self._watched[claim.name] = _Watched(claim=claim, cancel=cancel, renewed=now)
+        if self._task is None:
+            self._task = asyncio.create_task(self._work(), name="hansard-watch")
+        try:
+            yield
+        finally:
+            del self._watched[claim.name]
+            if not self._watched:
+                self._task.cancel()
+                self._task = None
+
+    async def _work(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now, since = asyncio.get_running_loop().time(), self._seen
+            due = [each for each in self._watched.values() if now - each.renewed > LEASE_S / 3]
+            for each in due:
+                each.renewed = now
+            with suppress(StoreError):
+                asked, newest = await asyncio.to_thread(self._look, since, [each.claim for each in due])
+                for run in asked & self._watched.keys():
+                    self._watched[run].cancel()
+                if self._seen == since:
+                    self._seen = newest
+
+    def _look(self, since: int, due: Sequence[Claim]) -> tuple[set[str], int]:
+        """Which runs somebody asks to cancel behind this entry; and up to where that is known, so that no look costs more."""
+        for claim in due:
+            # Fenced off: its driver hears of it as soon as it records something.
+            with suppress(Fenced):
+                self._store.renew(claim, LEASE_S)
+        newest = self._store.head().size - 1
+        asked = self._store.select(Query(kind="run.cancel_asked", after=since))
+        return {entry.run for entry in asked}, newest
+
+
+def release(store: Store, claim: Claim) -> None:
+    """Give a claim back."""
+    # Fenced, or the store is gone: then nothing is ours to give back, and the first error says more.
+    with suppress(HansardError):
+        store.release(claim)
