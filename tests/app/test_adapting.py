@@ -15,7 +15,7 @@ from hansard.app.verifying import tools
 from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
 from hansard.deliberation.validate import artifact_breaches
 from hansard.domain.exchange import Exchange
-from hansard.errors import UsageError
+from hansard.errors import ProviderError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.ledger.verify import Options, verify
 from hansard.providers.base import failure
@@ -150,6 +150,28 @@ async def test_too_many_too_long_or_empty_needs_are_refused_before_anything_is_r
     async with opened(tmp_path, Voices()) as hansard:
         with pytest.raises(UsageError, match="expert"):
             await convened(hansard, experts=needs)
+
+
+async def test_a_persona_can_be_made_without_a_session(tmp_path: Path) -> None:
+    silent = False
+
+    def says(exchange: Exchange) -> Any:
+        return failure("auth_failure", "no") if silent else versed(exchange)
+
+    async with opened(tmp_path, Voices(says)) as hansard:
+        config = default_config("a lawyer", "voices", "voice")
+        call = Call(config=config, panel=["critic", "engineer"], experts=["a lawyer"])
+        made = convening(hansard.settings, hansard.pool, call)
+        view = await hansard.deliberations.generate(made)
+        kinds = [entry.kind for entry in entries(hansard, view["run"])]
+        assert kinds[2:] == ["run.claimed", "role.asked", "role.answered", "persona.made", "run.ended"]
+        assert (view["persona"]["id"], view["persona"]["status"]) == ("data-protection", "experimental")
+        shown = hansard.runs.show(view["run"])
+        assert (shown["state"], shown["mode"], shown["spent"]["calls"]) == ("answered", "persona", 1)
+        silent = True
+        with pytest.raises(ProviderError, match="no persona came of it"):
+            await hansard.deliberations.generate(made)
+        assert hansard.runs.show("last")["state"] == "failed"
 
 
 async def test_a_crash_between_the_expert_and_the_session_makes_no_expert_twice(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("receipt", {"seq": 0}),
     ("gates_list", {}),
     ("list_personas", {}),
+    ("generate_persona", {"need": "somebody who knows the law of mail"}),
     ("deliberate", {"problem": "Keep our own mail server?"}),
     ("deliberate_streaming", {"problem": "Keep our own mail server?"}),
     ("deliberate_adaptive", {"problem": "Keep our own mail server?"}),

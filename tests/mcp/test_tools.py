@@ -16,7 +16,7 @@ READS = {
     "runs_list", "run_show", "run_follow", "route", "status", "verify", "ledger_get", "causes", "summary",
     "ledger_state", "receipt", "gates_list", "get_run_summary", "list_personas",
 }  # fmt: skip
-RUNS = {"submit", "plan", "run_resume", "deliberate", "deliberate_streaming", "deliberate_adaptive"}
+RUNS = {"submit", "plan", "run_resume", "deliberate", "deliberate_streaming", "deliberate_adaptive", "generate_persona"}
 CHANGES = {"run_cancel", "gate_decide"}
 CONFIGS = Path(__file__).parent.parent.parent / "examples" / "configs"
 GENERATIONS = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -51,6 +51,7 @@ async def arguments(client: Client) -> dict[str, dict[str, Any]]:
         "deliberate": {"problem": "Keep our own mail server?", "max_rounds": 2, "max_total_tokens": 1_000_000},
         "deliberate_streaming": {"problem": "Keep our own mail server?", "panel": ["critic", "engineer"]},
         "deliberate_adaptive": {"problem": "Keep our own mail server?", "max_expansions": 1},
+        "generate_persona": {"need": "somebody who knows the law of mail"},
         "get_run_summary": {"run_dir": held["run_dir"]},
         "list_personas": {},
     }

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hansard.app.adapting import prepared, spent_before
 from hansard.app.claiming import claimed
 from hansard.app.convening import UNNAMED, Convening
 from hansard.app.deliberationviews import (
     MODE,
+    PERSONA,
     convening_of,
     deliberation_view,
     deliberations,
@@ -27,7 +28,7 @@ from hansard.app.people import human
 from hansard.app.pool import Pool
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
-from hansard.deliberation.documents import Config
+from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, execution_replay, read_original
@@ -46,7 +47,7 @@ from hansard.domain.work import (
     RunRequested,
     Surface,
 )
-from hansard.errors import Fenced, HansardError, UsageError
+from hansard.errors import Fenced, HansardError, ProviderError, UsageError
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.record.recorder import Recorded, Recorder, Step, Within
@@ -67,6 +68,7 @@ ENDS: dict[str, EndState] = {
 """How a run ends when its session ends so."""
 
 Listener = Callable[[str, Recorded[Fact]], None]
+Mode = Literal["deliberation", "persona"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,13 @@ class Deliberations:
         return lambda: self._listeners.remove(listener)
 
     async def convene(
-        self, made: Convening, *, surface: Surface = "python", actor: str | None = None, causes: Sequence[int] = ()
+        self,
+        made: Convening,
+        *,
+        surface: Surface = "python",
+        actor: str | None = None,
+        causes: Sequence[int] = (),
+        mode: Mode = MODE,
     ) -> str:
         """Put a session on the record with everything that it is to be held with; gives the run's id. Nobody is asked yet.
 
@@ -99,7 +107,7 @@ class Deliberations:
         """
         run, config = new_run_id(), made.config
         secrets = self._pool.secrets
-        requested = RunRequested(mode=MODE, surface=surface, request=Body.text(secrets.scrub(config.problem_statement)))
+        requested = RunRequested(mode=mode, surface=surface, request=Body.text(secrets.scrub(config.problem_statement)))
         written = made.named(self._free_id(made, run))
         configured = RunConfigured(
             nonce=new_nonce(),
@@ -132,8 +140,44 @@ class Deliberations:
                 await self._ended(pen, sitting)
             return Sat(run=run, sitting=sitting)
 
+    async def generate(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> View:
+        """Make a persona for the one need that is named, and hold no session: a run of its own."""
+        run = await self.convene(replace(made, runs=None, ensemble=False), surface=surface, actor=actor, mode=PERSONA)
+        persona = await self._generated(run)
+        if persona is None:
+            raise ProviderError(f"no persona came of it; `hansard runs follow {run}` shows what was said")
+        return {"run": run, "persona": persona.as_data()}
+
+    async def _generated(self, run: str) -> Persona | None:
+        async with self._claimed(run) as (progress, claim, cancel):
+            pen = self._pen(progress, claim)
+            made = convening_of(self._store, progress.configured)
+            before = {agent.id for agent in made.config.agents}
+            try:
+                ready = await prepared(self._store, self._pool, made, pen, cancel, self._tell)
+            except asyncio.CancelledError:
+                await self._interrupted(progress, pen)
+                raise
+            found = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
+            spent = spent_on_record(self._store, run)
+            fact = RunEnded(
+                state="answered" if found else "cancelled" if cancel.is_set() else "failed",
+                reason="persona_made" if found else "no_persona",
+                calls=spent.calls,
+                tokens=spent.tokens,
+                cost_usd_nano=spent.cost_usd_nano,
+                elapsed_us=spent.elapsed_us,
+            )
+            await self._record(pen, [Step(fact, ENGINE, ready.causes[len(pen.causes) :] or progress.claims[-1:])])
+            return found[0] if found and isinstance(found[0], Persona) else None
+
     async def drive(self, run: str) -> Ended:
         """The same for whoever drives runs of every mode."""
+        if self._progress(run).mode == PERSONA:
+            made = await self._generated(run)
+            return Ended(
+                run=run, state="answered" if made else "failed", reason="persona_made" if made else "no_persona"
+            )
         sat = await self.hold(run)
         return Ended(run=run, state=ENDS[sat.sitting.reason], reason=sat.sitting.reason)
 
@@ -298,7 +342,7 @@ class Deliberations:
 
     def _progress(self, run: str) -> Progress:
         progress = progress_of(run, self._store.select(Query(run=run)))
-        if progress.requested is None or progress.configured is None or progress.mode != MODE:
+        if progress.requested is None or progress.configured is None or progress.mode not in (MODE, PERSONA):
             raise UsageError(
                 f"there is no deliberation {run!r} in {self._store.place}; `hansard runs` lists what there is"
             )

@@ -15,6 +15,8 @@ from hansard.record.history import fold
 from hansard.store.base import Query, Store
 
 MODE: Literal["deliberation"] = "deliberation"
+PERSONA: Literal["persona"] = "persona"
+"""The mode of a run that makes a persona, and holds no session."""
 
 
 def convening_of(store: Store, configured: int | None) -> Convening:

@@ -55,6 +55,16 @@ def panel_rehearsal_table() -> dict[str, Any]:
         "next_agents": [],
         **none,
     }
+    expert = {
+        "id": "rehearsed-expert",
+        "reasoning_scope": f"{said}what the expert speaks for.",
+        "reasoning_style": f"{said}how the expert thinks.",
+        "behavioral_constraints": [f"{said}what the expert keeps to."],
+        "failure_modes": [f"{said}where the expert goes wrong."],
+        "output_requirements": [],
+        "domain_scope": [],
+        "delegates": [],
+    }
     return {
         "kind": "scripted",
         "model": REHEARSAL,
@@ -65,6 +75,7 @@ def panel_rehearsal_table() -> dict[str, Any]:
                 "structured": {"text": f"{said}what this agent thinks."},
             },
             {"match": {"schema": "verdict"}, "structured": verdict},
+            {"match": {"schema": "expert"}, "structured": expert},
             {
                 "match": {"schema": "synthesis_content"},
                 "structured": {"integrated_answer": f"{said}the answer.", **none},

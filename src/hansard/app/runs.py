@@ -159,7 +159,7 @@ class Runs:
 
     def _driver(self, run: str) -> Coroutine[Any, Any, Ended]:
         first = next(iter(self._store.select(Query(run=run, kind="run.requested", limit=1))), None)
-        other = first is not None and first.data.get("mode") == "deliberation"
+        other = first is not None and first.data.get("mode") in ("deliberation", "persona")
         return self.deliberate(run) if other and self.deliberate else self._engine.drive(run)
 
     async def close(self) -> None:

@@ -28,7 +28,7 @@ class RunRequested(Fact):
 
     KIND: ClassVar[str] = "run.requested"
     CAUSES: ClassVar[tuple[str, ...]] = ("task.attempted", "run.ended", "session.ended")
-    mode: Literal["request", "single", "plan", "deliberation", "plan_only"]
+    mode: Literal["request", "single", "plan", "deliberation", "persona", "plan_only"]
     surface: Surface
     request: Body
     plan: Body | None = None
@@ -396,6 +396,7 @@ class RunEnded(Fact):
         "session.ended",
         "run.routed",
         "run.claimed",
+        "persona.made",
     )
     state: EndState
     reason: str

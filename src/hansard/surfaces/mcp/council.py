@@ -19,7 +19,7 @@ from hansard.errors import UsageError
 from hansard.surfaces.mcp.running import seen_through, settled
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Name, Nothing, Text, Tool, tool
-from hansard.surfaces.mcp.views import ChainView, DeliberationView, PersonasView, SessionView
+from hansard.surfaces.mcp.views import ChainView, DeliberationView, MadePersonaView, PersonasView, SessionView
 
 RUNS = "runs"
 MAX_NEED = 4_096
@@ -51,6 +51,11 @@ class Adapting(Deliberating):
         [], description="What experts are needed for, in words."
     )
     max_expansions: Annotated[int, Field(ge=0, le=5)] = Field(2, description="How often it may go on with an expert.")
+
+
+class Needing(Arguments):
+    need: Annotated[str, Field(min_length=1, max_length=MAX_NEED)] = Field(description="What the expert is needed for.")
+    provider: Name | None = Field(None, description="A provider that is configured here.")
 
 
 class OfDirectory(Arguments):
@@ -95,6 +100,15 @@ async def deliberate_adaptive(call: Call, asked: Adapting) -> View:
 async def get_run_summary(call: Call, asked: OfDirectory) -> View:
     """Give how a finished deliberation ended, from its directory, and whether its transcript still has its digest."""
     return await asyncio.to_thread(_summary, call.desk.within(asked.run_dir))
+
+
+@tool("Generate a persona", "runs", MadePersonaView)
+async def generate_persona(call: Call, asked: Needing) -> View:
+    """Let a model describe an expert for a need, checked and bounded: it can sit on a panel by being in a config's agents."""
+    hansard = call.desk.hansard
+    wanted = Convened(problem=asked.need, experts=(asked.need,), wishes=call.desk.wished(asked.provider))
+    made = await asyncio.to_thread(convening, hansard.settings, hansard.pool, wanted)
+    return await hansard.deliberations.generate(made, surface="mcp", actor=call.actor)
 
 
 @tool("List personas", "reads", PersonasView)
@@ -176,4 +190,11 @@ def _summary(folder: Path) -> View:
     return view | {"synthesis_answer": transcript[-1]["content"]["integrated_answer"]}
 
 
-TOOLS: tuple[Tool, ...] = (deliberate, deliberate_streaming, deliberate_adaptive, get_run_summary, list_personas)
+TOOLS: tuple[Tool, ...] = (
+    deliberate,
+    deliberate_streaming,
+    deliberate_adaptive,
+    generate_persona,
+    get_run_summary,
+    list_personas,
+)

@@ -88,5 +88,10 @@ class PersonaView(Shown):
     reasoning_style: str
 
 
+class MadePersonaView(Shown):
+    run: str
+    persona: PersonaView
+
+
 class PersonasView(Shown):
     personas: list[PersonaView]
