@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,8 @@ from bench.table import Row, judged, mib, span, times
 from bench.table import rate as per_second
 
 TEXT = "the css of the login page is broken on small screens"
-CALLERS = 16
+CALLERS = 64
+WRK = shutil.which("wrk")
 AT_ONCE, PLACES, MODEL_S = 200, 50, 0.5
 IDEAL_S = AT_ONCE / PLACES * MODEL_S
 FOLLOWERS = 1_000
@@ -59,15 +61,15 @@ def _routing(bench: Setting) -> None:
     ours, peers = [], []
     for _ in range(bench.times):
         with _ours(bench.fresh()) as (target, process):
-            ours.append(_each(target, process.pid, target.request("POST", "/v1/route", {"text": TEXT}), seconds))
+            ours.append(_each(target, process.pid, "/v1/route", seconds))
         if bench.peer:
             with _peers(bench.fresh()) as (target, process):
-                peers.append(_each(target, process.pid, target.request("POST", "/route", {"text": TEXT}), seconds))
+                peers.append(_each(target, process.pid, "/route", seconds))
     (each, cpu), (peer_each, peer_cpu) = _medians(ours), _medians(peers or ours)
     ratio = peer_each / each
     bench.table.add(
         Row(
-            what=f"route, with a token, {CALLERS} callers",
+            what=f"route, with a token, {CALLERS} callers ({'wrk' if WRK else 'a client of our own'})",
             ours=per_second(each),
             peer=per_second(peer_each) if peers else "-",
             ratio=times(ratio) if peers else "-",
@@ -78,16 +80,37 @@ def _routing(bench: Setting) -> None:
     )
 
 
-def _each(target: Target, pid: int, request: bytes, seconds: float) -> tuple[float, float]:
+def _each(target: Target, pid: int, path: str, seconds: int) -> tuple[float, float]:
     """Time of one answer, and the processor time that the daemon spent on it."""
+    ask = _by_wrk if WRK else _by_our_own
+    ask(target, path, 1)
+    before = _cpu_s(pid)
+    count, took = ask(target, path, seconds)
+    return took / count, (_cpu_s(pid) - before) / count
 
-    async def ask() -> tuple[float, float]:
-        await rate(target, request, 1, 0.5)
-        before = _cpu_s(pid)
-        count, took = await rate(target, request, CALLERS, seconds)
-        return took / count, (_cpu_s(pid) - before) / count
 
-    return asyncio.run(ask())
+def _by_our_own(target: Target, path: str, seconds: int) -> tuple[int, float]:
+    return asyncio.run(rate(target, target.request("POST", path, {"text": TEXT}), CALLERS, seconds))
+
+
+def _by_wrk(target: Target, path: str, seconds: int) -> tuple[int, float]:
+    """The same by a program that takes less of the machine."""
+    script = [
+        'wrk.method = "POST"',
+        f"wrk.body = {json.dumps(json.dumps({'text': TEXT}))}",
+        'wrk.headers["Content-Type"] = "application/json"',
+        f'wrk.headers["Authorization"] = "Bearer {target.token}"',
+        "done = function(summary) io.write(summary.requests - summary.errors.status, ' ', summary.duration, '\\n') end",
+    ]
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:
+        file.write("\n".join(script))
+        file.flush()
+        words = ["wrk", "-t1", f"-c{CALLERS}", f"-d{seconds}s", "-s", file.name]
+        done = subprocess.run(
+            [*words, f"http://127.0.0.1:{target.port}{path}"], capture_output=True, text=True, check=True
+        )
+    count, took_us = done.stdout.splitlines()[-1].split()
+    return int(count), int(took_us) / 1_000_000
 
 
 def _medians(taken: list[tuple[float, float]]) -> tuple[float, float]:

@@ -81,7 +81,12 @@ class Log:
         ).bind()
 
     def __call__(self, event: str, **fields: Any) -> None:
-        self._logger.msg(event, **fields)
+        if "exc_info" in fields:
+            self._logger.msg(event, **fields)
+            return
+        # Nearly every line: what a logger would do with it, without the way through one.
+        fields["event"] = event
+        self._writer.write(f"{self._rendered(None, '', _stamped(None, '', fields))}\n")
 
     def close(self) -> None:
         self._writer.close()

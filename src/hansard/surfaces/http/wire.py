@@ -18,12 +18,17 @@ class Connection(HttpToolsProtocol):
 
     most = 4_096
     patience_s = 10.0
+    looks_round = False
+    """Whether somebody looks for connections that are too slow; one for all of a server."""
     _head_bytes = 0
-    _impatient: asyncio.TimerHandle | None = None
+    _waiting_since: float | None = None
+    """Since when a head is awaited; None where none is."""
     _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if not self.looks_round:
+            self._look_round()
         if len(self.connections) > self.most:
             self.refuse(503, "too many connections; try again in a moment")
             return
@@ -46,7 +51,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._impatient is None and (self.cycle is None or self.cycle.response_complete):
+        if self._waiting_since is None and (self.cycle is None or self.cycle.response_complete):
             self._wait_for_head()
         super().data_received(data)
 
@@ -92,13 +97,21 @@ class Connection(HttpToolsProtocol):
         if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
             self.refuse(431, f"the head of the request has more than {HEAD_BYTES:,} bytes")
 
+    def _look_round(self) -> None:
+        """Hang up on whoever is too slow. One look at all connections now and then: a timer for each request costs more."""
+        latest = self.loop.time() - self.patience_s
+        for each in list(self.connections):
+            if isinstance(each, Connection) and each._waiting_since is not None and each._waiting_since < latest:
+                each._too_slow()
+        type(self).looks_round = bool(self.connections)
+        if self.connections:
+            self.loop.call_later(min(1.0, self.patience_s / 5), self._look_round)
+
     def _wait_for_head(self) -> None:
-        self._impatient = self.loop.call_later(self.patience_s, self._too_slow)
+        self._waiting_since = self.loop.time()
 
     def _head_is_here(self) -> None:
-        if self._impatient is not None:
-            self._impatient.cancel()
-            self._impatient = None
+        self._waiting_since = None
 
     def _flows_again(self) -> None:
         if self._stalled is not None:
@@ -106,6 +119,6 @@ class Connection(HttpToolsProtocol):
             self._stalled = None
 
     def _too_slow(self) -> None:
-        self._impatient = None
+        self._waiting_since = None
         if not self.transport.is_closing():
             self.refuse(408, f"the head of the request did not come within {self.patience_s:g} s")
