@@ -222,7 +222,7 @@ async def test_a_deadline_after_the_answer_cuts_off_the_look_at_it_and_not_the_a
     audit(made.store, ended.run)
 
 
-async def test_what_was_spent_before_an_interruption_counts_after_it() -> None:
+async def test_what_was_spent_before_an_interruption_and_what_was_under_way_then_count_after_it() -> None:
     provider = Answers(counted((10, 10)))
     made = desk(provider)
     run = await made.submit(plan=plan(*FAN), wishes=wishes(max_calls=5, max_parallel=1))
@@ -232,7 +232,9 @@ async def test_what_was_spent_before_an_interruption_counts_after_it() -> None:
     await asyncio.gather(driving, return_exceptions=True)
     ended = await made.runs.resume(run)
     assert ended.state == "stopped"
-    assert len(made.entries(run, "task.returned")) == 5
+    assert len(made.entries(run, "task.returned")) == 4
+    assert made.entries(run, "run.ended")[0].data["calls"] == 5
+    assert made.runs.show(run)["spent"]["calls"] == 5
     assert breach_of(made, run)["spent"] == 5
 
 

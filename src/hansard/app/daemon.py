@@ -75,9 +75,13 @@ class Daemon:
 
     async def work(self) -> None:
         """Work until cancelled. Whatever fails in here ends the daemon; what fails in one run does not."""
-        self._claim = await asyncio.to_thread(_claimed, self.hansard.store)
-        if self._claim is None:
+        try:
+            self._claim = await asyncio.to_thread(self.hansard.store.claim, CLAIM, LEASE_S)
+        except Fenced:
             self._tell("another worker has this ledger", detail="only what is submitted here is driven here")
+        except StoreError as error:
+            # Still worth looking at: what is in it can be read, shown and verified.
+            self._tell("this ledger takes nothing new", detail=str(error))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.follower.work())
@@ -237,10 +241,3 @@ def unfinished(store: Store) -> list[str]:
 
 async def _awaited(work: "asyncio.Future[Ended | None]") -> Ended | None:
     return await work
-
-
-def _claimed(store: Store) -> Claim | None:
-    try:
-        return store.claim(CLAIM, LEASE_S)
-    except Fenced:
-        return None

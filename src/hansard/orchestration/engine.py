@@ -91,7 +91,7 @@ class Engine:
         because += [progress.resumed_by] if progress.resumed_by is not None else []
         fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
         claimed = await journal.record(fact, "engine", because)
-        progress.claims.append(claimed.seq)
+        progress.claim(claimed.seq)
         return await _Drive(self, journal, progress, self._store, asked).to_the_end()
 
     def _asked(self, run: str) -> "tuple[Progress, _Asked | None]":
@@ -377,7 +377,8 @@ class _Drive:
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = closed(progress, why)
         # They were made, whatever they cost: the record counts them, and so does the run's last word.
-        made = sum(1 for step in steps if progress.panels.isdisjoint(step.causes))
+        known = progress.panels | progress.lost
+        made = sum(1 for step in steps if known.isdisjoint(step.causes))
         self._purse.spent = replace(self._purse.spent, calls=self._purse.spent.calls + made)
         cause: Cause
         if because == "cancelled":

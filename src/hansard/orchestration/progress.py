@@ -93,6 +93,8 @@ class Progress:
     """Questions to roles that have no answer yet."""
     panels: set[int] = field(default_factory=set)
     """Attempts and questions that a panel answers; what that takes is counted turn by turn."""
+    lost: set[int] = field(default_factory=set)
+    """Calls that were under way when a driver ended. They were made, whatever came of them, and count."""
     seen: int = -1
     """The newest entry that was folded in."""
     _lane_of: dict[str, str] = field(default_factory=dict)
@@ -115,7 +117,7 @@ class Progress:
             case "run.configured":
                 self.configured, self.nonce = entry.seq, str(data["nonce"])
             case "run.claimed":
-                self.claims.append(entry.seq)
+                self.claim(entry.seq)
                 self._epoch_ts = entry.ts
             case "run.routed":
                 self.routed.append(entry)
@@ -156,6 +158,15 @@ class Progress:
                 take_gate(self.gates, entry)
             case _ if entry.kind.startswith("task."):
                 self._take_task(entry)
+
+    def claim(self, seq: int) -> None:
+        """A driver takes over: what the one before it left under way is lost."""
+        self.claims.append(seq)
+        left = {attempt.seq: id for id, attempt in self.attempting}
+        left |= {asked: str(entry.data.get("task") or "") for asked, entry in self.asking.items()}
+        for call in left.keys() - self.lost - self.panels:
+            self.lost.add(call)
+            self._count(left[call], 1, 0, 0, 0)
 
     def _take_task(self, entry: Entry) -> None:
         data = entry.data
@@ -214,19 +225,20 @@ class Progress:
                 took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0
                 tokens = int(data["prompt_tokens"]) + int(data["completion_tokens"])
                 task = self._task_of.get(asked, "") if asked is not None else ""
-                self._count(task, tokens, int(data["cost_usd_nano"]), took_us)
+                self._count(task, 1, tokens, int(data["cost_usd_nano"]), took_us)
 
     def _spend(self, entry: Entry, task: str | None) -> None:
         data = entry.data
         if self.panels.isdisjoint(entry.causes):
             tokens, cost = int(data["input_tokens"]) + int(data["output_tokens"]), int(data["cost_usd_nano"])
-            self._count(task, tokens, cost, int(data["latency_us"]))
+            calls = 1 if self.lost.isdisjoint(entry.causes) else 0
+            self._count(task, calls, tokens, cost, int(data["latency_us"]))
 
-    def _count(self, task: str | None, tokens: int, cost_usd_nano: int, took_us: int) -> None:
-        self.spent = _more(self.spent, tokens, cost_usd_nano)
+    def _count(self, task: str | None, calls: int, tokens: int, cost_usd_nano: int, took_us: int) -> None:
+        self.spent = _more(self.spent, calls, tokens, cost_usd_nano)
         lane = self._lane_of.get(task) if task else None
         if lane is not None:
-            spent = _more(self.lanes.get(lane, Spend()), tokens, cost_usd_nano)
+            spent = _more(self.lanes.get(lane, Spend()), calls, tokens, cost_usd_nano)
             self.lanes[lane] = replace(spent, elapsed_us=spent.elapsed_us + took_us)
 
     @property
@@ -290,9 +302,12 @@ def _attempt(task: TaskProgress, number: int) -> Attempt:
     return next(attempt for attempt in reversed(task.attempts) if attempt.number == number)
 
 
-def _more(spent: Spend, tokens: int, cost_usd_nano: int) -> Spend:
-    return replace(
-        spent, calls=spent.calls + 1, tokens=spent.tokens + tokens, cost_usd_nano=spent.cost_usd_nano + cost_usd_nano
+def _more(spent: Spend, calls: int, tokens: int, cost_usd_nano: int) -> Spend:
+    return Spend(
+        calls=spent.calls + calls,
+        tokens=spent.tokens + tokens,
+        cost_usd_nano=spent.cost_usd_nano + cost_usd_nano,
+        elapsed_us=spent.elapsed_us,
     )
 
 

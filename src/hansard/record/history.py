@@ -44,6 +44,10 @@ class RunState:
     tasks: dict[str, str] = field(default_factory=dict)
     panels: set[int] = field(default_factory=set)
     """Entries that a panel answers: what that takes is counted turn by turn."""
+    calling: set[int] = field(default_factory=set)
+    """Calls that were made and have no answer yet."""
+    lost: set[int] = field(default_factory=set)
+    """Calls that were under way when a driver ended: they count, whatever came of them."""
     open_gates: set[str] = field(default_factory=set)
 
 
@@ -98,8 +102,15 @@ class LedgerState:
         match entry.kind:
             case "task.attempted" | "role.asked" if str(data.get("provider", "")).startswith("panel:"):
                 run.panels.add(entry.seq)
+            case "task.attempted" | "role.asked":
+                run.calling.add(entry.seq)
+            case "run.claimed":
+                run.calls += len(run.calling)
+                run.lost |= run.calling
+                run.calling.clear()
             case "task.returned" | "role.answered" if run.panels.isdisjoint(entry.causes):
-                run.calls += 1
+                run.calls += run.lost.isdisjoint(entry.causes)
+                run.calling.difference_update(entry.causes)
                 run.tokens += _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
             case "turn.taken" | "turn.failed" if "result" in entry.body:

@@ -9,12 +9,13 @@ from starlette.types import ASGIApp
 
 from hansard.__about__ import __version__
 from hansard.surfaces.http import deliberations, gates, ledger, problems, runs, system
+from hansard.surfaces.http.dashboard import routes as dashboard
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.guard import MCP
 
 _SECURITY = {"type": "http", "scheme": "bearer", "description": "`hansard serve token list` shows what there is."}
 PUBLIC = ("/health",)
-MODULES = (system, runs, deliberations, gates, ledger)
+MODULES = (system, runs, deliberations, gates, ledger, dashboard)
 
 
 def make_app(desk: Desk, mcp: ASGIApp | None = None) -> FastAPI:

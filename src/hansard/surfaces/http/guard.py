@@ -4,16 +4,18 @@ Plain ASGI around the whole application, so that a body is not read before its s
 """
 
 import asyncio
+import os
 import re
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hansard.app.tokens import Role, Token, Tokens
+from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import MEDIA, Refused, body_of, refused_by
 
@@ -22,8 +24,11 @@ AUDITORS = ("/checkpoint", "/tile/")
 MCP = "/mcp"
 """Which tools a caller may use there, its own door says."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_DECISION = re.compile(r"/v1/gates/[^/]*/decision/?")
+_DECISION = re.compile(r"/(v1|dashboard)/gates/[^/]*/decision/?")
+_BOOT, _NUMBERS = os.urandom(6).hex(), count(1)
+"""Request ids: this process, and a number."""
 SAFE = ("GET", "HEAD", "OPTIONS")
+JSON, FORM = b"application/json", b"application/x-www-form-urlencoded"
 WRONG_SHARE = 50
 """Of its rate a caller may spend so small a share on wrong tokens."""
 SECURITY = [
@@ -110,7 +115,7 @@ class Guard:
         if not self._is_public(scope["path"]):
             self._admit(scope, headers, request)
         if scope["method"] not in SAFE:
-            self._check_body(headers)
+            self._check_body(headers, FORM if session.is_page(scope["path"]) else JSON)
 
     def _check_host(self, headers: dict[bytes, list[bytes]]) -> None:
         """DNS rebinding: a page of somebody else's reaches us under a name of its own."""
@@ -125,16 +130,17 @@ class Guard:
             raise Refused(403, "a page of another site may not call this daemon")
 
     def _is_public(self, path: str) -> bool:
-        return path in PUBLIC or (self._doors.public_log and path.startswith(AUDITORS))
+        return path in PUBLIC or session.is_open(path) or (self._doors.public_log and path.startswith(AUDITORS))
 
     def _admit(self, scope: Scope, headers: dict[bytes, list[bytes]], request: "_Request") -> None:
-        challenge = {"www-authenticate": 'Bearer realm="hansard"'}
-        given = headers.get(b"authorization", [])
-        scheme, _, secret = given[0].decode("latin-1").partition(" ") if len(given) == 1 else ("", "", "")
-        token = self._tokens.known(secret.strip()) if scheme.lower() == "bearer" and secret else None
+        challenge, path = {"www-authenticate": 'Bearer realm="hansard"'}, scope["path"]
+        secret = _secret(path, headers)
+        token = self._tokens.known(secret) if secret else None
         if token is None or self._tokens.is_over(token):
             client = (scope.get("client") or ("?",))[0]
             self._take(f"wrong {client}", max(1.0, self._limits.rate / WRONG_SHARE))
+            if session.is_page(path) and not path.startswith(session.DATA):
+                raise Refused(303, "sign in first", {"location": session.sign_in_at(path, again=bool(secret))})
             why = "this token has expired" if token else "a token is needed: Authorization: Bearer TOKEN"
             raise Refused(401, f"{why}; `hansard serve token list` shows what there is", challenge)
         request.token = token
@@ -152,15 +158,15 @@ class Guard:
         if not bucket.take(now):
             raise Refused(429, f"more than {rate:g} requests a second; wait a moment", {"retry-after": "1"})
 
-    def _check_body(self, headers: dict[bytes, list[bytes]]) -> None:
+    def _check_body(self, headers: dict[bytes, list[bytes]], wanted: bytes) -> None:
         length = headers.get(b"content-length", [b"0"])[0]
         if length.isdigit() and int(length) > self._limits.body_bytes:
             raise Refused(413, f"the body has {int(length):,} bytes; at most {self._limits.body_bytes:,} are taken")
         if length == b"0" and b"transfer-encoding" not in headers:
             return
         media = headers.get(b"content-type", [b""])[0].split(b";")[0].strip().lower()
-        if media != b"application/json":
-            raise Refused(415, "the body must be application/json")
+        if media != wanted:
+            raise Refused(415, f"the body must be {wanted.decode()}")
 
     def _account(self, scope: Scope, request: "_Request", took_s: float) -> None:
         route = getattr(scope.get("route"), "path", None) or "other"
@@ -179,9 +185,18 @@ class Guard:
 
 def role_for(method: str, path: str) -> Role:
     """What a caller must be allowed to."""
-    if method in SAFE or path in ("/v1/ledger/verify", MCP):
+    if method in SAFE or path in ("/v1/ledger/verify", session.SIGN_OUT, MCP):
         return "reader"
     return "approver" if _DECISION.fullmatch(path) else "operator"
+
+
+def _secret(path: str, headers: dict[bytes, list[bytes]]) -> str:
+    """What the caller shows: a cookie on the pages of the dashboard, which nothing else takes; elsewhere a bearer token."""
+    if session.is_page(path):
+        return session.secret_of(headers.get(b"cookie", []))
+    given = headers.get(b"authorization", [])
+    scheme, _, secret = given[0].decode("latin-1").partition(" ") if len(given) == 1 else ("", "", "")
+    return secret.strip() if scheme.lower() == "bearer" else ""
 
 
 class _Request:
@@ -192,7 +207,7 @@ class _Request:
         for name, value in scope["headers"]:
             self.headers.setdefault(name, []).append(value)
         given = self.headers.get(b"x-request-id", [b""])[0]
-        self.id = given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        self.id = given.decode() if _REQUEST_ID.fullmatch(given) else f"{_BOOT}{next(_NUMBERS):x}"
         scope["hansard.request_id"] = self.id
         self.token: Token | None = None
         self.status = 0

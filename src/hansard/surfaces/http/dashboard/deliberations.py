@@ -1,0 +1,91 @@
+"""The page of one deliberation, as far as it has come: who said what in which round, and who disagrees on what."""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from hansard.app.deliberationviews import deliberation_view
+from hansard.app.publishing import exact_deliberation
+from hansard.app.runs import ENDED
+from hansard.app.service import Hansard
+from hansard.app.views import View
+from hansard.surfaces.http.dashboard.pages import Page, page
+from hansard.surfaces.http.desk import desk_of
+from hansard.surfaces.http.problems import refusing
+
+router = APIRouter(route_class=Page)
+Message = Mapping[str, Any]
+
+
+@router.get("/dashboard/deliberations/{run}")
+async def show(request: Request, run: str) -> Response:
+    """One deliberation."""
+    desk = desk_of(request)
+    with refusing(404):
+        known = await asyncio.to_thread(exact_deliberation, desk.hansard.store, run)
+    values = await desk.heavily(_deliberation, desk.hansard, known)
+    return page(request, "deliberation.html", **values)
+
+
+def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
+    view, entries = deliberation_view(hansard.store, run), hansard.runs.views(run)
+    messages = _messages(hansard, entries)
+    rounds: dict[int, list[Message]] = {}
+    for message in messages:
+        if message["type"] != "problem_statement":
+            rounds.setdefault(message["round"], []).append({**message, "said": _said(message)})
+    failures = [entry for entry in entries if entry["kind"] == "turn.failed"]
+    return {
+        "view": view,
+        "rounds": rounds,
+        "verdicts": [message for message in messages if message["type"] == "coordination_turn"],
+        "disagreements": disagreements(messages),
+        "failures": failures,
+        "over": view["state"] in ENDED,
+        "last_seq": entries[-1]["seq"],
+    }
+
+
+def _messages(hansard: Hansard, entries: Iterable[View]) -> list[Message]:
+    """The transcript so far; what was annotated later stands in place of what it annotates."""
+    found: dict[int, Message] = {}
+    for entry in entries:
+        if entry["kind"] not in ("turn.taken", "turn.amended"):
+            continue
+        text = hansard.runs.text(entry["seq"], "message")
+        if text is not None:
+            # The record's own bytes were checked when they were written: they are messages of the protocol.
+            found[entry["data"].get("amends", entry["seq"])] = {**json.loads(text), "seq": entry["seq"]}
+    return list(found.values())
+
+
+def _said(message: Message) -> str:
+    content = message["content"]
+    match message["type"]:
+        case "coordination_turn":
+            return f"{content['focus']}\n{content['rationale']}"
+        case "synthesis":
+            return str(content["integrated_answer"])
+        case "panel_contraction":
+            return f"{content['agent_id']} leaves the panel: {content['reason']}"
+    return str(content["text"])
+
+
+def disagreements(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Each topic: in which rounds it was open, who claims what, and how it was settled."""
+    topics: dict[str, dict[str, Any]] = {}
+    for message in messages:
+        if message["type"] not in ("coordination_turn", "synthesis"):
+            continue
+        for each in message["content"]["unresolved_disagreements"]:
+            topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": []})
+            topic["rounds"] = list(dict.fromkeys((*topic["rounds"], message["round"])))
+            topic |= {"positions": each["positions"], "settled": None}
+        for each in message["content"]["resolved_disagreements"]:
+            topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": [], "positions": []})
+            topic["settled"] = each["resolution"]
+    return list(topics.values())

@@ -1,0 +1,51 @@
+"""Gates that wait for people: exactly what is shown there, and the form in which somebody decides."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from hansard.app.gates import Gates
+from hansard.surfaces.http import gates as api
+from hansard.surfaces.http.bodies import DecisionRequest
+from hansard.surfaces.http.dashboard.pages import Page, form, one, page, to
+from hansard.surfaces.http.desk import desk_of
+from hansard.surfaces.http.problems import Refused
+
+router = APIRouter(route_class=Page)
+MOST_SHOWN = 50
+
+
+@router.get("/dashboard/gates")
+async def listed(request: Request) -> Response:
+    """What waits, the oldest first."""
+    desk = desk_of(request)
+    seen = await desk.heavily(desk.hansard.ledger.size)
+    found, more = await desk.heavily(_open, desk.hansard.gates)
+    return page(request, "gates.html", seen=seen, gates=found, more=more)
+
+
+def _open(gates: Gates) -> tuple[list[dict[str, Any]], int]:
+    waiting = gates.listed()
+    found = [gates.show(each["gate"]) for each in waiting[:MOST_SHOWN]]
+    # What may be edited stands behind the question that it is in.
+    shown = [{**each, "text": (each["question"] or "").partition("\n\n")[2]} for each in found]
+    return shown, max(0, len(waiting) - MOST_SHOWN)
+
+
+@router.post("/dashboard/gates/{gate}/decision")
+async def decide(request: Request, gate: str) -> Response:
+    """Record a decision, bound to what the page showed."""
+    fields = await form(request)
+    decision = one(fields, "decision")
+    said: dict[str, Any] = {"decision": decision, "note": one(fields, "note") or None, "shown": fields.get("shown", [])}
+    if decision == "edit":
+        said["edit"] = one(fields, "edit")
+    try:
+        body = DecisionRequest(**said)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Refused(422, f"{'/'.join(map(str, first['loc']))}: {first['msg']}") from error
+    await api.decide(request, gate, body)
+    return to("/dashboard/gates")

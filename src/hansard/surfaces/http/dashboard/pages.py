@@ -1,0 +1,214 @@
+"""How a page is made: templates that escape whatever they are given, the headers of a page, errors, forms, static files."""
+
+import hmac
+import json
+from collections.abc import Callable, Coroutine
+from hashlib import sha256
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any
+from unicodedata import category
+from urllib.parse import parse_qs, quote
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from hansard.app.tokens import Token
+from hansard.errors import HansardError
+from hansard.surfaces.http.dashboard import session
+from hansard.surfaces.http.desk import token_of
+from hansard.surfaces.http.problems import Refused, refused_by
+
+SHOWN_CHARACTERS = 4_000
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+# A browser that may not name the page names no Origin either, and our own forms would be refused.
+HEADERS = {"content-security-policy": POLICY, "referrer-policy": "same-origin", "cache-control": "no-store"}
+TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+_TONES = {
+    "good": ("answered", "passed", "approved", "synthesis", "here"),
+    "bad": ("failed", "stopped", "cancelled", "rejected", "broken", "differs", "missing", "crashed"),
+    "warn": ("partial", "waiting", "skipped", "interrupted", "escalated", "flagged", "refused", "edited", "open"),
+}
+_TONE = {state: tone for tone, states in _TONES.items() for state in states}
+
+
+def shown(value: object) -> object:
+    """Whatever a template is given, with nothing in it that hides or turns round what follows; the template escapes the rest."""
+    if hasattr(value, "__html__"):
+        return value
+    return "".join(each if _is_shown(each) else f"\\u{ord(each):04x}" for each in plain(value))
+
+
+def plain(value: object) -> str:
+    """A value of a view as people read it: what is not text stands as JSON does."""
+    if value is None:
+        return "–"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, list, tuple, dict)) else str(value)
+
+
+def prose(text: str | None) -> str | None:
+    """JSON that a check or a judge wrote, as lines of text; whatever else it is stays as it is."""
+    try:
+        value = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return text
+    rows = value if isinstance(value, list) else [value]
+    return "\n".join(
+        ", ".join(
+            f"{name.replace('_', ' ')}: {plain(each)}" for name, each in row.items() if each not in ("", [], None)
+        )
+        if isinstance(row, dict)
+        else plain(row)
+        for row in rows
+    )
+
+
+def _is_shown(character: str) -> bool:
+    return character in "\n\t" or category(character) not in ("Cc", "Cf", "Cs")
+
+
+def _tells(value: object) -> bool:
+    """Not what is empty, and not what is only of use to programs."""
+    return value not in ("", [], None) and not isinstance(value, dict)
+
+
+def cut(text: str | None, most: int = SHOWN_CHARACTERS) -> str | None:
+    """The beginning of a long text, and how much is left out."""
+    if text is None or len(text) <= most:
+        return text
+    return f"{text[:most]}\n[{len(text) - most:,} more characters in the record]"
+
+
+def usd(nano: int | None) -> str | None:
+    return None if nano is None else f"{nano / 1_000_000_000:.4f}"
+
+
+def seconds(us: int | None) -> str | None:
+    if us is None:
+        return None
+    return f"{us / 1_000_000:.2f} s" if us >= 1_000_000 else f"{us / 1_000:.1f} ms"
+
+
+def clock(moment: str) -> str:
+    """A moment of the record for people: to the second, and in UTC as it says."""
+    return moment[:19].replace("T", " ") + " UTC" if len(moment) > 19 else moment
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("hansard.surfaces.http.dashboard"),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "cut": cut,
+        "plain": plain,
+        "prose": prose,
+        "usd": usd,
+        "seconds": seconds,
+        "clock": clock,
+        "segment": lambda text: quote(text, ""),
+    }
+    made.filters["tone"] = lambda state: _TONE.get(str(state), "dim")
+    return made
+
+
+TEMPLATES = _environment()
+
+
+def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """A page of somebody who has signed in."""
+    found = request.scope.get("hansard.token")
+    token = found if isinstance(found, Token) else None
+    html = TEMPLATES.get_template(template).render(
+        who=token.name if token else None,
+        may_run=token is not None and token.may("operator"),
+        may_decide=token is not None and token.may("approver"),
+        form_token=session.form_token(_cookies(request)) if token else "",
+        here=request.url.path,
+        **values,
+    )
+    return Response(html.encode("utf-8", "backslashreplace"), status, HEADERS, "text/html; charset=utf-8")
+
+
+def to(place: str) -> Response:
+    """Look there next."""
+    return RedirectResponse(place, 303, HEADERS)
+
+
+async def form(request: Request) -> dict[str, list[str]]:
+    """The fields of a form of ours; refused unless a page of this very session sent it."""
+    fields = await plain_form(request)
+    token_of(request)
+    if not hmac.compare_digest(one(fields, "form_token").encode(), session.form_token(_cookies(request)).encode()):
+        raise Refused(403, "this form is of another session; reload the page and send it again")
+    return fields
+
+
+async def plain_form(request: Request) -> dict[str, list[str]]:
+    """The fields of a form that a browser sent from a page of ours; which origins are ours, the guard has settled."""
+    if "origin" not in request.headers:
+        raise Refused(403, "a form comes from a page, and this has no Origin")
+    try:
+        return parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=2_000)
+    except ValueError as error:
+        raise Refused(400, f"this is no form that can be read: {error}") from error
+
+
+def one(fields: dict[str, list[str]], name: str) -> str:
+    """A field; its line ends as people write them, since browsers send two characters."""
+    return fields.get(name, [""])[0].replace("\r\n", "\n")
+
+
+class Page(APIRoute):
+    """A route whose errors are pages too."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (HansardError, HTTPException, RequestValidationError) as error:
+                refused = refused_by(error)
+                title = HTTPStatus(refused.status_code).phrase
+                return page(request, "error.html", refused.status_code, title=title, detail=refused.detail)
+
+        return handled
+
+
+def static(name: str, seen: str | None) -> Response:
+    """A file of the dashboard. Browsers keep it, and ask whether it is still the same."""
+    if name not in STATIC:
+        raise Refused(404, f"there is no {name!r:.60}")
+    data, media, tag = STATIC[name]
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    return Response(status_code=304, headers=headers) if seen == tag else Response(data, 200, headers, media)
+
+
+def _read_static() -> dict[str, tuple[bytes, str, str]]:
+    """Everything there is to serve, read once: a name outside of it leads nowhere."""
+    found = {}
+    for each in (files(__package__) / "static").iterdir():
+        media = next((media for end, media in TYPES.items() if each.name.endswith(end)), None)
+        if media:
+            data = each.read_bytes()
+            found[each.name] = (data, media, f'"{sha256(data).hexdigest()[:20]}"')
+    return found
+
+
+STATIC = _read_static()
+
+
+def _cookies(request: Request) -> list[bytes]:
+    return [value for name, value in request.scope["headers"] if name == b"cookie"]

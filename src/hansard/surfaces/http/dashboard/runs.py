@@ -1,0 +1,175 @@
+"""Pages of runs: the list, one run, two beside each other; and what operators do with a run."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from hansard.app.compare import shown
+from hansard.app.following import over_at
+from hansard.app.publishing import is_deliberation, runs_page
+from hansard.app.runs import ENDED, Runs
+from hansard.app.views import View
+from hansard.surfaces.http import runs as api
+from hansard.surfaces.http.bodies import Seq
+from hansard.surfaces.http.dashboard.graphs import timeline, waves
+from hansard.surfaces.http.dashboard.pages import Page, form, page, to
+from hansard.surfaces.http.desk import desk_of
+from hansard.surfaces.http.events import Events
+from hansard.surfaces.http.problems import Refused
+
+router = APIRouter(route_class=Page)
+STATES = ("requested", "running", "waiting", "interrupted", *ENDED)
+PAGE = 30
+MOST_TEXTS = 200
+"""Attempts of a run whose prompts and outputs stand on its page; of those behind them the entries are linked."""
+
+
+class Wanted(BaseModel):
+    after: Seq | None = None
+    state: str = ""
+
+
+@router.get("/dashboard/")
+async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Response:
+    """The newest runs first."""
+    desk = desk_of(request)
+    seen = await desk.heavily(desk.hansard.ledger.size)
+    views, after = await desk.heavily(
+        runs_page, desk.hansard.store, before=query.after, limit=PAGE, state=query.state or None
+    )
+    return page(
+        request,
+        "runs.html",
+        seen=seen,
+        runs=views,
+        after=after,
+        state=query.state,
+        states=STATES,
+        first=query.after is None,
+    )
+
+
+@router.get("/dashboard/runs/{run}")
+async def show(request: Request, run: str) -> Response:
+    """One run."""
+    desk = desk_of(request)
+    known = await api.found(desk, run)
+    if await asyncio.to_thread(is_deliberation, desk.hansard.store, known):
+        return to(f"/dashboard/deliberations/{known}")
+    values = await desk.heavily(_run, desk.hansard.runs, known)
+    return page(request, "run.html", **values)
+
+
+def _run(runs: Runs, run: str) -> dict[str, Any]:
+    view, entries = runs.show(run), runs.views(run)
+    _with_texts(runs, view, entries)
+    checks = [
+        {"seq": entry["seq"], **entry["data"], "detail": runs.text(entry["seq"], "detail")}
+        for entry in entries
+        if entry["kind"] == "answer.checked"
+    ]
+    return {
+        "run": view,
+        "checks": checks,
+        "graph": waves(view["tasks"]),
+        "bars": timeline(entries),
+        "spend": _spend(view),
+        "over": view["state"] in ENDED,
+    }
+
+
+def _with_texts(runs: Runs, view: View, entries: list[View]) -> None:
+    climbs: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry["kind"] == "task.escalated":
+            said = f"{entry['data']['from_rung']} to {entry['data']['to_rung']}"
+            climbs.setdefault(entry["data"]["task"], []).append(said)
+    left = MOST_TEXTS
+    for task in view["tasks"]:
+        task["escalations"] = climbs.get(task["task"], [])
+        for attempt in task["attempts"]:
+            returned = attempt["returned"]
+            attempt["prompt"] = runs.text(attempt["seq"], "prompt") if left > 0 else None
+            attempt["output"] = runs.text(returned["seq"], "output") if returned and left > 0 else None
+            attempt["read"] = left > 0
+            left -= 1
+
+
+def _spend(view: View) -> list[dict[str, Any]]:
+    spent, budget = view["spent"], view["budget"]
+    elapsed = spent["elapsed_us"]
+    rows = (
+        ("calls", spent["calls"], budget["max_calls"], 1),
+        ("tokens", spent["tokens"], budget["max_tokens"], 1),
+        ("US$, an estimate unless billed", spent["cost_usd_nano"], budget["max_cost_usd_nano"], 1_000_000_000),
+        ("seconds", None if elapsed is None else elapsed / 1e6, budget["max_seconds"], 1),
+    )
+    return [
+        {"name": name, "used": _figure(used, unit), "limit": _figure(limit, unit), "share": _share(used, limit)}
+        for name, used, limit, unit in rows
+    ]
+
+
+def _figure(value: float | None, unit: int) -> str | None:
+    if value is None:
+        return None
+    return f"{value:,}" if unit == 1 and isinstance(value, int) else f"{value / unit:,.4f}".rstrip("0").rstrip(".")
+
+
+def _share(used: float | None, limit: float | None) -> float | None:
+    return None if used is None or not limit else min(1.0, used / limit)
+
+
+@router.get("/dashboard/data/runs/{run}/events")
+async def follow(request: Request, run: str, after: int = -1) -> Response:
+    """The entries of a run behind `after`, for the page that is open."""
+    desk = desk_of(request)
+    known = await api.found(desk, run)
+    over = await asyncio.to_thread(over_at, desk.hansard.store, known)
+    return Response(status_code=204) if over is not None and after >= over else Events(desk, known, after)
+
+
+@router.get("/dashboard/runs/{run}/page")
+async def kept(request: Request, run: str) -> Response:
+    """A run as one file that needs nothing else, to be kept or sent."""
+    desk = desk_of(request)
+    known = await api.found(desk, run)
+    html = await desk.heavily(desk.hansard.runs.page, known)
+    headers = {"content-disposition": f'attachment; filename="run-{known}.html"'}
+    return Response(html.encode("utf-8", "backslashreplace"), 200, headers, "text/html; charset=utf-8")
+
+
+@router.get("/dashboard/compare")
+async def compare(request: Request, run: Annotated[list[str] | None, Query()] = None) -> Response:
+    """Two runs beside each other."""
+    chosen = [each.strip() for each in run or () if each.strip()]
+    if len(chosen) != 2:
+        raise Refused(422, f"two runs can be compared, and {len(chosen)} are chosen; tick two of them")
+    desk = desk_of(request)
+    a, b = [await api.found(desk, each) for each in chosen]
+    view = await desk.heavily(desk.hansard.runs.compare, a, b)
+    return page(request, "compare.html", a=a, b=b, rows=shown(view), view=view)
+
+
+@router.post("/dashboard/runs/{run}/cancel")
+async def cancel(request: Request, run: str) -> Response:
+    await form(request)
+    await api.cancel(request, run)
+    return to(f"/dashboard/runs/{run}")
+
+
+@router.post("/dashboard/runs/{run}/resume")
+async def resume(request: Request, run: str) -> Response:
+    await form(request)
+    await api.resume(request, run, api.Waiting())
+    return to(f"/dashboard/runs/{run}")
+
+
+@router.post("/dashboard/runs/{run}/tasks/{task}/retry")
+async def retry(request: Request, run: str, task: str) -> Response:
+    await form(request)
+    await api.retry(request, run, task, api.Waiting())
+    return to(f"/dashboard/runs/{run}")

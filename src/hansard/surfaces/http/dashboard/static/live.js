@@ -1,0 +1,127 @@
+// Keeps an open page true: when the record has grown, the page is fetched again and its main part replaced.
+// What is shown is always what the server made; nothing is put together here.
+
+const LOOK_MS = 2000;
+const SETTLE_MS = 250;
+
+const main = () => document.querySelector("main");
+const say = (text) => {
+  const place = document.getElementById("live");
+  if (place && place.textContent !== text) place.textContent = text;
+};
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+function isTouched() {
+  const here = document.activeElement;
+  if (here && main().contains(here) && here.matches("input:not([type=checkbox]), textarea, select")) return true;
+  return [...main().querySelectorAll("input, textarea, select")].some(
+    (each) => (each.type === "checkbox" ? each.checked !== each.defaultChecked : each.value !== (each.defaultValue ?? each.value)),
+  );
+}
+
+// News that had to wait, because somebody is writing.
+let stale = false;
+const alive = () => (stale ? soon() : say("live"));
+
+async function refresh() {
+  stale = isTouched();
+  if (stale) {
+    say("there is news; reload when you are done");
+    return;
+  }
+  const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+  if (answer.redirected) location.reload();
+  if (!answer.ok) throw new Error(`the page answered ${answer.status}`);
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  const old = main();
+  const open = new Set([...old.querySelectorAll("details[open][id]")].map((each) => each.id));
+  const focused = document.activeElement?.closest("main [id]")?.id;
+  const scrolled = [...old.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+  for (const each of fresh.querySelectorAll("details[id]")) each.open = open.has(each.id);
+  old.replaceChildren(...fresh.childNodes);
+  for (const name of ["data-events", "data-after"]) {
+    if (fresh.hasAttribute(name)) old.setAttribute(name, fresh.getAttribute(name));
+    else old.removeAttribute(name);
+  }
+  old.querySelectorAll(".scroll").forEach((each, at) => (each.scrollLeft = scrolled[at] ?? 0));
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+// One refresh at a time, and one more behind it for what came meanwhile.
+let due = false;
+let busy = null;
+function soon() {
+  due = true;
+  busy ??= (async () => {
+    while (due) {
+      await sleep(SETTLE_MS);
+      due = false;
+      await refresh().catch(() => say("the daemon does not answer; trying again"));
+    }
+    busy = null;
+  })();
+  return busy;
+}
+
+// A browser has few connections to one place: a page that nobody looks at gives its own back.
+function whileVisible() {
+  const leaving = new AbortController();
+  const look = () => document.visibilityState === "visible" || leaving.abort();
+  document.addEventListener("visibilitychange", look, { signal: leaving.signal });
+  return leaving.signal;
+}
+
+const visible = () =>
+  new Promise((done) => {
+    const look = () => document.visibilityState === "visible" && done();
+    document.addEventListener("visibilitychange", look);
+    look();
+  });
+
+async function follow() {
+  let after = Number(main().dataset.after);
+  for (;;) {
+    await visible();
+    const signal = whileVisible();
+    try {
+      const answer = await fetch(`${main().dataset.events}?after=${after}`, { signal });
+      if (answer.status === 204) break;
+      if (!answer.ok) throw new Error(`${answer.status}`);
+      alive();
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
+        for (const found of part.value.matchAll(/^id: (\d+)$/gm)) after = Number(found[1]);
+        if (part.value.includes("data: ")) soon();
+      }
+    } catch {
+      if (!signal.aborted) say("the daemon does not answer; trying again");
+    }
+    await sleep(LOOK_MS);
+    await soon();
+    if (!main().dataset.events) break;
+  }
+  await soon();
+  say("");
+}
+
+async function watch() {
+  let known = Number(main().dataset.grows);
+  for (;;) {
+    if (document.visibilityState === "visible") {
+      try {
+        const answer = await fetch("/dashboard/data/head");
+        if (answer.status === 401) location.reload();
+        const { entries } = await answer.json();
+        alive();
+        if (entries !== known) soon();
+        known = entries;
+      } catch {
+        say("the daemon does not answer; trying again");
+      }
+    }
+    await sleep(LOOK_MS);
+  }
+}
+
+if (main().dataset.events) follow();
+else if (main().hasAttribute("data-grows")) watch();

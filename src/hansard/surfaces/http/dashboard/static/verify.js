@@ -1,0 +1,176 @@
+// The page of the verifier: fetches lines and checkpoints, hands them to the modules beside it, and tells what they found.
+
+import { Malformed } from "./bytes.js";
+import { verifyLedger } from "./ledger.js";
+import { parsePin } from "./note.js";
+import { verifyReceipt } from "./receipt.js";
+
+const KEPT = "hansard.pin";
+const SHOWN = 4000;
+const MAX_RECEIPT = 256 * 2 ** 20;
+const byId = (id) => document.getElementById(id);
+
+// Nothing that turns round or hides what follows; everything goes into the page as text, never as markup.
+const shown = (text) => String(text).replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
+
+function element(name, content, kind) {
+  const made = document.createElement(name);
+  if (kind) made.className = kind;
+  if (Array.isArray(content)) made.append(...content);
+  else made.textContent = shown(content);
+  return made;
+}
+
+const list = (items) => element("ul", items.map((each) => element("li", each)));
+
+async function currentPin() {
+  const given = byId("pin").value.trim();
+  return given ? parsePin(given) : null;
+}
+
+async function* pagesOf() {
+  for (let start = 0; ; ) {
+    const raw = new Uint8Array(await (await fetched(`/dashboard/data/lines?start=${start}`)).arrayBuffer());
+    const lines = [];
+    for (let at = 0; at < raw.length; ) {
+      const length = new DataView(raw.buffer).getUint32(at);
+      lines.push(raw.slice(at + 4, at + 4 + length));
+      at += 4 + length;
+    }
+    if (!lines.length) return;
+    yield lines;
+    start += lines.length;
+  }
+}
+
+async function fetched(path) {
+  const answer = await fetch(path);
+  if (answer.status === 401) location.reload();
+  if (!answer.ok) throw new Malformed(`the daemon answered ${answer.status} for ${path}`);
+  return answer;
+}
+
+async function checkLedger() {
+  const [place, bar] = [byId("ledger-result"), byId("progress")];
+  byId("verify").disabled = true;
+  place.replaceChildren();
+  bar.hidden = false;
+  try {
+    const pin = await currentPin();
+    // Checkpoints before lines: what is appended meanwhile lies behind them.
+    const notes = (await (await fetched("/dashboard/data/checkpoints")).text()).split("\n").filter(Boolean).map((each) => JSON.parse(each).note);
+    const { entries } = await (await fetched("/dashboard/data/head")).json();
+    const began = performance.now();
+    const progress = (size) => ((bar.max = Math.max(entries, size, 1)), (bar.value = size));
+    const report = await verifyLedger({ pages: pagesOf(), notes, pin, progress });
+    place.replaceChildren(ledgerResult(report, (performance.now() - began) / 1000));
+  } catch (error) {
+    place.replaceChildren(failure(error));
+  } finally {
+    bar.hidden = true;
+    byId("verify").disabled = false;
+  }
+}
+
+function ledgerResult(report, seconds) {
+  const broken = report.findings.length > 0;
+  const pinned = report.pinned && report.sealedTo > 0;
+  const title = broken ? "Broken" : pinned ? "Whole, and signed by the pinned key" : report.sealedTo ? "Whole, and signed by keys that it names itself" : "Whole, but not signed";
+  const parts = [element("h3", title)];
+  if (report.first !== null) {
+    const link = element("a", `entry ${report.first}`);
+    link.href = `/dashboard/ledger/${report.first}`;
+    parts.push(element("p", ["The first broken entry is ", link, "."]));
+  }
+  if (broken) parts.push(list(report.findings.slice(0, 20).map((each) => (each.seq === null ? each.what : `entry ${each.seq}: ${each.what}`))));
+  if (report.findings.length > 20) parts.push(element("p", `and ${report.findings.length - 20 + report.more} more`));
+  const unsealed = report.unsealedRotations.length ? `; rotations that are not sealed: ${report.unsealedRotations.join(", ")}` : "";
+  parts.push(
+    element("p", `${report.size} entries of ${report.origin} hashed in ${seconds.toFixed(1)} s; ${report.checkpoints} checkpoints compared; sealed to size ${report.sealedTo}, ${report.epochs} epoch(s)${unsealed}`),
+    element("p", [element("span", "root "), element("code", report.root)]),
+    element("p", "What this does not show:"),
+    list(limits(report)),
+  );
+  if (report.identity && !report.pinned && !broken) parts.push(element("p", "The pin that this log claims; compare it with one that you have from elsewhere before you believe it:"), element("pre", `${report.identity}@${report.genesis}`));
+  return element("div", parts, `result ${broken ? "bad" : pinned ? "good" : "warn"}`);
+}
+
+function limits(report) {
+  const found = [];
+  if (!report.identity) found.push("who wrote this log, and that it was not rewritten as a whole: it is unsigned");
+  else if (!report.pinned) found.push("that this log was not rebuilt from scratch: without a pin its keys are its own claim");
+  if (report.identity && report.size > report.sealedTo) found.push(`that the ${report.size - report.sealedTo} entries past size ${report.sealedTo} stay as they are: no checkpoint seals them`);
+  if (report.parts) found.push(`that the ${report.parts} bodies are there and unchanged: only their commitments were read (hansard verify --deep)`);
+  return [...found, "that this is the newest state, and that the derived tables of the store are right (hansard verify)", "the times, and that what was recorded is true"];
+}
+
+async function checkFile(file) {
+  const place = byId("receipt-result");
+  try {
+    if (file.size > MAX_RECEIPT) throw new Malformed("this is too large for a receipt");
+    const report = await verifyReceipt(new Uint8Array(await file.arrayBuffer()), await currentPin());
+    place.replaceChildren(receiptResult(file.name, report));
+  } catch (error) {
+    place.replaceChildren(failure(error));
+  }
+}
+
+function receiptResult(name, report) {
+  if (report.findings.length) {
+    return element("div", [element("h3", `${name}: rejected`), list(report.findings.map((each) => each.what))], "result bad");
+  }
+  const { entry } = report;
+  const parts = [
+    element("h3", `${name}: holds${report.pinned ? ", for the pinned log" : ", for a log that names its own keys"}`),
+    element("p", `Entry ${entry.seq} of ${report.origin}: ${entry.kind} by ${entry.actor}${entry.run ? `, run ${entry.run}` : ""}, at ${new Date(entry.ts / 1000).toISOString()} by the writer's clock`),
+    element("p", `It is in the log of size ${report.size} that ${report.signers.join(" and ")} signed.`),
+    element("pre", JSON.stringify(entry.data, null, 1)),
+  ];
+  for (const [part, { media, body }] of Object.entries(report.opened)) {
+    const said = new TextDecoder().decode(body.slice(0, SHOWN));
+    parts.push(element("p", `${part}, ${media}, ${body.length} bytes, is what the entry committed to:`), element("pre", body.length > SHOWN ? `${said}…` : said));
+  }
+  if (report.closed.length) parts.push(element("p", `Not disclosed: ${report.closed.join(", ")}.`));
+  const unpinned = report.pinned ? [] : ["that this log was not made up: without a pin its keys are its own claim"];
+  parts.push(element("p", "What this does not show:"), list([...unpinned, "anything about other entries, or that its epoch key was still in force", "the time, and that what was recorded is true"]));
+  return element("div", parts, `result ${report.pinned ? "good" : "warn"}`);
+}
+
+function failure(error) {
+  const why = error.name === "NotSupportedError" ? "this browser knows no Ed25519; use a newer one, or hansard verify" : error.message;
+  return element("div", [element("h3", "It could not be verified"), element("p", why)], "result bad");
+}
+
+function showPin() {
+  const kept = localStorage.getItem(KEPT);
+  byId("pin").value = kept ?? "";
+  byId("pin-state").textContent = kept ? "This browser remembers a pin, and everything is held against it." : "No pin: the keys will be what the log itself says they are.";
+}
+
+function listen() {
+  byId("verify").addEventListener("click", checkLedger);
+  byId("pin-form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      const pin = await currentPin();
+      if (pin) localStorage.setItem(KEPT, `${pin.identity}@${pin.genesis}`);
+      showPin();
+    } catch (error) {
+      byId("pin-state").textContent = shown(`It was not kept: ${error.message}`);
+    }
+  });
+  byId("forget").addEventListener("click", () => (localStorage.removeItem(KEPT), showPin()));
+  const drop = byId("drop");
+  byId("receipt").addEventListener("change", (event) => event.target.files[0] && checkFile(event.target.files[0]));
+  for (const name of ["dragover", "dragleave", "drop"]) {
+    drop.addEventListener(name, (event) => {
+      event.preventDefault();
+      drop.classList.toggle("over", name === "dragover");
+      if (name === "drop" && event.dataTransfer.files[0]) checkFile(event.dataTransfer.files[0]);
+    });
+  }
+}
+
+showPin();
+if (globalThis.crypto?.subtle) listen();
+else byId("ledger-result").replaceChildren(failure(new Error("browsers hash only on pages from this machine or over https")));

@@ -1,0 +1,221 @@
+"""The dashboard in a real browser. Whatever the browser complains about, a refused script or style above all, fails the test."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from daemons import Served, place, serving
+from forging import database
+from visitors import Browsing, Visitor
+
+pytest.importorskip("playwright", reason="this test needs playwright and chromium (apt install chromium)")
+from playwright.sync_api import Page, expect
+
+LINE = {"tasks": [{"id": name, "lane": "backend", "instruction": f"do {name}"} for name in ("one", "two", "three")]}
+LINE["tasks"][1]["needs"] = ["one"]  # type: ignore[assignment]
+LINE["tasks"][2]["needs"] = ["two"]  # type: ignore[assignment]
+PAGES = ("/dashboard/", "/dashboard/gates", "/dashboard/ledger", "/dashboard/ledger/5", "/dashboard/verify")
+
+
+@pytest.fixture(scope="module")
+def pin(daemon: Served) -> str:
+    return pinned(daemon)
+
+
+def verified(page: Page, pin: str | None = None) -> str:
+    """What the page says of the ledger."""
+    page.goto("/dashboard/verify")
+    if pin:
+        page.locator("#pin").fill(pin)
+    page.get_by_role("button", name="Verify the ledger").click()
+    result = page.locator("#ledger-result .result")
+    expect(result).to_be_visible(timeout=30_000)
+    return result.inner_text()
+
+
+def test_a_run_is_seen_to_go_on_to_its_end(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    run = daemon.submit("watch me", plan=LINE, provider="slow", gates=["task:three"])["run"]
+    page.get_by_role("link", name="watch me").click(timeout=10_000)
+    expect(page.locator("main .state").first).to_have_text("waiting", timeout=20_000)
+    expect(page.locator("#live")).to_have_text("live")
+    [gate] = daemon.get(f"/v1/gates?run={run}").json()
+    daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "approve"})
+    expect(page.locator("main .state").first).to_have_text("answered", timeout=20_000)
+    expect(page.locator(".graph .box.good")).to_have_count(3)
+    expect(page.locator("#live")).to_have_text("", timeout=10_000)
+
+
+def test_what_is_open_stays_open_while_the_page_is_replaced(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    run = daemon.submit("keep it open", plan=LINE, provider="slow")["run"]
+    page.goto(f"/dashboard/runs/{run}")
+    prompt = page.locator("details[id^=prompt]").first
+    prompt.locator("summary").click(timeout=10_000)
+    page.locator("summary").first.focus()
+    expect(page.locator("main .state").first).to_have_text("answered", timeout=20_000)
+    expect(prompt).to_have_attribute("open", "")
+
+
+def test_a_gate_is_decided_and_what_somebody_types_is_left_alone(daemon: Served, browsing: Browsing) -> None:
+    run = daemon.submit("ask me first", gates=["task:one"])["run"]
+    daemon.until(run, "waiting")
+    page = browsing.visit(daemon)
+    page.get_by_role("link", name="decide").click()
+    page.get_by_label("Reason").fill("it may")
+    daemon.submit("news", wait=30)
+    expect(page.locator("#live")).to_have_text("there is news; reload when you are done", timeout=10_000)
+    expect(page.get_by_label("Reason")).to_have_value("it may")
+    page.get_by_label("Reason").press("Enter")
+    assert daemon.show(run)["state"] == "waiting"
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible()
+    daemon.until(run, "answered")
+
+
+def test_signing_out_in_one_tab_ends_the_other(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    other = page.context.new_page()
+    other.goto("/dashboard/")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    expect(other.get_by_role("heading", name="Sign in")).to_be_visible(timeout=10_000)
+    browsing.complaints[:] = [each for each in browsing.complaints if "401" not in each]
+
+
+def test_the_browser_finds_an_honest_ledger_whole(daemon: Served, browsing: Browsing, pin: str) -> None:
+    page = browsing.visit(daemon)
+    said = verified(page)
+    assert "Whole, and signed by keys that it names itself" in said
+    assert "without a pin its keys are its own claim" in said
+    assert pin in said
+    said = verified(page, pin)
+    assert "Whole, and signed by the pinned key" in said
+    assert "its own claim" not in said
+    assert "Broken" in verified(page, pin[:-4] + ("0000" if pin[-4:] != "0000" else "1111"))
+
+
+def test_a_pin_is_remembered_and_forgotten(daemon: Served, browsing: Browsing, pin: str) -> None:
+    page = browsing.visit(daemon)
+    page.goto("/dashboard/verify")
+    page.locator("#pin").fill("no pin at all")
+    page.get_by_role("button", name="Remember").click()
+    expect(page.locator("#pin-state")).to_contain_text("It was not kept")
+    page.locator("#pin").fill(pin)
+    page.get_by_role("button", name="Remember").click()
+    page.reload()
+    expect(page.locator("#pin")).to_have_value(pin)
+    page.get_by_role("button", name="Forget it").click()
+    page.reload()
+    expect(page.locator("#pin")).to_have_value("")
+
+
+def pinned(daemon: Served) -> str:
+    return str(json.loads(daemon.cli("ledger", "pin", "--json").stdout)["pin"])
+
+
+def test_a_tampered_ledger_is_named_with_its_first_broken_entry(tmp_path: Path, browsing: Browsing) -> None:
+    place(tmp_path)
+    with serving(tmp_path, "--provider", "quick") as daemon:
+        run, pin = daemon.submit(wait=30)["run"], pinned(daemon)
+        [judged] = daemon.get(f"/v1/ledger/entries?run={run}&kind=task.judged").json()
+        # What is not in the last 256 entries, a store does not look at when it is opened.
+        while daemon.get("/v1/status").json()["entries"] < judged["seq"] + 257:
+            daemon.post("/v1/route", {"text": "fix the login API"})
+    with database(tmp_path / "l.db") as found:
+        change = "UPDATE entries SET line = replace(line, '\"ok\":true', '\"ok\":false') WHERE seq = ?"
+        assert found.execute(change, (judged["seq"],)).rowcount == 1
+    with serving(tmp_path, "--provider", "quick") as daemon:
+        page = browsing.visit(daemon)
+        said = verified(page, pin)
+        assert "Broken" in said
+        assert f"The first broken entry is entry {judged['seq']}." in said
+        page.get_by_role("link", name=f"entry {judged['seq']}").click()
+        expect(page.get_by_role("alert")).to_contain_text("Broken")
+
+
+@pytest.fixture(scope="module")
+def receipt(daemon: Served) -> bytes:
+    run = daemon.submit("prove it", wait=30)["run"]
+    [returned] = daemon.get(f"/v1/ledger/entries?run={run}&kind=task.returned").json()
+    return Visitor(daemon).see(f"/dashboard/ledger/{returned['seq']}/receipt?disclose=output").content
+
+
+def given(page: Page, name: str, data: bytes) -> str:
+    """What the page says of a receipt that is dropped onto it."""
+    page.goto("/dashboard/verify")
+    file = "([name, bytes]) => { const held = new DataTransfer(); held.items.add(new File([new Uint8Array(bytes)], name)); return held }"
+    held = page.evaluate_handle(file, [name, list(data)])
+    page.dispatch_event("#drop", "drop", {"dataTransfer": held})
+    expect(page.locator("#receipt-result .result")).to_be_visible()
+    return page.locator("#receipt-result .result").inner_text()
+
+
+def test_a_receipt_holds_and_a_tampered_one_is_rejected(
+    daemon: Served, browsing: Browsing, receipt: bytes, pin: str, tmp_path: Path
+) -> None:
+    page = browsing.visit(daemon)
+    said = given(page, "good.tlog-proof", receipt)
+    assert "good.tlog-proof: holds, for a log that names its own keys" in said
+    assert "the result" in said
+    header, extra, rest = receipt.split(b"\n", 2)
+    spoiled = rest.replace(b"index ", b"index 1", 1)
+    for data in (
+        b"\n".join([header, extra, spoiled]),
+        receipt[:-30] + b"A" + receipt[-29:],
+        b"",
+        b"\xff\xfe",
+        receipt[:200],
+    ):
+        assert "rejected" in given(page, "bad.tlog-proof", data)
+    page.goto("/dashboard/verify")
+    page.locator("#pin").fill(pin)
+    (tmp_path / "chosen.tlog-proof").write_bytes(receipt)
+    page.locator("#receipt").set_input_files(tmp_path / "chosen.tlog-proof")
+    expect(page.locator("#receipt-result")).to_contain_text("holds, for the pinned log")
+
+
+def test_a_phone_needs_no_sideways_scrolling(daemon: Served, browsing: Browsing) -> None:
+    run = daemon.submit("a_word_" * 40, plan=LINE, wait=30, provider="quick")["run"]
+    debate = daemon.post("/v1/deliberations?wait=60", {"problem": "why?", "provider": "rehearsal"}).json()["run"]
+    page = browsing.visit(daemon, width=360)
+    compared = f"/dashboard/compare?run={run}&run={run}"
+    for path in (*PAGES, f"/dashboard/runs/{run}", f"/dashboard/deliberations/{debate}", compared):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+def test_the_dark_is_dark(daemon: Served, browsing: Browsing, tmp_path: Path) -> None:
+    shades = []
+    for scheme in ("light", "dark"):
+        page = browsing.visit(daemon, color_scheme=scheme)
+        page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        shades.append(sum(int(each) for each in colour.removeprefix("rgb(").removesuffix(")").split(", ")))
+    assert shades[0] > 600 > 150 > shades[1]
+
+
+def test_every_field_has_a_name_and_the_first_key_leads_to_the_content(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    unnamed = (
+        "[...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a, meter, progress')].filter("
+        "each => !(each.labels?.length || each.ariaLabel || each.textContent.trim())).map(each => each.outerHTML)"
+    )
+    for path in PAGES:
+        page.goto(path)
+        assert page.evaluate(unnamed) == [], path
+        assert [page.locator(landmark).count() for landmark in ("main", "header", "h1")] == [1, 1, 1]
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "To the content"
+
+
+@pytest.fixture(scope="module")
+def finished(daemon: Served) -> str:
+    return str(daemon.submit("read me without scripts", wait=30)["run"])
+
+
+def test_pages_are_read_without_scripts(daemon: Served, browsing: Browsing, finished: str) -> None:
+    page = browsing.visit(daemon, java_script_enabled=False)
+    page.get_by_role("link", name="read me without scripts").click()
+    expect(page.locator(".answer")).to_have_text("the result")

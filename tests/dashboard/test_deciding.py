@@ -1,0 +1,143 @@
+"""What people do from the pages: only with the right role, from a page of their own session, and bound to what they saw."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from daemons import ONE, Served, place, serving
+from visitors import Visitor
+
+
+def token(daemon: Served, role: str) -> str:
+    made = daemon.cli("serve", "token", "add", f"only-{role}", "--roles", role, "--json")
+    return str(json.loads(made.stdout)["token"])
+
+
+@pytest.fixture(scope="module")
+def roles(daemon: Served) -> dict[str, str]:
+    return {role: token(daemon, role) for role in ("reader", "operator", "approver")}
+
+
+def waiting(daemon: Served, gate: str = "task:one") -> tuple[str, str, list[str]]:
+    """A run that waits, its gate, and what is shown there."""
+    run = daemon.submit(gates=[gate])["run"]
+    daemon.until(run, "waiting")
+    [found] = daemon.get(f"/v1/gates?run={run}").json()
+    return run, found["gate"], found["shown"]
+
+
+def test_a_reader_sees_no_buttons_and_may_press_none(daemon: Served, roles: dict[str, str]) -> None:
+    run, gate, shown = waiting(daemon)
+    reader = Visitor(daemon, roles["reader"])
+    assert "Approve" not in reader.text("/dashboard/gates")
+    assert "Cancel this run" not in reader.text(f"/dashboard/runs/{run}")
+    assert reader.send(f"/dashboard/runs/{run}/cancel").status_code == 403
+    assert reader.send(f"/dashboard/runs/{run}/tasks/one/retry").status_code == 403
+    assert reader.send(f"/dashboard/gates/{gate}/decision", decision="approve", shown=shown).status_code == 403
+    assert daemon.show(run)["state"] == "waiting"
+
+
+def test_an_operator_cancels_and_does_not_decide(daemon: Served, roles: dict[str, str]) -> None:
+    run, gate, shown = waiting(daemon)
+    operator = Visitor(daemon, roles["operator"])
+    assert operator.send(f"/dashboard/gates/{gate}/decision", decision="approve", shown=shown).status_code == 403
+    assert operator.send(f"/dashboard/runs/{run}/cancel").headers["location"] == f"/dashboard/runs/{run}"
+    assert daemon.until(run, "cancelled")
+
+
+def test_an_approver_decides_by_name_and_with_a_reason(daemon: Served, roles: dict[str, str]) -> None:
+    run, gate, shown = waiting(daemon)
+    approver = Visitor(daemon, roles["approver"])
+    assert approver.send(f"/dashboard/runs/{run}/cancel").status_code == 403
+    said = approver.send(f"/dashboard/gates/{gate}/decision", decision="approve", shown=shown, note="fine by me")
+    assert said.headers["location"] == "/dashboard/gates"
+    daemon.until(run, "answered")
+    [decided] = daemon.get(f"/v1/gates/{gate}").json()["decisions"]
+    assert (decided["by"], decided["authenticated"]) == ("human:only-approver", True)
+    assert daemon.get(f"/v1/ledger/entries/{decided['seq']}/parts/note").text == "fine by me"
+
+
+def test_a_rejection_and_an_edit_do_what_they_say(daemon: Served, visitor: Visitor) -> None:
+    run, gate, shown = waiting(daemon)
+    visitor.send(f"/dashboard/gates/{gate}/decision", decision="reject", shown=shown)
+    daemon.until(run, "failed")
+    run, gate, shown = waiting(daemon, "plan")
+    plan = {"tasks": [{**ONE["tasks"][0], "instruction": "first line\r\nsecond line"}]}
+    edit = json.dumps(plan, indent=2).replace("\n", "\r\n")
+    visitor.send(f"/dashboard/gates/{gate}/decision", decision="edit", shown=shown, edit=edit)
+    daemon.until(run, "answered")
+    [decided] = daemon.get(f"/v1/gates/{gate}").json()["decisions"]
+    kept = daemon.get(f"/v1/ledger/entries/{decided['seq']}/parts/edit").text
+    assert "\r" not in kept
+    assert json.loads(kept) == plan
+
+
+def test_what_was_not_shown_cannot_be_approved(daemon: Served, visitor: Visitor) -> None:
+    run, gate, shown = waiting(daemon)
+    for other in (["ab" * 32], []):
+        said = visitor.send(f"/dashboard/gates/{gate}/decision", decision="approve", shown=other)
+        assert said.status_code == 409
+        assert "look at it again" in said.text
+    assert visitor.send(f"/dashboard/gates/{gate}/decision", decision="edit", shown=shown, edit="").status_code == 409
+    assert visitor.send(f"/dashboard/gates/{gate}/decision", decision="perhaps", shown=shown).status_code == 422
+    assert visitor.send("/dashboard/gates/nothing/decision", decision="approve").status_code == 404
+    visitor.send(f"/dashboard/runs/{run}/cancel")
+
+
+def test_a_task_is_done_again(daemon: Served, visitor: Visitor) -> None:
+    run = daemon.submit(wait=30)["run"]
+    assert "Do one again" in visitor.text(f"/dashboard/runs/{run}")
+    assert visitor.send(f"/dashboard/runs/{run}/tasks/one/retry").status_code == 303
+    daemon.until(run, "answered")
+    assert len(daemon.show(run)["tasks"][0]["attempts"]) == 2
+    assert visitor.send(f"/dashboard/runs/{run}/tasks/none/retry").status_code == 409
+    assert visitor.send(f"/dashboard/runs/{run}/resume").status_code == 409
+
+
+def test_a_form_without_the_token_of_its_session_changes_nothing(daemon: Served, visitor: Visitor) -> None:
+    run, gate, shown = waiting(daemon)
+    other = Visitor(daemon).form_token()
+    for given in ({}, {"form_token": ""}, {"form_token": "0" * 64}, {"form_token": other}, {"form_token": "ü"}):
+        for path, fields in (
+            (f"runs/{run}/cancel", {}),
+            (f"gates/{gate}/decision", {"decision": "approve", "shown": shown}),
+        ):
+            said = visitor.client.post(f"/dashboard/{path}", data={**given, **fields})
+            assert said.status_code == 403, given
+    assert visitor.client.post("/dashboard/sign-out", data={"form_token": other}).status_code == 403
+    assert daemon.show(run)["state"] == "waiting"
+    visitor.send(f"/dashboard/runs/{run}/cancel")
+
+
+def test_a_form_of_another_site_or_of_no_page_is_refused(daemon: Served, visitor: Visitor) -> None:
+    good = {"form_token": visitor.form_token()}
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
+        for path in ("/dashboard/sign-out", "/dashboard/sign-in"):
+            said = visitor.client.post(path, data=good, headers={"Origin": origin})
+            assert said.status_code == 403, (origin, path)
+    del visitor.client.headers["Origin"]
+    for path in ("/dashboard/sign-out", "/dashboard/sign-in", "/dashboard/runs/last/cancel"):
+        assert visitor.client.post(path, data=good).status_code == 403
+        assert visitor.client.post(path, data=good, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+def test_only_a_form_is_taken_from_a_page_and_only_json_from_a_program(daemon: Served, visitor: Visitor) -> None:
+    assert visitor.client.post("/dashboard/sign-out", json={"form_token": visitor.form_token()}).status_code == 415
+    assert daemon._clients[0].post("/v1/runs", data={"request": "x"}).status_code == 415
+    assert visitor.client.post(
+        "/dashboard/sign-out", content=b"\xff=%zz", headers={"Content-Type": "application/x-www-form-urlencoded"}
+    ).status_code in (400, 403)
+
+
+def test_what_was_cut_short_goes_on_from_the_page(tmp_path: Path) -> None:
+    place(tmp_path)
+    with serving(tmp_path, "--provider", "quick", "--grace", 1) as daemon:
+        run = daemon.submit(provider="slow")["run"]
+        daemon.until(run, "running")
+    with serving(tmp_path, "--provider", "quick", "--no-resume") as daemon:
+        visitor = Visitor(daemon)
+        assert daemon.show(run)["state"] == "interrupted"
+        assert "Resume" in visitor.text(f"/dashboard/runs/{run}")
+        assert visitor.send(f"/dashboard/runs/{run}/resume").status_code == 303
+        assert daemon.until(run, "answered")["answer"] == "the slow result"

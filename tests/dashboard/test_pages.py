@@ -1,0 +1,278 @@
+"""What stands on the pages: the same as the views say, and nothing that a browser would act on."""
+
+import json
+from typing import Any
+
+import pytest
+
+from daemons import ONE, Served
+from hansard.surfaces.http.dashboard.deliberations import disagreements
+from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
+from visitors import Markup, Visitor
+
+HOSTILE = '<script>alert("mark")</script> "><img src=x onerror=alert(1)> \u202egnp.exe \x1b[31m mark {{ 7*7 }}'
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+
+@pytest.fixture(scope="module")
+def hostile(daemon: Served) -> str:
+    """A run whose request, instructions, task names and results do not mean well."""
+    plan = {"tasks": [{"id": "one", "lane": "backend", "instruction": HOSTILE}]}
+    return str(daemon.submit(HOSTILE, wait=30, plan=plan, provider="echo")["run"])
+
+
+@pytest.fixture(scope="module")
+def gated(daemon: Served) -> str:
+    run = str(
+        daemon.submit(HOSTILE, plan={"tasks": [{**ONE["tasks"][0], "instruction": HOSTILE}]}, gates=["task:one"])["run"]
+    )
+    daemon.until(run, "waiting")
+    return run
+
+
+@pytest.fixture(scope="module")
+def debated(daemon: Served) -> str:
+    said = daemon.post("/v1/deliberations?wait=60", {"problem": HOSTILE, "provider": "rehearsal"})
+    return str(said.json()["run"])
+
+
+def every_page(daemon: Served, *runs: str) -> list[str]:
+    size = daemon.get("/v1/status").json()["entries"]
+    return [
+        *("/dashboard/", "/dashboard/?state=waiting", "/dashboard/gates", "/dashboard/ledger", "/dashboard/verify"),
+        *("/dashboard/ledger?kind=task.returned", "/dashboard/ledger?after=-1", "/dashboard/sign-in?again=1"),
+        *(f"/dashboard/ledger/{seq}" for seq in range(size)),
+        *(f"/dashboard/runs/{run}" for run in runs),
+        f"/dashboard/compare?run={runs[0]}&run={runs[1]}",
+    ]
+
+
+def test_every_page_is_markup_of_ours_and_has_the_strict_policy(
+    daemon: Served, visitor: Visitor, hostile: str, gated: str, debated: str
+) -> None:
+    pages = [*every_page(daemon, hostile, gated), f"/dashboard/deliberations/{debated}"]
+    for path in pages:
+        said = visitor.see(path)
+        assert said.status_code == 200, (path, said.text[:300])
+        assert said.headers["content-security-policy"] == POLICY
+        assert said.headers["cache-control"] == "no-store"
+        assert said.headers["content-type"] == "text/html; charset=utf-8"
+        for tag, attributes in Markup(said.text).elements:
+            assert tag != "img", path
+            assert tag != "script" or set(attributes) == {"type", "src"}, path
+            assert not any(name.startswith("on") or name == "style" for name in attributes), path
+        assert "\u202e" not in said.text.replace("<textarea", "\0<textarea").split("\0")[0], path
+
+
+def test_hostile_words_are_shown_as_they_are(visitor: Visitor, hostile: str, gated: str) -> None:
+    for path in (f"/dashboard/runs/{hostile}", "/dashboard/gates", "/dashboard/"):
+        text = visitor.text(path)
+        assert "&lt;script&gt;" in text, path
+        assert "\\u202egnp.exe" in text, path
+        assert "{{ 7*7 }}" in text, path
+    assert "&lt;script&gt;" in visitor.text(f"/dashboard/runs/{gated}")
+
+
+def test_what_is_edited_at_a_gate_begins_as_what_is_in_question(daemon: Served, visitor: Visitor, gated: str) -> None:
+    [gate] = daemon.get(f"/v1/gates?run={gated}").json()
+    asked = daemon.get(f"/v1/gates/{gate['gate']}").json()["question"].split("\n\n", 1)[1]
+    page = visitor.text("/dashboard/gates")
+    box = page.split("<textarea", 1)[1].split(">\n", 1)[1].split("</textarea>")[0]
+    for raw, escaped in (("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"), ("&#34;", '"'), ("&#39;", "'")):
+        box = box.replace(raw, escaped)
+    assert box == asked
+
+
+def test_a_run_shows_its_request_answer_verdicts_and_spend(daemon: Served, visitor: Visitor) -> None:
+    run = daemon.post("/v1/runs?wait=30", {"request": "ship it", "max_calls": 50}).json()
+    text = visitor.text(f"/dashboard/runs/{run['run']}")
+    for each in ("ship it", "the result", "passed", "do it", "of 50", "<meter", "only, attempt 1", "validator of only"):
+        assert each in text, each
+
+
+def test_an_unknown_run_is_told_as_a_page(visitor: Visitor) -> None:
+    for path in (
+        "/dashboard/nothing",
+        "/dashboard/runs/nothing",
+        "/dashboard/deliberations/nothing",
+        "/dashboard/ledger/99999",
+        "/dashboard/ledger/x",
+    ):
+        said = visitor.see(path)
+        assert said.status_code in (404, 422), path
+        assert said.headers["content-security-policy"] == POLICY
+        assert 'role="alert"' in said.text
+
+
+def test_a_run_page_of_a_deliberation_leads_to_its_own_page(visitor: Visitor, debated: str) -> None:
+    said = visitor.see(f"/dashboard/runs/{debated}")
+    assert said.headers["location"] == f"/dashboard/deliberations/{debated}"
+    text = visitor.text(said.headers["location"])
+    assert "Round 1" in text
+    assert "coordination turn" in text
+
+
+def test_runs_come_in_pages_and_by_state(daemon: Served, visitor: Visitor, gated: str) -> None:
+    for number in range(31):
+        daemon.submit(f"number {number}", wait=30)
+    text = visitor.text("/dashboard/")
+    assert text.count('class="request"') == 30
+    older = next(attributes["href"] for tag, attributes in Markup(text).elements if attributes.get("rel") == "next")
+    assert "number 0" in visitor.text(str(older))
+    waiting = visitor.text("/dashboard/?state=waiting")
+    assert gated in waiting
+    assert "number 30" not in waiting
+
+
+def test_the_ledger_is_filtered_and_paged(daemon: Served, visitor: Visitor, hostile: str) -> None:
+    text = visitor.text(f"/dashboard/ledger?run={hostile}&kind=task.judged")
+    assert text.count('data-label="Kind"') == 1
+    assert "No entry is like this" in visitor.text("/dashboard/ledger?kind=no.such")
+    first = visitor.text("/dashboard/ledger?after=-1")
+    assert "log.genesis" in first
+    assert "Newest" in first
+
+
+def test_an_entry_shows_its_parts_and_both_ways_of_causes(daemon: Served, visitor: Visitor, hostile: str) -> None:
+    [judged] = daemon.get(f"/v1/ledger/entries?run={hostile}&kind=task.judged").json()
+    view = daemon.get(f"/v1/ledger/entries/{judged['seq']}").json()
+    text = visitor.text(f"/dashboard/ledger/{judged['seq']}")
+    for seq in (*view["causes"], *view["effects"]):
+        assert f'<a href="/dashboard/ledger/{seq}" aria-label' in text
+    assert view["leaf"] in text
+    assert view["parts"][0]["commitment"] in text
+
+
+def test_a_receipt_is_a_file_that_verifies(daemon: Served, visitor: Visitor, hostile: str) -> None:
+    [returned] = daemon.get(f"/v1/ledger/entries?run={hostile}&kind=task.returned").json()
+    said = visitor.see(f"/dashboard/ledger/{returned['seq']}/receipt?disclose=output")
+    assert said.headers["content-disposition"] == f'attachment; filename="entry-{returned["seq"]}.tlog-proof"'
+    (daemon.folder / "x.tlog-proof").write_bytes(said.content)
+    checked = daemon.cli("verify", "x.tlog-proof", "--json")
+    assert checked.returncode == 0, checked.stdout
+    assert visitor.see("/dashboard/ledger/0/receipt?disclose=nothing").status_code == 409
+
+
+def test_a_run_can_be_kept_as_one_file(daemon: Served, visitor: Visitor, hostile: str) -> None:
+    said = visitor.see(f"/dashboard/runs/{hostile}/page")
+    assert said.headers["content-disposition"].startswith("attachment")
+    assert said.text == daemon.cli("runs", "page", hostile).stdout
+
+
+def test_two_runs_are_compared_and_one_is_not(daemon: Served, visitor: Visitor, hostile: str, gated: str) -> None:
+    assert "Two runs beside each other" in visitor.text(f"/dashboard/compare?run={hostile}&run={gated}")
+    said = visitor.see(f"/dashboard/compare?run={hostile}")
+    assert said.status_code == 422
+    assert "tick two" in said.text
+
+
+@pytest.mark.parametrize(
+    ("name", "media"),
+    [
+        ("style.css", "text/css"),
+        ("verify.js", "text/javascript"),
+        ("live.js", "text/javascript"),
+        ("icon.svg", "image/svg+xml"),
+    ],
+)
+def test_static_files_have_their_types_and_are_asked_for_again(daemon: Served, name: str, media: str) -> None:
+    stranger = Visitor(daemon, None)
+    said = stranger.see(f"/dashboard/static/{name}")
+    assert said.headers["content-type"].startswith(media)
+    assert said.headers["x-content-type-options"] == "nosniff"
+    again = stranger.client.get(f"/dashboard/static/{name}", headers={"If-None-Match": said.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+OUTSIDE = (
+    "nothing.js",
+    "../pages.py",
+    "..%2fpages.py",
+    "%2e%2e/pages.py",
+    "..%5cpages.py",
+    "/etc/passwd",
+    "__init__.py",
+    "",
+)
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_nothing_else_is_served_as_a_static_file(daemon: Served, name: str) -> None:
+    head = f"GET /dashboard/static/{name} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+    assert daemon.raw(head.encode()).split(b" ")[1] in (b"404", b"303")
+
+
+def test_lines_and_checkpoints_come_as_they_are_kept(daemon: Served, visitor: Visitor) -> None:
+    size = daemon.get("/v1/status").json()["entries"]
+    raw, lines = visitor.see("/dashboard/data/lines?start=0").content, []
+    while raw:
+        length = int.from_bytes(raw[:4], "big")
+        lines.append(raw[4 : 4 + length])
+        raw = raw[4 + length :]
+    assert [json.loads(line)["seq"] for line in lines][:size] == list(range(size))
+    assert visitor.see(f"/dashboard/data/lines?start={size + 50}").content == b""
+    kept = [json.loads(line)["note"] for line in visitor.see("/dashboard/data/checkpoints").text.splitlines()]
+    assert daemon.get("/v1/ledger/checkpoint").json()["checkpoint"] in kept
+
+
+def test_the_events_of_a_run_go_on_behind_an_entry(daemon: Served, visitor: Visitor, hostile: str) -> None:
+    view = daemon.show(hostile)
+    behind = view["last_seq"] - 2
+    text = visitor.text(f"/dashboard/data/runs/{hostile}/events?after={behind}")
+    assert [line for line in text.splitlines() if line.startswith("id: ")] == [f"id: {behind + 1}", f"id: {behind + 2}"]
+    assert visitor.see(f"/dashboard/data/runs/{hostile}/events?after={view['last_seq']}").status_code == 204
+
+
+def task(name: str, *needs: str) -> dict[str, Any]:
+    return {"task": name, "needs": list(needs), "state": "passed", "lane": "x"}
+
+
+def test_a_task_stands_behind_everything_that_it_needs() -> None:
+    drawn = waves([task("c", "a", "b"), task("a"), task("b", "a"), task("lost", "nobody")])
+    at = {node.name: node.x for node in drawn.nodes}
+    assert at["a"] == at["lost"] < at["b"] < at["c"]
+    assert len(drawn.edges) == 3
+    assert waves([]).nodes == ()
+
+
+def test_a_circle_of_tasks_does_not_hang_the_drawing() -> None:
+    drawn = waves([task("a", "b"), task("b", "a"), task("c")])
+    assert [node.name for node in drawn.nodes] == ["c"]
+    assert drawn.left_out == 2
+
+
+def test_a_crowd_of_effects_is_counted_and_not_drawn() -> None:
+    def look(seq: int) -> dict[str, Any]:
+        return {"seq": seq, "kind": "k", "causes": [], "effects": []}
+
+    drawn = causal({"seq": 0, "kind": "k", "causes": [], "effects": list(range(1, 101))}, look)
+    assert (len(drawn.nodes), drawn.left_out) == (9, 92)
+
+
+def test_a_call_without_an_answer_reaches_to_the_end_of_the_timeline() -> None:
+    asked = {"seq": 1, "kind": "task.attempted", "ts": 100, "causes": [], "data": {"task": "t", "attempt": 1}}
+    later = {"seq": 2, "kind": "run.claimed", "ts": 200, "causes": [], "data": {}}
+    [bar] = timeline([asked, later])
+    assert (bar.x, bar.width, bar.answered) == (0, 1000, False)
+    assert timeline([later]) == ()
+
+
+def verdict(round: int, unresolved: list[str], resolved: list[str]) -> dict[str, Any]:
+    content = {
+        "unresolved_disagreements": [
+            {"topic": topic, "positions": [{"agent": "ada", "claim": f"{topic} in {round}"}]} for topic in unresolved
+        ],
+        "resolved_disagreements": [{"topic": topic, "resolution": f"settled in {round}"} for topic in resolved],
+    }
+    return {"type": "coordination_turn", "round": round, "content": content}
+
+
+def test_a_disagreement_is_open_until_it_is_settled_and_may_open_again() -> None:
+    told = [verdict(1, ["cost", "risk"], []), verdict(2, ["risk"], ["cost"]), verdict(3, ["cost"], ["risk", "scope"])]
+    cost, risk, scope = disagreements([{"type": "primary_turn"}, *told])
+    assert (cost["rounds"], cost["settled"], cost["positions"][0]["claim"]) == ([1, 3], None, "cost in 3")
+    assert (risk["rounds"], risk["settled"]) == ([1, 2], "settled in 3")
+    assert (scope["rounds"], scope["positions"]) == ([], [])

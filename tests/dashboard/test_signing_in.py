@@ -1,0 +1,119 @@
+import json
+import re
+
+import pytest
+
+from daemons import BARE, Served
+from hansard.surfaces.http.dashboard import session
+from visitors import Visitor
+
+PAGES = ("/dashboard/", "/dashboard/gates", "/dashboard/ledger", "/dashboard/ledger/0", "/dashboard/verify")
+DATA = ("/dashboard/data/head", "/dashboard/data/lines", "/dashboard/data/checkpoints")
+
+
+def token(daemon: Served, name: str, *flags: object) -> str:
+    return str(json.loads(daemon.cli("serve", "token", "add", name, *flags, "--json").stdout)["token"])
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_without_a_session_every_page_leads_to_signing_in(daemon: Served, path: str) -> None:
+    said = Visitor(daemon, None).see(path)
+    assert (said.status_code, said.headers["location"]) == (303, f"/dashboard/sign-in?to={path}")
+    assert "token" in Visitor(daemon, None).text(said.headers["location"])
+
+
+@pytest.mark.parametrize("path", DATA)
+def test_without_a_session_there_is_no_data(daemon: Served, path: str) -> None:
+    assert Visitor(daemon, None).see(path).status_code == 401
+
+
+def test_the_front_door_leads_to_the_runs(daemon: Served, visitor: Visitor) -> None:
+    assert Visitor(daemon, None).see("/").headers["location"] == "/dashboard/"
+    assert "<h1>Runs</h1>" in visitor.text("/dashboard/")
+
+
+def test_a_wrong_token_is_told_so_and_sees_nothing(daemon: Served) -> None:
+    stranger = Visitor(daemon, None)
+    stranger.sign_in("hs_wrong")
+    said = stranger.see("/dashboard/")
+    assert said.headers["location"] == "/dashboard/sign-in?to=/dashboard/&again=1"
+    assert "not known here" in stranger.text(said.headers["location"])
+    assert stranger.see("/dashboard/data/lines").status_code == 401
+
+
+@pytest.mark.parametrize("given", ["", "two words", "a;b", "x\r\nSet-Cookie: y=z", "ü", "x" * 201])
+def test_what_cannot_be_a_token_is_not_put_into_a_cookie(daemon: Served, given: str) -> None:
+    said = Visitor(daemon, None).sign_in(given)
+    assert "set-cookie" not in said.headers
+    assert said.headers["location"].endswith("again=1")
+
+
+def test_the_cookie_is_kept_from_scripts_other_sites_and_the_api(daemon: Served) -> None:
+    said = Visitor(daemon, None).sign_in(daemon.token)
+    flags = said.headers["set-cookie"].split("; ")[1:]
+    assert flags == ["Path=/dashboard", "HttpOnly", "SameSite=Strict"]
+    assert "Secure" in str(session.cookie_of(daemon.token, https=True))
+
+
+def test_the_api_takes_no_cookie_and_the_pages_take_no_bearer_token(daemon: Served, visitor: Visitor) -> None:
+    cookie = {"Cookie": "; ".join(f"{name}={value}" for name, value in visitor.client.cookies.items())}
+    stranger = daemon.client(None, Origin=daemon.address, **cookie)
+    assert stranger.get("/dashboard/").status_code == 200
+    for path in ("/v1/runs", "/v1/ledger/entries", "/v1/runs/last/events", "/checkpoint", "/metrics", "/mcp"):
+        assert stranger.get(path).status_code == 401, path
+    assert stranger.post("/v1/runs", json={"request": "x", **BARE}).status_code == 401
+    assert daemon.get("/dashboard/").status_code == 303
+
+
+def test_a_session_ends_with_its_token(daemon: Served) -> None:
+    guest = Visitor(daemon, token(daemon, "guest"))
+    assert guest.see("/dashboard/").status_code == 200
+    daemon.cli("serve", "token", "rotate", "guest")
+    assert guest.see("/dashboard/").status_code == 303
+    assert Visitor(daemon, token(daemon, "brief", "--days", 0)).see("/dashboard/").status_code == 303
+
+
+def test_signing_out_takes_the_cookie_away(daemon: Served) -> None:
+    guest = Visitor(daemon)
+    assert guest.send("/dashboard/sign-out").headers["location"] == "/dashboard/sign-in"
+    assert guest.see("/dashboard/").status_code == 303
+
+
+ELSEWHERE = (
+    *("https://evil.example/", "//evil.example", "/dashboard//evil", "/dashboard/\\x"),
+    *("/v1/runs", "/dashboard/data/head", "/dashboard/../v1"),
+)
+
+
+@pytest.mark.parametrize("place", ELSEWHERE)
+def test_nobody_is_sent_out_of_the_dashboard_after_signing_in(daemon: Served, place: str) -> None:
+    assert Visitor(daemon, None).sign_in(daemon.token, place).headers["location"] == "/dashboard/"
+
+
+def test_whoever_wanted_a_page_gets_it_after_signing_in(daemon: Served) -> None:
+    assert (
+        Visitor(daemon, None).sign_in(daemon.token, "/dashboard/ledger/3").headers["location"] == "/dashboard/ledger/3"
+    )
+
+
+def test_two_sessions_have_different_form_tokens(daemon: Served) -> None:
+    assert Visitor(daemon).form_token() != Visitor(daemon).form_token()
+
+
+def test_the_token_stands_in_no_page(daemon: Served, visitor: Visitor) -> None:
+    for path in PAGES:
+        assert not re.search(r"hs_[A-Za-z0-9_-]{20}", visitor.text(path)), path
+
+
+@pytest.mark.parametrize("around", [b"%s", b"a=b; %s", b"bad cookie; \xff=\x00; %s; x", b'q="; %s', b"hansardx=1; %s"])
+def test_cookies_of_other_programs_do_not_stand_in_the_way(around: bytes) -> None:
+    assert session.secret_of([around % b"hansard=nonce.hs_secret"]) == "hs_secret"
+    assert session.secret_of([around % b"other=nonce.hs_secret"]) == ""
+
+
+def test_without_a_cookie_there_is_a_form_token_that_fits_nobody() -> None:
+    assert (
+        session.form_token([])
+        != session.form_token([b"hansard=.hs_secret"])
+        != session.form_token([b"hansard=n.hs_secret"])
+    )
