@@ -73,21 +73,21 @@ async def show(request: Request, run: str) -> Response:
         return answer(await asyncio.to_thread(deliberation_view, desk.hansard.store, known))
 
 
-@router.get("/v1/deliberations/{run}/transcript", response_model=list[dict[str, Any]], responses=documented(404))
+@router.get("/v1/deliberations/{run}/transcript", response_model=list[dict[str, Any]], responses=documented(404, 409))
 async def transcript(request: Request, run: str) -> Response:
     """What was said, in its order, of a deliberation that is over."""
     desk = desk_of(request)
     known = await _found(desk, run)
-    with refusing(404):
+    with refusing(409):
         return answer((await asyncio.to_thread(artifact, desk.hansard.store, known))["canonical_transcript"])
 
 
-@router.get("/v1/deliberations/{run}/metrics", response_model=dict[str, Any], responses=documented(404))
+@router.get("/v1/deliberations/{run}/metrics", response_model=dict[str, Any], responses=documented(404, 409))
 async def metrics(request: Request, run: str) -> Response:
     """The figures of a deliberation that is over."""
     desk = desk_of(request)
     known = await _found(desk, run)
-    with refusing(404):
+    with refusing(409):
         return answer(await asyncio.to_thread(deliberation_metrics, desk.hansard.store, known))
 
 
