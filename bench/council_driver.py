@@ -49,4 +49,8 @@ async def _held(hansard: Any, runs: Path, rounds: int) -> int:
 
 
 if __name__ == "__main__":
+    from hansard.surfaces.cli.main import collect_seldom
+
+    # As in every process of ours.
+    collect_seldom()
     serve({"session": session})

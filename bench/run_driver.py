@@ -106,4 +106,8 @@ def _slow_model(latency_s: float, limit: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    from hansard.surfaces.cli.main import collect_seldom
+
+    # As in every process of ours.
+    collect_seldom()
     serve({"plan": plan, "at_once": at_once})

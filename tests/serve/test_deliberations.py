@@ -21,6 +21,14 @@ def test_what_is_no_deliberation_is_not_found(daemon: Served) -> None:
     assert daemon.get(f"/v1/deliberations/{run}/metrics").status_code == 404
 
 
+def test_what_a_deliberation_leaves_is_a_conflict_before_it_is_over(daemon: Served) -> None:
+    run = daemon.post("/v1/deliberations", {"problem": "keep it?", "provider": "stuck"}).json()["run"]
+    for name in ("transcript", "metrics"):
+        said = daemon.get(f"/v1/deliberations/{run}/{name}")
+        assert (said.status_code, "not over" in said.json()["detail"]) == (409, True)
+    daemon.post(f"/v1/runs/{run}/cancel", {})
+
+
 def test_a_problem_is_needed(daemon: Served) -> None:
     assert daemon.post("/v1/deliberations", {}).status_code == 409
     assert daemon.post("/v1/deliberations", {"problem": "x", "panel": ["nobody"]}).status_code == 409
