@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,21 +75,6 @@ async def at_once(target: Target, request: bytes, count: int) -> float:
     if wrong := [status for status, _ in answers if status != 200]:
         raise RuntimeError(f"{len(wrong)} of {count} were answered with {wrong[0]}")
     return took
-
-
-async def latencies(target: Target, request: bytes, until: Callable[[], Awaitable[Any]]) -> list[float]:
-    """How long each answer took, sorted, while something else goes on."""
-    found: list[float] = []
-    caller = Caller(target)
-    work = asyncio.ensure_future(until())
-    while not work.done() or len(found) < 100:
-        began = time.perf_counter()
-        await caller.ask(request)
-        found.append(time.perf_counter() - began)
-        await asyncio.sleep(0.005)
-    await work
-    await caller.close()
-    return sorted(found)
 
 
 def p99(found: list[float]) -> float:

@@ -7,21 +7,23 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.load import Caller, Target, at_once, latencies, p99, rate
+from bench.load import Caller, Target, at_once, p99, rate
 from bench.peer import folder as peers_folder
+from bench.polling import polled
 from bench.process import SOURCE
 from bench.setting import Setting
 from bench.table import Row, judged, mib, span, times
 from bench.table import rate as per_second
 
 TEXT = "the css of the login page is broken on small screens"
-CALLERS = 64
+CALLERS = 128
 WRK = shutil.which("wrk")
 AT_ONCE, PLACES, MODEL_S = 200, 50, 0.5
 IDEAL_S = AT_ONCE / PLACES * MODEL_S
@@ -126,7 +128,7 @@ def _submitting(bench: Setting) -> None:
     taken: list[tuple[float, float, float]] = []
     for _ in range(bench.times):
         with _ours(bench.fresh()) as (target, _):
-            taken.append(asyncio.run(_submit(target)))
+            taken.append(_submit(target))
     took, idle, loaded = (median(column) for column in zip(*taken, strict=True))
     bench.table.add(
         Row(
@@ -149,18 +151,13 @@ def _submitting(bench: Setting) -> None:
     )
 
 
-async def _submit(target: Target) -> tuple[float, float, float]:
-    health = target.request("GET", "/health")
+def _submit(target: Target) -> tuple[float, float, float]:
     submit = target.request("POST", "/v1/runs?wait=300", {**BARE, "provider": "model"})
-    await at_once(target, submit, 1)
-    idle = await latencies(target, health, lambda: asyncio.sleep(2))
-    took = 0.0
-
-    async def work() -> None:
-        nonlocal took
-        took = await at_once(target, submit, AT_ONCE)
-
-    loaded = await latencies(target, health, work)
+    asyncio.run(at_once(target, submit, 1))
+    with polled(target.port) as idle:
+        time.sleep(3)
+    with polled(target.port) as loaded:
+        took = asyncio.run(at_once(target, submit, AT_ONCE))
     return took, p99(idle), p99(loaded)
 
 

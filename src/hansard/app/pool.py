@@ -18,6 +18,7 @@ from hansard.providers.prices import Prices
 from hansard.providers.process import Program, Ran, run
 from hansard.providers.secrets import Secrets
 
+MOST_SEEN = 256
 PANEL_KIND = "panel"
 PYTHON_KIND = "python"
 """What a configuration snapshot calls a provider that a program handed in: nobody else can open it."""
@@ -38,12 +39,14 @@ class Pool:
         self.panel: Callable[[str, Mapping[str, Any], Mapping[str, Provider]], Provider] = _no_panel
         """A panel of this name and table, whose agents ask these."""
         self._open: dict[str, Provider] = {}
+        self._seen: dict[tuple[str, int, str], tuple[Mapping[str, Any], Provider]] = {}
+        """The same by the very tables that were asked with: a daemon's runs share a few configurations."""
+        self._programs: dict[str, _Programs] = {}
 
     def means_of(self, config: RunConfig) -> Means:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
         providers = self.providers_of(config)
-        folder = Path(config.folder) if config.folder and Path(config.folder).is_dir() else Path.cwd()
-        programs = _Programs(folder, passed_on(self.settings.environment))
+        programs = self._programs_in(config.folder)
         return Means(
             providers=providers,
             programs=programs,
@@ -52,6 +55,13 @@ class Pool:
             verifier=open_verifier(config.verifier, programs, self.seams) if config.verifier else None,
             reviser=open_reviser(config.reviser, programs, self.seams) if config.reviser else None,
         )
+
+    def _programs_in(self, folder: str) -> "_Programs":
+        """What runs the programs of checks, in the project's folder; in this one where that is gone."""
+        if folder not in self._programs:
+            place = Path(folder) if folder and Path(folder).is_dir() else Path.cwd()
+            self._programs[folder] = _Programs(place, passed_on(self.settings.environment))
+        return self._programs[folder]
 
     def providers_of(self, config: RunConfig) -> dict[str, Provider]:
         """The providers of a run, by name. A panel's agents ask the others."""
@@ -66,6 +76,7 @@ class Pool:
 
     async def close(self) -> None:
         opened, self._open = self._open, {}
+        self._seen.clear()
         await asyncio.gather(*(provider.close() for provider in opened.values()), return_exceptions=True)
 
     def provider(self, name: str, table: Mapping[str, Any], folder: str) -> Provider:
@@ -77,12 +88,18 @@ class Pool:
                     f"with the same provider"
                 )
             return self.given[name]
+        known = self._seen.get((name, id(table), folder))
+        if known is not None and known[0] is table:
+            return known[1]
         key = json.dumps([name, table, folder], sort_keys=True, default=str)
         if key not in self._open:
             opened = open_providers(
                 self.settings, {name: table}, folder=Path(folder or "."), secrets=self.secrets, prices=self.prices
             )
             [self._open[key]] = opened.values()
+        if len(self._seen) >= MOST_SEEN:
+            self._seen.clear()
+        self._seen[name, id(table), folder] = table, self._open[key]
         return self._open[key]
 
 

@@ -53,6 +53,8 @@ class Runs:
     def __init__(self, recorder: Recorder, store: Store, pool: Pool) -> None:
         self._recorder, self._store, self._pool = recorder, store, pool
         self._routers: dict[str, Router] = {}
+        self._submitted: set[str] = set()
+        """Runs of the engine that were submitted here and not driven yet."""
         self._configs: dict[int, tuple[RunConfig, bytes]] = {}
         self._listeners: list[Listener] = []
         self._driving: dict[str, asyncio.Task[Ended]] = {}
@@ -117,6 +119,7 @@ class Runs:
         steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
         for recorded in await self._recorder.record_all(steps, run=run):
             self._tell(run, recorded)
+        self._submitted.add(run)
         if written and plan_json:
             self._engine.brought[run] = plan_json, written
         return run
@@ -158,6 +161,9 @@ class Runs:
             await decided(self._store, run)
 
     def _driver(self, run: str) -> Coroutine[Any, Any, Ended]:
+        if run in self._submitted:
+            self._submitted.discard(run)
+            return self._engine.drive(run)
         first = next(iter(self._store.select(Query(run=run, kind="run.requested", limit=1))), None)
         other = first is not None and first.data.get("mode") in ("deliberation", "persona")
         return self.deliberate(run) if other and self.deliberate else self._engine.drive(run)

@@ -100,8 +100,10 @@ class Engine:
         if progress.requested is None or progress.configured is None:
             return progress, None
         request = Body.raw(body_of(self._store, run, progress.requested, "request")).as_text()
+        brings = progress.plan is None and "plan" in self._store.entry(progress.requested).body
+        plan = body_of(self._store, run, progress.requested, "plan") if brings else None
         config = self._config(body_of(self._store, run, progress.configured, "config"), progress.configured)
-        return progress, _Asked(progress.requested, progress.configured, request, config)
+        return progress, _Asked(progress.requested, progress.configured, request, config, plan)
 
     def _config(self, data: bytes, seq: int) -> RunConfig:
         """A configuration as recorded. Most runs have that of the one before."""
@@ -130,6 +132,8 @@ class _Asked(NamedTuple):
     configured: int
     request: str
     config: RunConfig
+    plan: bytes | None
+    """The plan that the user wrote, where it was not taken up yet."""
 
 
 def body_of(store: Store, run: str, seq: int, part: str) -> bytes:
@@ -145,7 +149,7 @@ class _Drive:
 
     def __init__(self, engine: Engine, journal: Journal, progress: Progress, store: Store, asked: _Asked) -> None:
         self._engine, self._journal, self._progress, self._store = engine, journal, progress, store
-        self._requested, self._configured, self._request, self._config = asked
+        self._requested, self._configured, self._request, self._config, self._brought = asked
         self._started = asyncio.get_running_loop().time()
         self._cancelling = False
         lanes = self._config.roster.lanes
@@ -279,8 +283,8 @@ class _Drive:
         if self._progress.plan is not None:
             plan = self._parsed(self._body(self._progress.plan, "plan"), f"entry {self._progress.plan}")
             return plan, self._progress.plan
-        if "plan" in self._store.entry(self._requested).body:
-            data, brought = self._body(self._requested, "plan"), self._engine.brought.pop(self._journal.run, None)
+        if (data := self._brought) is not None:
+            brought = self._engine.brought.pop(self._journal.run, None)
             plan = brought[1] if brought and brought[0] == data else self._parsed(data, "the plan")
             fact = _plan_made(plan, "user", data)
             recorded = await self._journal.record(fact, "engine", [self._requested, self._configured])

@@ -18,6 +18,7 @@ from hansard.app.tokens import Role, Token, Tokens
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import MEDIA, Refused, body_of, refused_by
+from hansard.surfaces.http.wire import WHOLE
 
 PUBLIC = frozenset({"/health", "/openapi.json"})
 AUDITORS = ("/checkpoint", "/tile/")
@@ -211,6 +212,7 @@ class _Request:
         scope["hansard.request_id"] = self.id
         self.token: Token | None = None
         self.status = 0
+        self._scope = scope
         self._send, self._most, self._read = send, limits.body_bytes, 0
         self._whole = False
         self._until = time.monotonic() + limits.patience_s
@@ -218,16 +220,22 @@ class _Request:
     async def receive(self, receive: Receive) -> Message:
         if self._whole:
             return await receive()
-        try:
-            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
-                message = await receive()
-        except TimeoutError:
-            raise Refused(408, "the body did not come in time", {"connection": "close"}) from None
+        if WHOLE in self._scope:
+            message = await receive()
+        else:
+            message = await self._in_time(receive)
         self._read += len(message.get("body", b""))
         if self._read > self._most:
             raise Refused(413, f"the body has more than {self._most:,} bytes", {"connection": "close"})
         self._whole = not message.get("more_body", False)
         return message
+
+    async def _in_time(self, receive: Receive) -> Message:
+        try:
+            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+                return await receive()
+        except TimeoutError:
+            raise Refused(408, "the body did not come in time", {"connection": "close"}) from None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

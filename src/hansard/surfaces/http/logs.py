@@ -11,6 +11,7 @@ from typing import Any, TextIO
 import structlog
 
 from hansard.app.service import Hansard
+from hansard.app.views import encoded
 
 MOST_QUEUED = 10_000
 TOGETHER_S = 0.05
@@ -60,7 +61,6 @@ class Writer:
                 continue
 
 
-# ASCII only: whatever a caller put into a path, it cannot steer a terminal.
 _encode = json.JSONEncoder(ensure_ascii=True, default=repr).encode
 
 
@@ -92,7 +92,9 @@ class Log:
         self._writer.close()
 
     def _rendered(self, _: Any, __: str, event: structlog.typing.EventDict) -> str:
-        return str(self._scrub(_encode(event)))
+        line = encoded(event)
+        # ASCII only: whatever a caller put into a path, it cannot steer a terminal.
+        return str(self._scrub(line.decode() if line.isascii() and b"\x7f" not in line else _encode(event)))
 
 
 def _stamped(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -1,11 +1,11 @@
-"""A burst of writers must not hold up everybody else: so many begin in one turn of the event loop, the others in the next."""
+"""A burst of writers must not hold up everybody else: one begins in each turn of the event loop."""
 
 import asyncio
 from collections import deque
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-A_TURN = 3
+A_TURN = 1
 
 
 class Pace:

@@ -33,7 +33,7 @@ from hansard.surfaces.http.shortcut import Shortcut
 from hansard.surfaces.http.telemetry import Telemetry
 from hansard.surfaces.http.wire import Connection
 
-THREADS = 16
+THREADS = 4
 GOODBYE_S = 2
 LOOK_S = 0.1
 """A change of the tokens is noticed within this time."""

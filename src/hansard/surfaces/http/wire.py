@@ -11,6 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from hansard.surfaces.http.problems import MEDIA, body_of
 
 HEAD_BYTES = 64 * 1024
+WHOLE = "hansard.whole"
 
 
 class Connection(HttpToolsProtocol):
@@ -78,6 +79,8 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if self.cycle is not None:
+            # The body is here, most often before anybody asks for it.
+            self.scope[WHOLE] = True  # type: ignore[literal-required]
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
