@@ -203,14 +203,16 @@ class PostgresStore:
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
         at, order, after = (FAR, "DESC", "<") if newest_first else (-1, "ASC", ">")
+        most = 1
         while True:
             page = self._all(
-                f"SELECT id, size, note FROM checkpoints WHERE id {after} %s ORDER BY id {order} LIMIT %s", at, PAGE
+                f"SELECT id, size, note FROM checkpoints WHERE id {after} %s ORDER BY id {order} LIMIT %s", at, most
             )
             yield from (StoredCheckpoint(size=size, note=note.decode("utf-8", "replace")) for _, size, note in page)
-            if len(page) < PAGE:
+            if len(page) < most:
                 return
-            at = page[-1][0]
+            # Most callers want the first one alone; whoever goes on reads all of them.
+            at, most = page[-1][0], PAGE
 
     def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
         with self._turn() as turn:

@@ -216,14 +216,16 @@ class SqliteStore:
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
         at, order, after = (MAX_NUMBER, "DESC", "<") if newest_first else (-1, "ASC", ">")
+        most = 1
         while True:
             page = self._all(
-                f"SELECT id, size, note FROM checkpoints WHERE id {after} ? ORDER BY id {order} LIMIT {PAGE}", at
+                f"SELECT id, size, note FROM checkpoints WHERE id {after} ? ORDER BY id {order} LIMIT {most}", at
             )
             yield from (StoredCheckpoint(size=size, note=as_text(note)) for _, size, note in page)
-            if len(page) < PAGE:
+            if len(page) < most:
                 return
-            at = page[-1][0]
+            # Most callers want the first one alone; whoever goes on reads all of them.
+            at, most = page[-1][0], PAGE
 
     def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
         with self._writer.transaction() as connection:
