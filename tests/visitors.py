@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -73,17 +74,27 @@ class Browsing:
 
     def visit(self, daemon: Served, *, width: int = 1200, token: str = "", **how: Any) -> "Page":
         """A page of a fresh profile, signed in."""
-        context = self.browser.new_context(viewport={"width": width, "height": 800}, base_url=daemon.address, **how)
+        page = self._page(viewport={"width": width, "height": 800}, base_url=daemon.address, **how)
+        page.goto("/")
+        page.get_by_label("Token").fill(token or daemon.token)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url("**/dashboard/")
+        return page
+
+    def opened(self, file: Path) -> "Page":
+        """A page of a fresh profile that shows a file, without any network."""
+        page = self._page(offline=True)
+        page.goto(file.as_uri())
+        return page
+
+    def _page(self, **how: Any) -> "Page":
+        context = self.browser.new_context(**how)
         self._contexts.append(context)
         page = context.new_page()
         page.on(
             "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
         )
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.goto("/")
-        page.get_by_label("Token").fill(token or daemon.token)
-        page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url("**/dashboard/")
         return page
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from daemons import Served, place, serving
 from forging import database
+from hansard.surfaces.cli.receipt_page import receipt_page
 from visitors import Browsing, Visitor
 
 pytest.importorskip("playwright", reason="this test needs playwright and chromium (apt install chromium)")
@@ -219,3 +220,20 @@ def test_pages_are_read_without_scripts(daemon: Served, browsing: Browsing, fini
     page = browsing.visit(daemon, java_script_enabled=False)
     page.get_by_role("link", name="read me without scripts").click()
     expect(page.locator(".answer")).to_have_text("the result")
+
+
+def test_a_receipt_as_a_page_checks_itself_offline(
+    browsing: Browsing, receipt: bytes, pin: str, tmp_path: Path
+) -> None:
+    text = receipt.decode()
+    good, bad = tmp_path / "good.html", tmp_path / "bad.html"
+    good.write_text(receipt_page(text, "good.tlog-proof"))
+    bad.write_text(receipt_page(text[:-30] + ("A" if text[-30] != "A" else "B") + text[-29:], "bad.tlog-proof"))
+    page = browsing.opened(good)
+    result = page.locator("#result .result")
+    expect(result).to_contain_text("good.tlog-proof: holds, for a log that names its own keys")
+    page.locator("#pin").fill(pin)
+    page.get_by_role("button", name="Check against it").click()
+    expect(result).to_contain_text("holds, for the pinned log")
+    page.goto(bad.as_uri())
+    expect(page.locator("#result .result")).to_contain_text("bad.tlog-proof: rejected")

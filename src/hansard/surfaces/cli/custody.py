@@ -34,7 +34,12 @@ def seal(args: argparse.Namespace) -> int:
 def receipt(args: argparse.Namespace) -> int:
     with open_ledger(read_settings(args.ledger), writing=True) as opened:
         view = service.receipt(opened, args.seq, tuple(args.disclose))
-    return _deliver(args, view, view["receipt"])
+    if not args.html:
+        return _deliver(args, view, view["receipt"])
+    from hansard.surfaces.cli.receipt_page import receipt_page
+
+    page = receipt_page(view["receipt"], f"entry-{args.seq}.tlog-proof")
+    return _deliver(args, view, page, "open it in a browser")
 
 
 def consistency(args: argparse.Namespace) -> int:
@@ -87,7 +92,7 @@ def _print(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
     return 0
 
 
-def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
+def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str, then: str | None = None) -> int:
     """Print a proof, or write it to a new file of the user's."""
     if not args.output:
         return _print(args, view, text)
@@ -100,4 +105,4 @@ def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
         raise UsageError(f"{args.output} is there already; choose another name") from error
     except OSError as error:
         raise StoreError(f"cannot write {args.output}: {error.strerror}") from error
-    return _print(args, view, f"wrote {args.output}; check it with: hansard verify {args.output}")
+    return _print(args, view, f"wrote {args.output}; {then or f'check it with: hansard verify {args.output}'}")

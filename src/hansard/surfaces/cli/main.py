@@ -293,6 +293,7 @@ def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     receipt.add_argument(
         "--disclose", action="append", default=[], metavar="PART", help="open this part in the receipt (repeatable)"
     )
+    receipt.add_argument("--html", action="store_true", help="as a page that checks itself in a browser, offline")
     receipt.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
     consistency = _command(
         verbs, "consistency", "a proof that the log extends an older size", "custody:consistency", ledger=True

@@ -1,0 +1,42 @@
+// How findings are put into a page: everything as text, never as markup.
+
+const SHOWN = 4000;
+
+// Nothing that turns round or hides what follows.
+export const shown = (text) => String(text).replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
+
+export function element(name, content, kind) {
+  const made = document.createElement(name);
+  if (kind) made.className = kind;
+  if (Array.isArray(content)) made.append(...content);
+  else made.textContent = shown(content);
+  return made;
+}
+
+export const list = (items) => element("ul", items.map((each) => element("li", each)));
+
+export function receiptResult(name, report) {
+  if (report.findings.length) {
+    return element("div", [element("h3", `${name}: rejected`), list(report.findings.map((each) => each.what))], "result bad");
+  }
+  const { entry } = report;
+  const parts = [
+    element("h3", `${name}: holds${report.pinned ? ", for the pinned log" : ", for a log that names its own keys"}`),
+    element("p", `Entry ${entry.seq} of ${report.origin}: ${entry.kind} by ${entry.actor}${entry.run ? `, run ${entry.run}` : ""}, at ${new Date(entry.ts / 1000).toISOString()} by the writer's clock`),
+    element("p", `It is in the log of size ${report.size} that ${report.signers.join(" and ")} signed.`),
+    element("pre", JSON.stringify(entry.data, null, 1)),
+  ];
+  for (const [part, { media, body }] of Object.entries(report.opened)) {
+    const said = new TextDecoder().decode(body.slice(0, SHOWN));
+    parts.push(element("p", `${part}, ${media}, ${body.length} bytes, is what the entry committed to:`), element("pre", body.length > SHOWN ? `${said}…` : said));
+  }
+  if (report.closed.length) parts.push(element("p", `Not disclosed: ${report.closed.join(", ")}.`));
+  const unpinned = report.pinned ? [] : ["that this log was not made up: without a pin its keys are its own claim"];
+  parts.push(element("p", "What this does not show:"), list([...unpinned, "anything about other entries, or that its epoch key was still in force", "the time, and that what was recorded is true"]));
+  return element("div", parts, `result ${report.pinned ? "good" : "warn"}`);
+}
+
+export function failure(error) {
+  const why = error.name === "NotSupportedError" ? "this browser knows no Ed25519; use a newer one, or hansard verify" : error.message;
+  return element("div", [element("h3", "It could not be verified"), element("p", why)], "result bad");
+}
