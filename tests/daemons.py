@@ -48,6 +48,10 @@ entries = [
 kind = "scripted"
 on_exhaustion = "loop"
 entries = [{{match = {{role = "worker"}}, text = "too late", latency_s = 600}}]
+[providers.silent]
+kind = "scripted"
+on_exhaustion = "loop"
+entries = [{{text = "too late", latency_s = 600}}]
 [providers.echo]
 kind = "command"
 argv = ["{python}", "{echo}", "{pause}"]

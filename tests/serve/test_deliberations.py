@@ -22,7 +22,7 @@ def test_what_is_no_deliberation_is_not_found(daemon: Served) -> None:
 
 
 def test_what_a_deliberation_leaves_is_a_conflict_before_it_is_over(daemon: Served) -> None:
-    run = daemon.post("/v1/deliberations", {"problem": "keep it?", "provider": "stuck"}).json()["run"]
+    run = daemon.post("/v1/deliberations", {"problem": "keep it?", "provider": "silent"}).json()["run"]
     for name in ("transcript", "metrics"):
         said = daemon.get(f"/v1/deliberations/{run}/{name}")
         assert (said.status_code, "not over" in said.json()["detail"]) == (409, True)
