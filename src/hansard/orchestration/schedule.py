@@ -49,6 +49,8 @@ class Schedule:
         self.holding: dict[str, None] = {}
         """The tasks whose inputs have passed and which are held, in that order."""
         self.busy = 0
+        self.ready = 0
+        """How many could start if there were places for them."""
         self.halted = False
         for task in plan.tasks:
             if not task.needs:
@@ -74,6 +76,7 @@ class Schedule:
                 self._used[key] += 1
             self._state[id] = "running"
             self.busy += 1
+            self.ready -= 1
             yield self._plan.task(id)
 
     def release(self, id: str) -> None:
@@ -128,6 +131,7 @@ class Schedule:
             self.holding[id] = None
             return
         self._state[id] = "ready"
+        self.ready += 1
         heappush(self._ready.setdefault(self._keys[id], []), self._place[id])
 
     def _next(self) -> str | None:
@@ -146,7 +150,9 @@ class Schedule:
         before = self._state[id]
         if before in ("passed", "failed", "skipped"):
             raise ValueError(f"task {id!r} is {before} already")
-        if before == "running":
+        if before == "ready":
+            self.ready -= 1
+        elif before == "running":
             self.busy -= 1
             for key in self._keys[id]:
                 self._used[key] -= 1

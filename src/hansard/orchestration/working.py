@@ -112,7 +112,7 @@ class Crew:
         return [skip for skip in skips if skip.task not in self.lost]
 
     def _launch(self) -> None:
-        if tasks := [self._edited.get(task.id, task) for task in self.schedule.start()]:
+        if self.schedule.ready and (tasks := [self._edited.get(task.id, task) for task in self.schedule.start()]):
             self._group.create_task(self._begin(tasks))
         if self.schedule.holding or not self.schedule.busy:
             self._idle.set()
@@ -201,7 +201,7 @@ class Crew:
     async def _pass(self, task: Task, judged: Judged) -> None:
         """Record the verdict together with the first attempt that it sets free, then start whatever else may start."""
         self.schedule.passed(task.id)
-        following = next(self.schedule.start(), None)
+        following = next(self.schedule.start(), None) if self.schedule.ready else None
         following = self._edited.get(following.id, following) if following else None
         steps, pending = list(judged.steps), {}
         if judged.judged is not None:

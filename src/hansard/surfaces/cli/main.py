@@ -38,7 +38,7 @@ examples:
 
 def collect_seldom() -> None:
     """For a process that is ours alone: runs leave little for the collector, and looking for it takes a tenth of their time."""
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(100_000, 10, 20)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
