@@ -237,6 +237,10 @@ def _facts(start: int, stop: int) -> list[Any]:
 
 
 if __name__ == "__main__":
+    from hansard.surfaces.cli.main import collect_seldom
+
+    # As in every process of ours.
+    collect_seldom()
     serve(
         {
             "versions": versions,
