@@ -41,10 +41,15 @@ class JsonlStore:
     inline = None
 
     def __init__(
-        self, path: Path, *, reading: bool, durability: Durability = "each", clock: Callable[[], float] = time.time
+        self,
+        path: Path,
+        *,
+        reading: bool,
+        durability: Durability = "each",
+        clock: Callable[[], float] = time.time,
+        lock: Lock | None = None,
     ) -> None:
-        if durability not in ("each", "batched"):
-            raise UsageError(f"durability {durability!r} is not known; it is 'each' or 'batched'")
+        _check_durability(durability)
         self._paths = Paths.of(path)
         self._clock = clock
         self._durability = durability
@@ -54,7 +59,7 @@ class JsonlStore:
         self._closed = False
         self._shutting: list[Callable[[], object]] = []
         try:
-            self._start()
+            self._start(lock)
         except BaseException:
             self._shut()
             raise
@@ -65,6 +70,7 @@ class JsonlStore:
     ) -> Self:
         """Make a new ledger whose entry 0 is `genesis`; StoreError when one is there already."""
         paths = Paths.of(path)
+        _check_durability(durability)
         if genesis.parts:
             raise Broken("a genesis entry has no parts")
         [row] = Sequence().place([genesis], int(clock() * 1_000_000), lambda _: 0)
@@ -77,13 +83,15 @@ class JsonlStore:
                 for each in (paths.index, paths.claims):
                     each.unlink(missing_ok=True)
                 replace(paths.entries, [row.line, LF])
-            finally:
+            except BaseException:
                 lock.release()
+                raise
         except OSError as error:
             raise StoreError(
                 f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
             ) from error
-        return cls(path, reading=False, durability=durability, clock=clock)
+        # Still under its lock: somebody who tries to create it too would otherwise hold it just when it is opened.
+        return cls(path, reading=False, durability=durability, clock=clock, lock=lock)
 
     @classmethod
     def open(
@@ -252,12 +260,12 @@ class JsonlStore:
             finally:
                 self._shut()
 
-    def _start(self) -> None:
+    def _start(self, lock: Lock | None) -> None:
         if self._reading:
             fd = os.open(self._paths.entries, os.O_RDONLY | os.O_CLOEXEC)
             self._shutting.append(lambda: os.close(fd))
         else:
-            self._lock = Lock(self._paths.lock)
+            self._lock = lock or Lock(self._paths.lock)
             self._shutting.append(self._lock.release)
             self._writer = Writer(self._paths, self._durability, self._mutex)
             self._shutting.append(self._writer.close)
@@ -354,3 +362,8 @@ def _opened(path: Path) -> Iterator[int | None]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _check_durability(durability: str) -> None:
+    if durability not in ("each", "batched"):
+        raise UsageError(f"durability {durability!r} is not known; it is 'each' or 'batched'")
