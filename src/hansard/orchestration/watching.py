@@ -18,6 +18,7 @@ LOOK_S = 0.5
 @dataclass(slots=True, kw_only=True)
 class _Watched:
     claim: Claim
+    since: int
     cancel: Callable[[], None]
     renewed: float
 
@@ -37,7 +38,7 @@ class Watch:
         # Behind what was folded, and not behind the claim: somebody may have asked in between.
         self._seen = min(self._seen, since) if self._watched else since
         now = asyncio.get_running_loop().time()
-        self._watched[claim.name] = _Watched(claim=claim, cancel=cancel, renewed=now)
+        self._watched[claim.name] = _Watched(claim=claim, since=since, cancel=cancel, renewed=now)
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="hansard-watch")
         try:
@@ -57,20 +58,24 @@ class Watch:
                 each.renewed = now
             with suppress(StoreError):
                 asked, newest = await asyncio.to_thread(self._look, since, [each.claim for each in due])
-                for run in asked & self._watched.keys():
-                    self._watched[run].cancel()
+                for run, seq in asked.items():
+                    # Another run may have made the look begin earlier: what this one knows already was dealt with.
+                    if (found := self._watched.get(run)) is not None and seq > found.since:
+                        found.cancel()
                 if self._seen == since:
                     self._seen = newest
 
-    def _look(self, since: int, due: Sequence[Claim]) -> tuple[set[str], int]:
-        """Which runs somebody asks to cancel behind this entry; and up to where that is known, so that no look costs more."""
+    def _look(self, since: int, due: Sequence[Claim]) -> tuple[dict[str, int], int]:
+        """Which runs somebody asks to cancel behind this entry, and where; and up to where that is known, so that no look
+        costs more.
+        """
         for claim in due:
             # Fenced off: its driver hears of it as soon as it records something.
             with suppress(Fenced):
                 self._store.renew(claim, LEASE_S)
         newest = self._store.head().size - 1
         asked = self._store.select(Query(kind="run.cancel_asked", after=since))
-        return {entry.run for entry in asked}, newest
+        return {entry.run: entry.seq for entry in asked}, newest
 
 
 def release(store: Store, claim: Claim) -> None:

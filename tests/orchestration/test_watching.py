@@ -1,0 +1,75 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from hansard.domain.work import CancelAsked
+from hansard.orchestration import watching
+from hansard.orchestration.watching import Watch
+from running import Answers, Desk, desk
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+
+
+async def asks_to_cancel(at: Desk, run: str) -> int:
+    return (await at.recorder.record(CancelAsked(surface="cli"), actor="human:ann", run=run)).seq
+
+
+class Heard:
+    """Who was told to stop, and a way to wait for somebody to be."""
+
+    def __init__(self) -> None:
+        self.who: list[str] = []
+        self._changed = asyncio.Event()
+
+    def by(self, name: str) -> Callable[[], None]:
+        def cancel() -> None:
+            self.who.append(name)
+            self._changed.set()
+
+        return cancel
+
+    async def wait(self) -> None:
+        async with asyncio.timeout(30):
+            await self._changed.wait()
+
+
+async def test_each_run_hears_its_own_cancellation_and_no_other() -> None:
+    at = desk(Answers())
+    watch, told = Watch(at.store), Heard()
+    one, two = (at.store.claim(name, 60.0) for name in ("one", "two"))
+    newest = at.store.head().size - 1
+    with watch.over(one, newest, told.by("one")), watch.over(two, newest, told.by("two")):
+        await asks_to_cancel(at, "two")
+        await told.wait()
+    assert set(told.who) == {"two"}
+
+
+async def test_a_run_whose_look_begins_earlier_wakes_no_cancellation_that_another_has_behind_it() -> None:
+    at = desk(Answers())
+    watch, told = Watch(at.store), Heard()
+    early = at.store.head().size - 1
+    known = await asks_to_cancel(at, "again")
+    again, late = (at.store.claim(name, 60.0) for name in ("again", "late"))
+    with (
+        watch.over(again, known, told.by("again")),
+        watch.over(late, early, told.by("late")),
+    ):
+        await asks_to_cancel(at, "late")
+        await told.wait()
+    assert set(told.who) == {"late"}
+
+
+async def test_a_claim_that_was_lost_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LEASE_S", 0.001)
+    at = desk(Answers())
+    watch, told = Watch(at.store), Heard()
+    mine = at.store.claim("one", 0.0)
+    at.store.claim("one", 60.0)
+    with watch.over(mine, at.store.head().size - 1, told.by("one")):
+        await asyncio.sleep(0.05)
+        await asks_to_cancel(at, "one")
+        await told.wait()
