@@ -235,6 +235,8 @@ async def test_what_was_spent_before_an_interruption_and_what_was_under_way_then
     assert len(made.entries(run, "task.returned")) == 4
     assert made.entries(run, "run.ended")[0].data["calls"] == 5
     assert made.runs.show(run)["spent"]["calls"] == 5
+    again = await made.runs.rerun(run, {})
+    assert again["identical"] is True, again
     assert breach_of(made, run)["spent"] == 5
 
 

@@ -191,7 +191,8 @@ class _Rerun:
 
     async def report(self) -> Rerun:
         recorder = Recorder(self._memory)
-        engine = Engine(recorder, self._memory, self._means_of, self._router_of, clock_us=self._clock_us)
+        lost = tuple(self._progress.lost.values())
+        engine = Engine(recorder, self._memory, self._means_of, self._router_of, clock_us=self._clock_us, lost=lost)
         error = ""
         try:
             await self._submit(recorder)

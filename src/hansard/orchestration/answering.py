@@ -55,8 +55,9 @@ class Look:
 class Answers:
     """Makes and checks the answer of one run."""
 
-    def __init__(self, asker: Asker, progress: Progress, store: Store, request: str) -> None:
+    def __init__(self, asker: Asker, progress: Progress, store: Store, request: str, turn: asyncio.Lock) -> None:
         self._asker, self._progress, self._store, self._request = asker, progress, store, request
+        self._turn = turn
         self._journal, self._config, self._means = asker.journal, asker.config, asker.means
 
     async def make(self, crew: Crew) -> Answer:
@@ -91,7 +92,7 @@ class Answers:
         """Say on the record what can be said of the answer. What an earlier driver said is not said again."""
         done = self._progress.checked
         if self._config.answer != "join" and self._needs_look():
-            look = await _apart(_looked, self._request, answer.text, self._config.profile)
+            look = await _apart(self._turn, _looked, self._request, answer.text, self._config.profile)
             if "intent" not in done:
                 await self._say_what_is_seen(look, answer.seq)
             if self._config.judge_intent and look.coverage.flagged and "intent_judge" not in done:
@@ -166,7 +167,7 @@ class Answers:
             await self._say("delivery", "crashed", f"the reviser failed: {type(error).__name__}: {error}", answer.seq)
         if not isinstance(text, str) or not text.strip():
             return answer
-        judged = await _apart(accept_revision, self._request, answer.text, text)
+        judged = await _apart(self._turn, accept_revision, self._request, answer.text, text)
         fact = AnswerRevised(
             accepted=judged.accepted,
             words_before=judged.words_before,
@@ -222,11 +223,14 @@ def _looked(request: str, text: str, profile: str) -> Look:
     return Look(coverage=intent(request, text), delivery=delivery(text, profile), code=code(text))
 
 
-async def _apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Off the event loop: a hostile answer may take seconds. One at a time, because parsing code touches global state."""
+async def _apart(turn: asyncio.Lock, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Off the event loop: a hostile answer may take seconds. One at a time, because parsing code touches global state; who
+    waits for his turn waits here, and not in one of the threads that everybody reads with.
+    """
 
     def alone() -> T:
         with _ONE_AT_A_TIME:
             return work(*args, **kwargs)
 
-    return await asyncio.to_thread(alone)
+    async with turn:
+        return await asyncio.to_thread(alone)

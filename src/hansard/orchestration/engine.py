@@ -8,11 +8,13 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
+from hansard.domain.budget import Spend
 from hansard.domain.fact import Body
 from hansard.domain.work import (
     BudgetBreached,
@@ -61,14 +63,19 @@ class Engine:
         secrets: Secrets | None = None,
         listener: Listener | None = None,
         clock_us: Callable[[], int] = wall_clock_us,
+        lost: Sequence[str | None] = (),
     ) -> None:
         self.clock_us = clock_us
+        self.lost = Counter(lost)
+        """Calls that a run has lost before the record that is driven here began, by lane: a re-run counts them too."""
         self._recorder, self._store = recorder, store
         self._means_of, self._router_of = means_of, router_of
         self._secrets, self._listener = secrets, listener
         self.brought: dict[str, tuple[bytes, Plan]] = {}
         """Plans of runs that were submitted here, as they were read then, with their bytes; what counts is the record."""
         self.watch = Watch(store)
+        self.turn = asyncio.Lock()
+        """Whose answer is looked at: one run's at a time."""
         self._configs: dict[bytes, RunConfig] = {}
 
     async def drive(self, run: str) -> Ended:
@@ -153,10 +160,9 @@ class _Drive:
         self._started = asyncio.get_running_loop().time()
         self._cancelling = False
         lanes = self._config.roster.lanes
-        purses = {
-            lane.name: Purse(lane.budget, progress.lanes.get(lane.name), lane.name) for lane in lanes if lane.budget
-        }
-        self._purse = Purse(self._config.budget, progress.spent)
+        spent = {lane.name: _after(progress.lanes.get(lane.name), engine.lost[lane.name]) for lane in lanes}
+        purses = {lane.name: Purse(lane.budget, spent[lane.name], lane.name) for lane in lanes if lane.budget}
+        self._purse = Purse(self._config.budget, _after(progress.spent, engine.lost.total()))
         means = engine.means_of(self._config)
         self._asker = Asker(self._config, progress.nonce, means, journal, self._purse, purses)
         self._contexts = Contexts(means.sources, self._request, journal, progress, store)
@@ -224,7 +230,7 @@ class _Drive:
         plan, seq = await self._let_through(gatekeeper, found, seq)
         if not isinstance(plan, Plan):
             return plan
-        answers = Answers(self._asker, self._progress, self._store, self._request)
+        answers = self._answers(self._progress)
         if self._progress.answered is not None:
             return await self._checked(answers, answers.recorded(self._progress.answered))
         crew = Crew(plan, seq, self._asker, self._progress, self._store, gatekeeper, self._contexts)
@@ -236,6 +242,9 @@ class _Drive:
         if not crew.passed:
             return await self._nothing_passed(crew)
         return await self._checked(answers, await answers.make(crew))
+
+    def _answers(self, progress: Progress) -> Answers:
+        return Answers(self._asker, progress, self._store, self._request, self._engine.turn)
 
     async def _checked(self, answers: Answers, answer: Answer) -> Ending:
         """How a run with an answer ends, once the answer was looked at."""
@@ -381,7 +390,7 @@ class _Drive:
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = closed(progress, why)
         # They were made, whatever they cost: the record counts them, and so does the run's last word.
-        known = progress.panels | progress.lost
+        known = progress.panels | progress.lost.keys()
         made = sum(1 for step in steps if known.isdisjoint(step.causes))
         self._purse.spent = replace(self._purse.spent, calls=self._purse.spent.calls + made)
         cause: Cause
@@ -401,7 +410,7 @@ class _Drive:
         recorded = await self._journal.record_all(steps) if steps else []
         if because != "cancelled" and progress.answered is not None:
             # The answer came in time. What was cut off is a look at it, and those never block.
-            return with_answer(Answers(self._asker, progress, self._store, self._request).recorded(progress.answered))
+            return with_answer(self._answers(progress).recorded(progress.answered))
         last = progress.cancel_asked if because == "cancelled" else recorded[breach].seq
         assert last is not None
         return Ending(state=state, reason=reason, causes=(last,))  # type: ignore[arg-type]
@@ -431,6 +440,12 @@ class _Drive:
     def _elapsed_us(self) -> int:
         here = asyncio.get_running_loop().time() - self._started
         return self._progress.spent.elapsed_us + int(here * 1_000_000)
+
+
+def _after(spent: Spend | None, lost: int) -> Spend:
+    """What was spent, with so many calls that were lost before."""
+    known = spent or Spend()
+    return replace(known, calls=known.calls + lost)
 
 
 def _plan_made(plan: Plan, by: str, data: bytes | None = None) -> PlanMade:

@@ -93,8 +93,8 @@ class Progress:
     """Questions to roles that have no answer yet."""
     panels: set[int] = field(default_factory=set)
     """Attempts and questions that a panel answers; what that takes is counted turn by turn."""
-    lost: set[int] = field(default_factory=set)
-    """Calls that were under way when a driver ended. They were made, whatever came of them, and count."""
+    lost: dict[int, str | None] = field(default_factory=dict)
+    """Calls that were under way when a driver ended, with their lanes. They were made, whatever came of them, and count."""
     seen: int = -1
     """The newest entry that was folded in."""
     _lane_of: dict[str, str] = field(default_factory=dict)
@@ -164,8 +164,8 @@ class Progress:
         self.claims.append(seq)
         left = {attempt.seq: id for id, attempt in self.attempting}
         left |= {asked: str(entry.data.get("task") or "") for asked, entry in self.asking.items()}
-        for call in left.keys() - self.lost - self.panels:
-            self.lost.add(call)
+        for call in left.keys() - self.lost.keys() - self.panels:
+            self.lost[call] = self._lane_of.get(left[call])
             self._count(left[call], 1, 0, 0, 0)
 
     def _take_task(self, entry: Entry) -> None:
@@ -231,7 +231,7 @@ class Progress:
         data = entry.data
         if self.panels.isdisjoint(entry.causes):
             tokens, cost = int(data["input_tokens"]) + int(data["output_tokens"]), int(data["cost_usd_nano"])
-            calls = 1 if self.lost.isdisjoint(entry.causes) else 0
+            calls = 1 if self.lost.keys().isdisjoint(entry.causes) else 0
             self._count(task, calls, tokens, cost, int(data["latency_us"]))
 
     def _count(self, task: str | None, calls: int, tokens: int, cost_usd_nano: int, took_us: int) -> None:
