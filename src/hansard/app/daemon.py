@@ -80,6 +80,8 @@ class Daemon:
         except Fenced:
             self._tell("another worker has this ledger", detail="only what is submitted here is driven here")
         except StoreError as error:
+            if self.hansard.store.broken is None:
+                raise
             # Still worth looking at: what is in it can be read, shown and verified.
             self._tell("this ledger takes nothing new", detail=str(error))
         try:
@@ -218,14 +220,18 @@ class Daemon:
             self.start(run)
 
     async def _keep(self, claim: Claim) -> None:
-        try:
-            while True:
-                await asyncio.sleep(LEASE_S / 3)
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            try:
                 await asyncio.to_thread(self.hansard.store.renew, claim, LEASE_S)
-        except Fenced as error:
-            # This process was held up for longer than its lease; what is driven here has claims of its own.
-            self._claim = None
-            self._tell("another worker has taken this ledger", detail=str(error))
+            except Fenced as error:
+                # This process was held up for longer than its lease; what is driven here has claims of its own.
+                self._claim = None
+                self._tell("another worker has taken this ledger", detail=str(error))
+                return
+            except StoreError as error:
+                # A full disk, say. There is time for two more tries, and reading goes on whatever becomes of them.
+                self._tell("the lease was not renewed", detail=str(error))
 
 
 def unfinished(store: Store) -> list[str]:

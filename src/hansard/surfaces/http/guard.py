@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hansard.app.tokens import Role, Token, Tokens
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.metrics import Metrics
-from hansard.surfaces.http.problems import MEDIA, Refused, body_of, refused_by
+from hansard.surfaces.http.problems import BUG, MEDIA, Refused, body_of, refused_by
 from hansard.surfaces.http.wire import WHOLE
 
 PUBLIC = frozenset({"/health", "/openapi.json"})
@@ -99,7 +99,7 @@ class Guard:
             await self._app(scope, lambda: request.receive(receive), request.send)
         except Exception as error:
             refused = refused_by(error)
-            if refused.status_code >= 500:
+            if refused.status_code == BUG:
                 self._log("bug", request_id=request.id, error=f"{type(error).__name__}: {error}", exc_info=error)
             if request.status:
                 raise

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TextIO
 
@@ -92,9 +93,16 @@ class Log:
         self._writer.close()
 
     def _rendered(self, _: Any, __: str, event: structlog.typing.EventDict) -> str:
+        return str(self._scrub(_line(event)))
+
+
+def _line(event: structlog.typing.EventDict) -> str:
+    """ASCII only: whatever a caller put into a path, it cannot steer a terminal."""
+    with suppress(TypeError, ValueError, RecursionError):
         line = encoded(event)
-        # ASCII only: whatever a caller put into a path, it cannot steer a terminal.
-        return str(self._scrub(line.decode() if line.isascii() and b"\x7f" not in line else _encode(event)))
+        if line.isascii():
+            return line.decode()
+    return _encode(event)
 
 
 def _stamped(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

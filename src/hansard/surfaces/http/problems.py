@@ -16,6 +16,7 @@ from hansard.app.daemon import Draining
 from hansard.errors import Fenced, HansardError, ProviderError, StoreError, UsageError
 
 MEDIA = "application/problem+json"
+BUG = 500
 SCHEMA: dict[str, Any] = {
     "title": "Problem",
     "description": "RFC 9457 problem details.",
@@ -91,7 +92,7 @@ def refused_by(error: Exception) -> Refused:
             return Refused(error.status_code, str(error.detail), error.headers)
         case RequestValidationError():
             return _invalid(error)
-    return Refused(500, "a bug of ours; the daemon's log tells more under this request_id")
+    return Refused(BUG, "a bug of ours; the daemon's log tells more under this request_id")
 
 
 def _invalid(error: RequestValidationError) -> Refused:

@@ -22,7 +22,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.tokens import Tokens
 from hansard.app.webhooks import Webhooks, webhook_secret
-from hansard.errors import MissingExtra, UsageError
+from hansard.errors import HansardError, MissingExtra, UsageError
 from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.guard import Doors, Guard, Limits
@@ -122,8 +122,19 @@ async def _serve(
         guard = Guard(app, tokens, doors, options.limits, metrics, log)
         server = Server(_config(guard, options.limits))
         with _telemetry(daemon, options.traces):
-            await _until_told(daemon, server, listening, log, ready, options.grace_s)
+            try:
+                await _until_told(daemon, server, listening, log, ready, options.grace_s)
+            except ExceptionGroup as errors:
+                raise _told(errors) from None
     log("stopped")
+
+
+def _told(errors: ExceptionGroup[Exception]) -> Exception:
+    """What ended the daemon, in our own words where it is an error of ours."""
+    found: Exception = errors.subgroup(HansardError) or errors
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 async def _until_told(

@@ -46,8 +46,8 @@ def lister(desk: Desk) -> Callable[[Context, PaginatedRequestParams | None], Awa
         if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 15):
             raise MCPError(INVALID_PARAMS, "this cursor is none of ours")
         before = int(cursor) if cursor else None
-        page = lambda: runs_page(desk.hansard.store, before=before, limit=PAGE, state=None)  # noqa: E731
-        views, following = await asyncio.to_thread(page)
+        store = desk.hansard.store
+        views, following = await asyncio.to_thread(runs_page, store, before=before, limit=PAGE, state=None)
         found = [each for view in views for each in _resources(view)]
         return ListResourcesResult(resources=found, next_cursor=None if following is None else str(following))
 
