@@ -1,11 +1,13 @@
 """What stands on the pages: the same as the views say, and nothing that a browser would act on."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from daemons import ONE, Served
+from daemons import ONE, Served, place, serving
+from forging import database
 from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
 from visitors import Markup, Visitor
@@ -276,3 +278,16 @@ def test_a_disagreement_is_open_until_it_is_settled_and_may_open_again() -> None
     assert (cost["rounds"], cost["settled"], cost["positions"][0]["claim"]) == ([1, 3], None, "cost in 3")
     assert (risk["rounds"], risk["settled"]) == ([1, 2], "settled in 3")
     assert (scope["rounds"], scope["positions"]) == ([], [])
+
+
+def test_a_message_that_was_swapped_is_told_and_is_no_bug(tmp_path: Path) -> None:
+    place(tmp_path)
+    with serving(tmp_path, "--provider", "quick") as daemon:
+        run = daemon.post("/v1/deliberations?wait=60", {"problem": "keep it?", "provider": "rehearsal"}).json()["run"]
+        spoken = daemon.get(f"/v1/ledger/entries?run={run}&kind=turn.taken").json()[-1]["seq"]
+        with database(tmp_path / "l.db") as found:
+            change = "UPDATE bodies SET body = x'7b7d', shared = NULL WHERE id >> 8 = ?"
+            assert found.execute(change, (spoken,)).rowcount
+        said = Visitor(daemon).see(f"/dashboard/deliberations/{run}")
+        assert (said.status_code, "hansard verify --deep" in said.text) == (503, True)
+        assert "bug" not in [line["event"] for line in daemon.logged()]

@@ -13,6 +13,7 @@ from hansard.app.publishing import exact_deliberation
 from hansard.app.runs import ENDED
 from hansard.app.service import Hansard
 from hansard.app.views import View
+from hansard.errors import StoreError
 from hansard.surfaces.http.dashboard.pages import Page, page
 from hansard.surfaces.http.desk import desk_of
 from hansard.surfaces.http.problems import refusing
@@ -27,7 +28,12 @@ async def show(request: Request, run: str) -> Response:
     desk = desk_of(request)
     with refusing(404):
         known = await asyncio.to_thread(exact_deliberation, desk.hansard.store, run)
-    values = await desk.heavily(_deliberation, desk.hansard, known)
+    try:
+        values = await desk.heavily(_deliberation, desk.hansard, known)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise StoreError(
+            f"a message of {known} is not what was recorded ({error!r:.80}); hansard verify --deep names it"
+        ) from error
     return page(request, "deliberation.html", **values)
 
 
@@ -58,7 +64,6 @@ def _messages(hansard: Hansard, entries: Iterable[View]) -> list[Message]:
             continue
         text = hansard.runs.text(entry["seq"], "message")
         if text is not None:
-            # The record's own bytes were checked when they were written: they are messages of the protocol.
             found[entry["data"].get("amends", entry["seq"])] = {**json.loads(text), "seq": entry["seq"]}
     return list(found.values())
 

@@ -32,15 +32,16 @@ class Wanted(BaseModel):
 @router.get("/dashboard/ledger")
 async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Response:
     """The newest entries, or those behind `after`."""
-    ledger = desk_of(request).hansard.ledger
+    desk = desk_of(request)
+    ledger = desk.hansard.ledger
     chosen = {name: value.strip() for name, value in query.model_dump(exclude={"after"}).items()}
     filters: dict[str, Any] = {name: value or None for name, value in chosen.items()}
 
     def read() -> list[View]:
         return list(ledger.show(**filters, after=query.after, limit=PAGE))
 
-    seen = await asyncio.to_thread(ledger.size)
-    views = await asyncio.to_thread(read)
+    seen = await desk.heavily(ledger.size)
+    views = await desk.heavily(read)
     return page(
         request,
         "ledger.html",
