@@ -168,6 +168,8 @@ async def test_a_persona_can_be_made_without_a_session(tmp_path: Path) -> None:
         assert (view["persona"]["id"], view["persona"]["status"]) == ("data-protection", "experimental")
         shown = hansard.runs.show(view["run"])
         assert (shown["state"], shown["mode"], shown["spent"]["calls"]) == ("answered", "persona", 1)
+        with pytest.raises(UsageError, match="execution-replay"):
+            await hansard.runs.rerun(view["run"])
         silent = True
         with pytest.raises(ProviderError, match="no persona came of it"):
             await hansard.deliberations.generate(made)

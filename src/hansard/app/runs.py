@@ -164,9 +164,11 @@ class Runs:
         if run in self._submitted:
             self._submitted.discard(run)
             return self._engine.drive(run)
+        return self.deliberate(run) if self._is_of_a_panel(run) and self.deliberate else self._engine.drive(run)
+
+    def _is_of_a_panel(self, run: str) -> bool:
         first = next(iter(self._store.select(Query(run=run, kind="run.requested", limit=1))), None)
-        other = first is not None and first.data.get("mode") in ("deliberation", "persona")
-        return self.deliberate(run) if other and self.deliberate else self._engine.drive(run)
+        return first is not None and first.data.get("mode") in ("deliberation", "persona")
 
     async def close(self) -> None:
         """Interrupt whatever is driven here; the record says so, and it can be resumed."""
@@ -240,6 +242,11 @@ class Runs:
 
     async def rerun(self, run: str, swap: Mapping[str, str] | None = None) -> View:
         """Re-run a run from the record alone. `swap` names providers, by role, that are asked live instead."""
+        if self._is_of_a_panel(run):
+            raise UsageError(
+                f"run {run} is a panel's, and has no plan to go through again; "
+                "a session is held again with: hansard session execution-replay DIR"
+            )
         config = self._config(run)
         named = {
             name: config.providers.get(name) or self._pool.settings.providers.get(name)
