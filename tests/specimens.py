@@ -86,10 +86,17 @@ class Log:
     ts: int = START_US
 
     @classmethod
-    def begun(cls, *, signed: bool = True, origin: str = ORIGIN, seed: str = "", epoch_seed: str | None = None) -> "Log":
+    def begun(
+        cls, *, signed: bool = True, origin: str = ORIGIN, seed: str = "", epoch_seed: str | None = None
+    ) -> "Log":
         """A log with its genesis. Another seed gives other keys and another nonce."""
         log = cls(origin=origin, seed=seed)
-        data: dict[str, Any] = {"spec": 1, "origin": origin, "nonce": sha256(seed.encode()).hexdigest()[:32], "software": "specimen"}
+        data: dict[str, Any] = {
+            "spec": 1,
+            "origin": origin,
+            "nonce": sha256(seed.encode()).hexdigest()[:32],
+            "software": "specimen",
+        }
         data |= {"custody": "file" if signed else "none"}
         if signed:
             log.identity = Key.of(origin, seed)
@@ -143,7 +150,9 @@ class Log:
         for _ in range(count):
             seq = self.size
             parts = {"prompt": f"body {seq:>11}".encode()} if bodies else {}
-            self.append(data={"cost_usd_nano": seq * 7, "task": f"t{seq % 3}", "ok": True}, bodies=parts, causes=[seq - 1])
+            self.append(
+                data={"cost_usd_nano": seq * 7, "task": f"t{seq % 3}", "ok": True}, bodies=parts, causes=[seq - 1]
+            )
 
     def note(self, size: int | None = None, keys: Sequence[Key] | None = None) -> str:
         """A checkpoint of this size, signed by the keys of now."""
@@ -193,7 +202,9 @@ class Log:
         change(members)
         self.lines[seq] = dump(members)
 
-    def receipt(self, index: int, *, disclose: Sequence[str] = (), note: str | None = None, rotation: int | None = None) -> bytes:
+    def receipt(
+        self, index: int, *, disclose: Sequence[str] = (), note: str | None = None, rotation: int | None = None
+    ) -> bytes:
         """A receipt for an entry under the checkpoint of now; `rotation` is the entry that introduced its epoch key."""
         size = self.size
 

@@ -66,7 +66,9 @@ TABLE = {
     "LedgerService.redact": On("ledger redact 1 p --reason other", *[f"{HERE}it destroys"] * 2),
     "LedgerService.repair": On("ledger repair", *[f"{HERE}nobody else may hold the ledger"] * 2),
     "Deliberations.convene": On("deliberate x", "POST /v1/deliberations", "deliberate"),
-    "Deliberations.generate": On(f"{SHOWN}deliberate --expert", f"{SHOWN}experts of a deliberation", "generate_persona"),
+    "Deliberations.generate": On(
+        f"{SHOWN}deliberate --expert", f"{SHOWN}experts of a deliberation", "generate_persona"
+    ),
     "Deliberations.listed": On("runs list", "GET /v1/deliberations", "runs_list"),
     "Deliberations.show": On("runs show r", "GET /v1/deliberations/{run}", "get_run_summary"),
     "Deliberations.hold": On(*[f"{INSIDE}convene and resume hold"] * 3),

@@ -82,7 +82,11 @@ def test_what_the_files_alone_betray_is_caught(tmp_path: Path, form: str, attack
     attack(log)
     (tmp_path / "after").mkdir()
     published = None if attack is not tail_cut else log.checkpoints[-2]
-    path = log.write_export(tmp_path / "after" / "x", published=published) if form == "export" else written(log, tmp_path / "after", form)
+    path = (
+        log.write_export(tmp_path / "after" / "x", published=published)
+        if form == "export"
+        else written(log, tmp_path / "after", form)
+    )
     report = verify(path, ALL, FAST)
     assert not report.ok
     assert report.exit_code == (22 if attack is body_deleted else 20)
@@ -158,7 +162,9 @@ NOT_CAUGHT = [
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("attack", NOT_CAUGHT, ids=lambda attack: attack.__name__)
-def test_what_the_files_alone_cannot_betray_is_not_claimed(tmp_path: Path, form: str, attack: Callable[[Log], Log]) -> None:
+def test_what_the_files_alone_cannot_betray_is_not_claimed(
+    tmp_path: Path, form: str, attack: Callable[[Log], Log]
+) -> None:
     report = verify(written(attack(honest()), tmp_path, form), ALL, FAST)
     assert report.ok
     assert report.findings == ()

@@ -16,10 +16,16 @@ from hansard.ledger.form import FAILURES, QuickForm, Tools
 PREV = "ab" * 32
 FAST = Tools(loads=orjson.loads, dumps=lambda value: orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
 
-scalars = st.none() | st.booleans() | st.integers(-MAX_INT, MAX_INT) | st.text(st.characters(codec="utf-8"), max_size=12)
+scalars = (
+    st.none() | st.booleans() | st.integers(-MAX_INT, MAX_INT) | st.text(st.characters(codec="utf-8"), max_size=12)
+)
 names = st.text("abz_.-0", min_size=1, max_size=6)
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=6)
-parts = st.dictionaries(st.sampled_from(["prompt", "output", "a", "z9_"]), st.sampled_from(["0f" * 32, "e" * 64]), max_size=3)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=6
+)
+parts = st.dictionaries(
+    st.sampled_from(["prompt", "output", "a", "z9_"]), st.sampled_from(["0f" * 32, "e" * 64]), max_size=3
+)
 
 
 @st.composite
@@ -61,8 +67,12 @@ class TestTheQuickLook:
         assert passes_quickly(QuickForm(tools), line)
 
     @settings(max_examples=300)
-    @given(line=lines(), at=st.integers(0, 10_000), byte=st.integers(0, 255), how=st.sampled_from(["set", "drop", "add"]))
-    def test_agrees_with_the_strict_reading_on_damaged_lines(self, tools: Tools, line: bytes, at: int, byte: int, how: str) -> None:
+    @given(
+        line=lines(), at=st.integers(0, 10_000), byte=st.integers(0, 255), how=st.sampled_from(["set", "drop", "add"])
+    )
+    def test_agrees_with_the_strict_reading_on_damaged_lines(
+        self, tools: Tools, line: bytes, at: int, byte: int, how: str
+    ) -> None:
         at %= len(line)
         middle = {"set": bytes([byte]), "drop": b"", "add": line[at : at + 1] + bytes([byte])}[how]
         damaged = line[:at] + middle + line[at + 1 :]
@@ -75,7 +85,10 @@ class TestTheQuickLook:
          "[" * 30 + "]" * 30, "[" * 31 + "]" * 31, "[" * 40_000, '{"a": 1}', '"\x7f"', '"\u2028"'],
     )  # fmt: skip
     def test_agrees_with_the_strict_reading_on_hostile_values(self, tools: Tools, text: str) -> None:
-        line = dump(members())[:-1].replace(b'"data":{}', b'"data":{"x":' + text.encode("utf-8", "surrogatepass") + b"}") + b"}"
+        line = (
+            dump(members())[:-1].replace(b'"data":{}', b'"data":{"x":' + text.encode("utf-8", "surrogatepass") + b"}")
+            + b"}"
+        )
         assert passes_quickly(QuickForm(tools), line) == passes_strictly(line)
 
     @pytest.mark.parametrize(
@@ -94,12 +107,28 @@ class TestTheQuickLook:
 
     @pytest.mark.parametrize(
         "committed",
-        ["AB" * 32, "ab " * 21 + "a", "0" * 62 + " 0", "\uff10" * 64, "0" * 63, "0" * 66, ["0"] * 64, {"0": 1}, None, 64, ""],
+        [
+            "AB" * 32,
+            "ab " * 21 + "a",
+            "0" * 62 + " 0",
+            "\uff10" * 64,
+            "0" * 63,
+            "0" * 66,
+            ["0"] * 64,
+            {"0": 1},
+            None,
+            64,
+            "",
+        ],
     )
-    def test_refuses_a_commitment_of_another_form_also_under_a_name_that_it_knows(self, tools: Tools, committed: Any) -> None:
+    def test_refuses_a_commitment_of_another_form_also_under_a_name_that_it_knows(
+        self, tools: Tools, committed: Any
+    ) -> None:
         quick = QuickForm(tools)
         assert passes_quickly(quick, dump(members() | {"body": {"prompt": "0f" * 32}}))
-        line = json.dumps(members() | {"body": {"prompt": committed}}, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        line = json.dumps(
+            members() | {"body": {"prompt": committed}}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        ).encode()
         assert not passes_strictly(line)
         assert not passes_quickly(quick, line)
 
@@ -123,7 +152,7 @@ def test_names_are_forgotten_before_they_fill_the_memory() -> None:
 
 
 def test_the_plain_encoder_stands_in_where_there_is_no_c_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = {"b": [1, None, True, "\u2028\n\"\\\x01"], "a": {"k": -5}}
+    value = {"b": [1, None, True, '\u2028\n"\\\x01'], "a": {"k": -5}}
     monkeypatch.setattr(json.encoder, "c_make_encoder", None)
     assert canonical.make_writer()(value).encode() == dump(value)
 
@@ -134,4 +163,15 @@ def test_the_kept_encoder_writes_canonical_text(value: dict[str, Any]) -> None:
 
 
 def members() -> dict[str, Any]:
-    return {"actor": "a", "body": {}, "causes": [], "data": {}, "kind": "a.b", "prev": PREV, "run": "r", "seq": 9, "ts": 5, "v": 1}
+    return {
+        "actor": "a",
+        "body": {},
+        "causes": [],
+        "data": {},
+        "kind": "a.b",
+        "prev": PREV,
+        "run": "r",
+        "seq": 9,
+        "ts": 5,
+        "v": 1,
+    }

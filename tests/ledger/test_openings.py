@@ -57,7 +57,13 @@ def test_an_honest_receipt_opens_its_part_and_names_its_signers() -> None:
     assert (report.form, report.size, report.origin, report.signed.keys) == ("receipt", 40, log.origin, "pinned")
     shown = report.receipt
     assert shown is not None
-    assert (shown.index, shown.kind, shown.actor, shown.opened, shown.closed) == (20, "task.answered", "lane:backend", ("prompt",), ())
+    assert (shown.index, shown.kind, shown.actor, shown.opened, shown.closed) == (
+        20,
+        "task.answered",
+        "lane:backend",
+        ("prompt",),
+        (),
+    )
     assert shown.signed_by == (log.origin, f"{log.origin}/epoch/2")
     text = "\n".join(lines(report))
     assert "20: task.answered" in text

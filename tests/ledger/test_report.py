@@ -82,7 +82,11 @@ def test_the_report_as_json_says_the_verdict_in_stable_names() -> None:
 def test_text_from_the_file_cannot_steer_the_terminal() -> None:
     evil = "\x1b[2J\rOK: all is well\x9b\u202e"
     report = Report(
-        path=evil, form="jsonl", origin=evil, findings=(Finding(code="x", grade="structure", message=evil),), not_proven=(evil,)
+        path=evil,
+        form="jsonl",
+        origin=evil,
+        findings=(Finding(code="x", grade="structure", message=evil),),
+        not_proven=(evil,),
     )
     text = "\n".join(lines(report))
     assert text.startswith("BROKEN")

@@ -38,7 +38,14 @@ def test_a_missing_path_is_an_error_and_creates_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\x89PNG\r\n\x1a\n" + bytes(100), b"hello\n", b"SQLite format 3\x00", b"SQLite format 3\x00" + bytes(4080), b"{}\n"],
+    [
+        b"",
+        b"\x89PNG\r\n\x1a\n" + bytes(100),
+        b"hello\n",
+        b"SQLite format 3\x00",
+        b"SQLite format 3\x00" + bytes(4080),
+        b"{}\n",
+    ],
     ids=["empty", "png", "text", "short sqlite", "zeroed sqlite", "json"],
 )
 def test_other_bytes_are_reported_as_not_a_ledger(tmp_path: Path, data: bytes) -> None:
@@ -73,7 +80,11 @@ def test_a_device_and_a_pipe_are_refused_and_not_waited_for(tmp_path: Path) -> N
 
 def test_an_empty_ledger_is_a_finding_in_every_form(tmp_path: Path) -> None:
     log = Log()
-    for path in (log.write_sqlite(tmp_path / "x.db"), log.write_jsonl(tmp_path / "x.jsonl"), log.write_export(tmp_path / "x")):
+    for path in (
+        log.write_sqlite(tmp_path / "x.db"),
+        log.write_jsonl(tmp_path / "x.jsonl"),
+        log.write_export(tmp_path / "x"),
+    ):
         assert "empty" in codes(path)
 
 
@@ -96,9 +107,7 @@ class TestReadingSqlite:
         finally:
             folder.chmod(0o700)
 
-    def test_sees_what_is_only_in_the_write_ahead_log(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_sees_what_is_only_in_the_write_ahead_log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
         (tmp_path / "temporary").mkdir()
         db = sqlite3.connect(tmp_path / "x.db", isolation_level=None)
@@ -174,7 +183,9 @@ class TestReadingSqlite:
 
     def test_says_so_when_the_file_never_stands_still(self, tmp_path: Path) -> None:
         path = honest().write_sqlite(tmp_path / "x.db")
-        report = verify(path, tools=FAST, progress=lambda done, total: os.utime(path, ns=(time.time_ns(), time.time_ns())))
+        report = verify(
+            path, tools=FAST, progress=lambda done, total: os.utime(path, ns=(time.time_ns(), time.time_ns()))
+        )
         assert [each.code for each in report.findings] == ["moving"]
         assert report.ok
 
@@ -246,7 +257,9 @@ class TestReadingSqlite:
         budget.renew()
         assert not budget.spend()
 
-    def test_an_older_sqlite_is_named_and_blamed_for_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_older_sqlite_is_named_and_blamed_for_nothing(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         path = honest().write_sqlite(tmp_path / "x.db")
         monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 37, 2))
         with pytest.raises(CannotRead, match=r"3\.38"):
@@ -304,7 +317,9 @@ class TestReadingLines:
     def test_a_blank_line_is_no_entry_and_is_not_skipped(self, tmp_path: Path, blank: bytes) -> None:
         log = honest()
         path = log.write_jsonl(tmp_path / "x.jsonl")
-        path.write_bytes(b"".join(line + b"\n" for line in log.lines[:7]) + blank + b"".join(line + b"\n" for line in log.lines[7:]))
+        path.write_bytes(
+            b"".join(line + b"\n" for line in log.lines[:7]) + blank + b"".join(line + b"\n" for line in log.lines[7:])
+        )
         assert verify(path, tools=FAST).exit_code == 20
 
     @pytest.mark.parametrize(
@@ -317,7 +332,9 @@ class TestReadingLines:
             (b'"text":"body           5"', b'"b64":"Ym9keSAgICAgICAgICAgNQ=="'),
         ],
     )
-    def test_a_body_line_that_strays_from_its_form_or_place_is_caught(self, tmp_path: Path, old: bytes, new: bytes) -> None:
+    def test_a_body_line_that_strays_from_its_form_or_place_is_caught(
+        self, tmp_path: Path, old: bytes, new: bytes
+    ) -> None:
         path = honest().write_jsonl(tmp_path / "x.jsonl")
         bodies = tmp_path / "x.bodies.jsonl"
         lines = bodies.read_bytes().split(b"\n")

@@ -72,7 +72,10 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
             case 4:
                 changed[at:at] = chance.randbytes(chance.choice((1, 10)))
             case 5:
-                changed[page : page + PAGE], changed[other : other + PAGE] = changed[other : other + PAGE], changed[page : page + PAGE]
+                changed[page : page + PAGE], changed[other : other + PAGE] = (
+                    changed[other : other + PAGE],
+                    changed[page : page + PAGE],
+                )
             case 6:
                 # The header of a page: its type, its count of cells, where they begin.
                 changed[page + chance.randrange(12) : page + 12] = chance.randbytes(1)
@@ -112,7 +115,11 @@ def test_damaged_lines_and_tiles_give_a_report(tmp_path: Path, log: Log, asked: 
     whole = log.write_jsonl(tmp_path / "whole.jsonl") if form == "jsonl" else log.write_export(tmp_path / "whole")
     for number in range(40):
         path = copied(whole, tmp_path / (f"x{number}.jsonl" if form == "jsonl" else f"x{number}"))
-        names = sorted(path.parent.glob(f"x{number}.*")) if form == "jsonl" else sorted(each for each in path.rglob("*") if each.is_file())
+        names = (
+            sorted(path.parent.glob(f"x{number}.*"))
+            if form == "jsonl"
+            else sorted(each for each in path.rglob("*") if each.is_file())
+        )
         for file in chance.sample(names, chance.randint(1, 2)):
             file.write_bytes(mutated(file.read_bytes(), chance))
         assert_total(lambda path=path: verify(path, chance.choice(asked), FAST))  # type: ignore[misc]
@@ -131,7 +138,9 @@ def test_a_damaged_receipt_gives_a_report(log: Log) -> None:
 @given(data=st.binary(max_size=300), ending=st.sampled_from([".db", ".jsonl", ".tlog-proof", ""]), start=st.sampled_from(
     [b"", b"SQLite format 3\x00", b'{"actor":"a","body":{', b"c2sp.org/tlog-proof@v1\nextra ", b"{}\n\n"]
 ))  # fmt: skip
-def test_any_bytes_under_any_name_give_a_report(tmp_path_factory: pytest.TempPathFactory, data: bytes, ending: str, start: bytes) -> None:
+def test_any_bytes_under_any_name_give_a_report(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, ending: str, start: bytes
+) -> None:
     path = tmp_path_factory.getbasetemp() / f"any{ending}"
     path.write_bytes(start + data)
     assert not assert_total(lambda: verify(path, Options(deep=True), FAST)).ok

@@ -39,7 +39,9 @@ def check(tmp_path: Path) -> Callable[..., Report]:
         ]
         same = {
             (each.exit_code, each.size, each.root, each.signed, each.bodies, each.brackets, tuple(sorted(codes(each))))
-            for each in (replace(each, findings=tuple(f for f in each.findings if f.code != "head")) for each in reports)
+            for each in (
+                replace(each, findings=tuple(f for f in each.findings if f.code != "head")) for each in reports
+            )
         }
         assert len(same) == 1, [codes(each) for each in reports]
         return reports[1]
@@ -57,7 +59,10 @@ class TestSignatures:
         signed = report.signed
         assert report.findings == ()
         assert (signed.sealed_to, signed.newest, signed.checkpoints, signed.epochs) == (40, 40, 5, 3)
-        assert (signed.keys, signed.identity) == ("self-asserted", log.identity.verifier.text() if log.identity else None)
+        assert (signed.keys, signed.identity) == (
+            "self-asserted",
+            log.identity.verifier.text() if log.identity else None,
+        )
         assert signed.checked == 6
         assert any("no pin" in each for each in report.not_proven)
 
@@ -266,7 +271,9 @@ class TestAgainst:
         path.write_bytes(data.encode() if isinstance(data, str) else data)
         return str(path)
 
-    def test_a_log_extends_checkpoints_receipts_and_consistency_files_of_its_past(self, check: Check, tmp_path: Path) -> None:
+    def test_a_log_extends_checkpoints_receipts_and_consistency_files_of_its_past(
+        self, check: Check, tmp_path: Path
+    ) -> None:
         log = honest()
         older = log.copy()
         older.cut(20)
@@ -322,7 +329,9 @@ class TestAgainst:
         report = check(log, Options(against=(broken,)))
         assert [(each.code, each.grade) for each in report.findings] == [("anchor_signature", "warning")]
 
-    @pytest.mark.parametrize("data", [b"", b"nonsense", b"old 5\n", b"old x\n\nnote", b"c2sp.org/tlog-proof@v1\n", b"\xff" * 40])
+    @pytest.mark.parametrize(
+        "data", [b"", b"nonsense", b"old 5\n", b"old x\n\nnote", b"c2sp.org/tlog-proof@v1\n", b"\xff" * 40]
+    )
     def test_a_file_that_is_no_anchor_is_the_callers_mistake(self, tmp_path: Path, data: bytes) -> None:
         path = honest().write_jsonl(tmp_path / "x.jsonl")
         with pytest.raises(CannotRead):
@@ -451,7 +460,9 @@ class TestBodies:
 
     def test_many_parts_of_any_bytes_are_opened(self, check: Check) -> None:
         log = Log.begun(signed=False)
-        log.append(bodies={"zeta": b"\xff\x00", "alpha": b"", "mid": "\u2028\x00\n".encode()}, media="application/octet-stream")
+        log.append(
+            bodies={"zeta": b"\xff\x00", "alpha": b"", "mid": "\u2028\x00\n".encode()}, media="application/octet-stream"
+        )
         log.append(bodies={"big": b"x" * 40_000, "same": b"x" * 40_000})
         log.append(bodies={"big": b"x" * 40_000})
         report = check(log, Options(deep=True))
@@ -498,7 +509,9 @@ class TestBodies:
             {"part": "prompt", "commitment": "0" * 64},
         ],
     )
-    def test_a_tombstone_that_names_nothing_is_caught_and_excuses_nothing(self, check: Check, data: dict[str, object]) -> None:
+    def test_a_tombstone_that_names_nothing_is_caught_and_excuses_nothing(
+        self, check: Check, data: dict[str, object]
+    ) -> None:
         log = honest()
         log.append("body.redacted", data=data | {"reason": "other"})
         del log.bodies[5, "prompt"]
@@ -530,7 +543,9 @@ class TestRecordedAnchors:
         log.append("anchor.recorded", data=data)
         report = check(log)
         assert report.findings == ()
-        assert [(each.seq, each.by, each.size, each.time_us) for each in report.brackets] == [(40, "witness", 25, START_US + 7)]
+        assert [(each.seq, each.by, each.size, each.time_us) for each in report.brackets] == [
+            (40, "witness", 25, START_US + 7)
+        ]
         assert any("tokens" in each for each in report.not_proven)
 
     @pytest.mark.parametrize("size", [25, 41, 9000])
@@ -571,7 +586,7 @@ class TestSeveralProcesses:
     @pytest.mark.parametrize(
         "statement",
         [
-            "UPDATE entries SET line = replace(line, '\"task\":\"t2\"', '\"task\":\"t9\"') WHERE seq = 1000",
+            'UPDATE entries SET line = replace(line, \'"task":"t2"\', \'"task":"t9"\') WHERE seq = 1000',
             "DELETE FROM entries WHERE seq = 768",
             "UPDATE nodes SET hash = zeroblob(32) WHERE idx = 2",
             "DELETE FROM bodies WHERE id = 1100 << 8",

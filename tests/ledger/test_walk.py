@@ -73,7 +73,9 @@ def test_a_changed_entry_is_named_with_its_rule(
         (lambda log: log.lines.pop(0), "gap", 0),
     ],
 )
-def test_a_dropped_inserted_or_moved_line_is_named(tmp_path: Path, tamper: Callable[[Log], object], code: str, seq: int) -> None:
+def test_a_dropped_inserted_or_moved_line_is_named(
+    tmp_path: Path, tamper: Callable[[Log], object], code: str, seq: int
+) -> None:
     log = unsealed()
     tamper(log)
     report = walked(log, tmp_path, "jsonl")

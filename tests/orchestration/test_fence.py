@@ -1,7 +1,10 @@
+import hmac
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.orchestration.fence import Fences, capped
+from hansard.orchestration.fence import NONCE_CHARACTERS, Fences, capped
 from running import blocks
 
 TEXT = st.text(max_size=300) | st.text(alphabet="<>END DATA0123456789abcdef\n", max_size=300)
@@ -50,3 +53,9 @@ def test_neither_a_name_nor_a_provenance_can_end_the_line_that_they_stand_on() -
 def test_a_capped_text_says_how_much_is_missing() -> None:
     assert capped("abc", 3) == "abc"
     assert capped("abcdef", 3) == "abc\n[cut here: 3 more characters stand in the record]"
+
+
+@pytest.mark.parametrize("key", ["r", "r" * 64, "é" * 64])
+def test_a_nonce_is_the_hmac_of_what_it_is_about_under_the_runs_own(key: str) -> None:
+    expected = hmac.new(key.encode(), b"t1|2|validator|result", "sha256").hexdigest()[:NONCE_CHARACTERS]
+    assert Fences(key, "t1", 2, "validator").nonce("result") == expected

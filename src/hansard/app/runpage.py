@@ -142,7 +142,7 @@ def _task(store: Store, task: View) -> str:
         parts.append(_fold("prompt", _body(store, attempt["seq"], "prompt")))
         if result:
             parts.append(_fold("output", _body(store, result["seq"], "output")))
-        if verdict:
+        if verdict and verdict["reasons"] != "":
             parts.append(_fold("reasons", verdict["reasons"]))
     head = f"<strong>{escape(task['task'])}</strong> <span class=dim>{escape(str(task['lane'] or ''))}</span> {_state_of(task)}"
     return f"<details><summary>{head}</summary>{''.join(parts)}</details>"

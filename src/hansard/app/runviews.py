@@ -161,7 +161,7 @@ def _take(store: Store, task: View, entry: Entry) -> None:
             _attempt(task, data["attempt"])["verdict"] = {
                 "seq": entry.seq,
                 **{key: data.get(key) for key in ("ok", "by", "score_ppm", "same_model")},
-                "reasons": _text(store, entry.seq, "reasons"),
+                "reasons": _text(store, entry.seq, "reasons") if "reasons" in entry.body else "",
             }
         case "task.skipped":
             task["state"], task["because"] = "skipped", data.get("upstream") or data["because"]

@@ -1,11 +1,10 @@
 """Limits on what a run may spend, and what it has spent. Pure sums: nothing here looks at a clock."""
 
-from dataclasses import dataclass
-
 from hansard.domain.exchange import Completion
+from hansard.domain.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Spend:
     """Calls, tokens, money and time used so far."""
 
@@ -23,7 +22,7 @@ class Spend:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Budget:
     """What may be spent; None means no limit of that kind."""
 

@@ -1,17 +1,17 @@
 """Facts of a deliberation: the panel, each turn, its end, its archive."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from hansard.domain.exchange import ErrorKind
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import value
 
 TurnType = Literal[
     "problem_statement", "primary_turn", "coordination_turn", "branch_turn", "synthesis", "panel_contraction"
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SessionConvened(Fact):
     """A session begins: its id, and its whole configuration as a part."""
 
@@ -32,7 +32,7 @@ class SessionConvened(Fact):
     config: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PanelSelected(Fact):
     """Who sits on the panel, by which strategy."""
 
@@ -45,7 +45,7 @@ class PanelSelected(Fact):
     selection: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PersonaMade(Fact):
     """A persona was generated for a session that has not begun."""
 
@@ -57,7 +57,7 @@ class PersonaMade(Fact):
     definition: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class EnsembleAnswered(Fact):
     """One independent first answer, given without sight of the others."""
 
@@ -71,7 +71,7 @@ class EnsembleAnswered(Fact):
     answer: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TurnAsked(Fact):
     """A panel agent, the coordinator or the selector is about to be asked: the exact request, before the call."""
 
@@ -99,7 +99,7 @@ class TurnAsked(Fact):
     prompt: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TurnFailed(Fact):
     """An attempt that gave no usable turn, with what it cost all the same."""
 
@@ -117,7 +117,7 @@ class TurnFailed(Fact):
     result: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TurnTaken(Fact):
     """A message entered the transcript; the part `message` holds its RFC 8785 bytes."""
 
@@ -144,7 +144,7 @@ class TurnTaken(Fact):
     result: Body | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TurnAmended(Fact):
     """A late annotation of an earlier message; the part holds the whole message again."""
 
@@ -156,7 +156,7 @@ class TurnAmended(Fact):
     message: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SessionEnded(Fact):
     """The session's outcome; the artifact, with its transcript digest, is a part."""
 
@@ -189,7 +189,7 @@ class SessionEnded(Fact):
     artifact: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SessionArchived(Fact):
     """The run directory is complete; the part holds the hash of every file in it."""
 

@@ -5,8 +5,10 @@ may want to tell apart travels as metadata.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from hansard.domain.value import value
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "tool_call", "content_filter", "error"]
@@ -32,7 +34,7 @@ RETRYABLE: frozenset[ErrorKind] = frozenset({"timeout", "network", "rate_limit",
 """The kinds that a caller may try again; malformed_response with a correction, the others after a pause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Message:
     """One message of the conversation. At most one system message, and it comes first."""
 
@@ -41,7 +43,7 @@ class Message:
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Sampling:
     """How to sample; None leaves a choice to the model's server. What a provider does not know it passes over silently."""
 
@@ -52,7 +54,7 @@ class Sampling:
     reasoning_effort: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Limits:
     """What one answer may take. The timeout covers the whole call."""
 
@@ -61,7 +63,7 @@ class Limits:
     max_output_bytes: int = 10 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Exchange:
     """One question. `schema` asks for a JSON object of that shape; `metadata` says who asks and at which turn."""
 
@@ -69,12 +71,12 @@ class Exchange:
     model: str | None = None
     schema: Schema | None = None
     schema_name: str = "answer"
-    sampling: Sampling = field(default_factory=Sampling)
-    limits: Limits = field(default_factory=Limits)
+    sampling: Sampling = Sampling()
+    limits: Limits = Limits()
     metadata: Mapping[str, str | int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Usage:
     """Tokens as reported, or estimated where the provider reported none. Cached ones are part of the input."""
 
@@ -88,7 +90,7 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Cost:
     """What it cost in billionths of a dollar, and how that is known. An estimate is never called a bill."""
 
@@ -96,7 +98,7 @@ class Cost:
     basis: CostBasis = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Failure:
     """Why there is no usable answer."""
 
@@ -107,7 +109,7 @@ class Failure:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ToolEvent:
     """A tool that the model's side used while it answered."""
 
@@ -118,7 +120,7 @@ class ToolEvent:
     latency_us: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Completion:
     """One answer, good or bad. On success `failure` is None and, where a schema was asked for, `structured` is valid.
 

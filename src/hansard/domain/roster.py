@@ -6,8 +6,8 @@ import pkgutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Self
+from functools import cache, cached_property
+from typing import Any
 
 from hansard.domain.lane import Lane as Lane
 from hansard.domain.lane import lane_from
@@ -20,7 +20,7 @@ MAX_CHARACTERS, MAX_LANES, MAX_NAME = 8_000_000, 1_000, 200
 _SHIPPED = ("engineering", "graphics", "support", "research")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Roster:
     """Lanes in their order, found by name in one step. Refuses to be empty and to name a lane twice."""
 
@@ -38,10 +38,10 @@ class Roster:
             raise UsageError(f"roster {self.name!r} has no lanes; write at least one [[lane]]")
         object.__setattr__(self, "_by_name", found)
 
-    @classmethod
-    def default(cls) -> Self:
+    @staticmethod
+    def default() -> "Roster":
         """The roster that ships: 24 lanes of engineering, graphics, support and research."""
-        return cls(name="default", lanes=_shipped_lanes())
+        return _shipped()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ class Roster:
         """The roster as plain data in the shape of a roster file; `parse_roster` gives it back."""
         return {"name": self.name, "lane": [lane.as_data() for lane in self.lanes]}
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of everything in the roster, for the configuration snapshot of a run."""
         text = json.dumps(self.as_data(), sort_keys=True, separators=(",", ":"))
@@ -115,9 +115,9 @@ def _toml(value: Any) -> str:
 
 
 @cache
-def _shipped_lanes() -> tuple[Lane, ...]:
+def _shipped() -> Roster:
     lanes: list[Lane] = []
     for category in _SHIPPED:
         text = pkgutil.get_data("hansard.domain", f"lanes/{category}.toml")
         lanes += parse_roster((text or b"").decode(), f"lanes/{category}.toml").lanes
-    return tuple(lanes)
+    return Roster(name="default", lanes=tuple(lanes))

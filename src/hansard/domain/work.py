@@ -1,10 +1,10 @@
 """Facts of a run: the request, its plan, the attempts, what was judged, the answer."""
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from hansard.domain.exchange import CostBasis, Finish
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import value
 
 Surface = Literal["cli", "http", "mcp", "python"]
 Role = Literal[
@@ -22,7 +22,7 @@ EndState = Literal["answered", "partial", "failed", "stopped", "cancelled"]
 BudgetUnit = Literal["calls", "tokens", "cost_usd_nano", "seconds"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunRequested(Fact):
     """Somebody asked for a run. Written by the surface, before any driver claims it."""
 
@@ -34,7 +34,7 @@ class RunRequested(Fact):
     plan: Body | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunConfigured(Fact):
     """Everything that decides how the run goes, fixed before its first step. Limits of None are not set."""
 
@@ -49,7 +49,7 @@ class RunConfigured(Fact):
     config: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunClaimed(Fact):
     """A driver took the run; later entries of driven kinds carry this epoch or are refused."""
 
@@ -60,7 +60,7 @@ class RunClaimed(Fact):
     because: Literal["new", "resumed", "expired", "dead"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RouteGiven(Fact):
     """Somebody asked where a request would go, and was told; no run follows from it."""
 
@@ -74,7 +74,7 @@ class RouteGiven(Fact):
     evidence: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunRouted(Fact):
     """One rung of the router spoke; lane is None where it left the request undecided."""
 
@@ -88,7 +88,7 @@ class RunRouted(Fact):
     evidence: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ContextGiven(Fact):
     """A context source offered text, and this much of it was admitted."""
 
@@ -103,7 +103,7 @@ class ContextGiven(Fact):
     context: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PlanMade(Fact):
     """The whole plan with every instruction, before the first task starts."""
 
@@ -124,7 +124,7 @@ class PlanMade(Fact):
     plan: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskAttempted(Fact):
     """A task is about to be given to a model or program: the exact prompt, before it is asked."""
 
@@ -152,7 +152,7 @@ class TaskAttempted(Fact):
     argv: Body | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskReturned(Fact):
     """What came back for an attempt, good or bad, with what it cost."""
 
@@ -179,9 +179,12 @@ class TaskReturned(Fact):
     diff: Body | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskJudged(Fact):
-    """The verdict on a result. Consumers are started by this entry, never by the result."""
+    """The verdict on a result. Consumers are started by this entry, never by the result.
+
+    Without reasons it says that a whole answer came, and nothing else was to be checked.
+    """
 
     KIND: ClassVar[str] = "task.judged"
     DRIVEN: ClassVar[bool] = True
@@ -192,10 +195,10 @@ class TaskJudged(Fact):
     score_ppm: int | None = None
     by: Literal["checks", "model", "panel", "engine"]
     same_model: bool
-    reasons: Body
+    reasons: Body | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskEscalated(Fact):
     """A rejected result climbs one rung of the ladder."""
 
@@ -207,7 +210,7 @@ class TaskEscalated(Fact):
     to_rung: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskSkipped(Fact):
     """A task that will not run, and which upstream or limit is the reason."""
 
@@ -226,7 +229,7 @@ class TaskSkipped(Fact):
     upstream: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TaskRestarted(Fact):
     """An attempt was cut short by a crash and is made again, within bounds."""
 
@@ -238,7 +241,7 @@ class TaskRestarted(Fact):
     restarts: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ResultsJoined(Fact):
     """Stands for up to 1,000 verdicts where one entry would have more causes ([E8])."""
 
@@ -248,7 +251,7 @@ class ResultsJoined(Fact):
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RoleAsked(Fact):
     """A control role is about to be asked: the exact prompt, before the call."""
 
@@ -277,7 +280,7 @@ class RoleAsked(Fact):
     prompt: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RoleAnswered(Fact):
     """What a control role said, and whether it parsed."""
 
@@ -302,7 +305,7 @@ class RoleAnswered(Fact):
     raw: Body | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BudgetBreached(Fact):
     """A limit was reached: which one, and what had been spent."""
 
@@ -321,7 +324,7 @@ class BudgetBreached(Fact):
     spent: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunAnswered(Fact):
     """The one answer, caused by every result it was made from."""
 
@@ -339,7 +342,7 @@ class RunAnswered(Fact):
     answer: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AnswerChecked(Fact):
     """One check of the answer. Checks never block."""
 
@@ -352,7 +355,7 @@ class AnswerChecked(Fact):
     detail: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AnswerRevised(Fact):
     """A reviser's proposal, and whether it was accepted."""
 
@@ -367,7 +370,7 @@ class AnswerRevised(Fact):
     answer: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunInterrupted(Fact):
     """The driver stopped in good order before the end; the run can be resumed."""
 
@@ -377,7 +380,7 @@ class RunInterrupted(Fact):
     by: Literal["signal", "shutdown", "error"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunEnded(Fact):
     """The run's last word: how it ended and what it spent."""
 
@@ -406,7 +409,7 @@ class RunEnded(Fact):
     elapsed_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CancelAsked(Fact):
     """Somebody wants the run to stop; the driver notices."""
 
@@ -415,7 +418,7 @@ class CancelAsked(Fact):
     surface: Surface
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ResumeAsked(Fact):
     """Somebody wants an unfinished run to go on."""
 
@@ -424,7 +427,7 @@ class ResumeAsked(Fact):
     surface: Surface
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RetryAsked(Fact):
     """Somebody wants one task, and what was built on it, done again."""
 

@@ -383,9 +383,7 @@ class Attempts:
         )
 
 
-# What most verdicts say, written once.
 _WHOLE = [WHOLE]
-_NOTHING_WRONG = Body.json(as_json([WHOLE.as_data()]))
 
 
 def actor(task: Task) -> str:
@@ -401,7 +399,7 @@ def _verdict(
         ok=ok,
         by=by,  # type: ignore[arg-type]
         same_model=same,
-        reasons=_NOTHING_WRONG if findings == _WHOLE else Body.json(as_json([each.as_data() for each in findings])),
+        reasons=None if findings == _WHOLE else Body.json(as_json([each.as_data() for each in findings])),
     )
     return Step(fact, "validator" if by in ("model", "panel") else "engine", [cause])
 

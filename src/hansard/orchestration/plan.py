@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from hansard.domain.roster import Policy, Roster
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.providers.fields import Fields
 from hansard.providers.schema import compile as compile_schema
@@ -23,6 +24,7 @@ MAX_TASKS = 20_000
 MAX_ID = 100
 MAX_INSTRUCTION = 10_000_000
 MAX_CHECKS = 20
+_OPTIONAL = ("needs", "done_when", "checks", "on_upstream_failure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class Check:
         return {self.kind: list(self.value) if self.kind == "command" else self.value}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Task:
     """One piece of work."""
 
@@ -213,17 +215,22 @@ def _task(fields: Fields, *, commands: bool) -> Task:
     instruction = fields.text("instruction")
     if not instruction.strip() or len(instruction) > MAX_INSTRUCTION:
         raise UsageError(f"{fields.where} ({id}): instruction must be a text of 1 to {MAX_INSTRUCTION:,} characters")
+    lane, has = fields.text("lane"), fields.has
     task = Task(
         id=id,
-        lane=fields.text("lane"),
+        lane=lane,
         instruction=instruction,
-        needs=_needs(fields),
-        done_when=_texts(fields, "done_when"),
-        checks=_checks(fields, commands=commands),
-        on_upstream_failure=fields.choice("on_upstream_failure", ("skip", "run"), "skip"),  # type: ignore[arg-type]
+        needs=_needs(fields) if has("needs") else (),
+        done_when=_texts(fields, "done_when") if has("done_when") else (),
+        checks=_checks(fields, commands=commands) if has("checks") else (),
+        on_upstream_failure=_on_failure(fields) if has("on_upstream_failure") else "skip",
     )
-    fields.done()
+    fields.done(_OPTIONAL)
     return task
+
+
+def _on_failure(fields: Fields) -> OnFailure:
+    return fields.choice("on_upstream_failure", ("skip", "run"), "skip")  # type: ignore[return-value]
 
 
 def _needs(fields: Fields) -> tuple[Need, ...]:

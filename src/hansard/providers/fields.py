@@ -1,20 +1,20 @@
 """Reads a table that somebody wrote by hand, strictly: each field once, by its type, and nothing left over."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
 from hansard.errors import UsageError
 
-_TEXT = {str}
+_TEXT = frozenset({str})
 
 
 class Fields:
     """The fields of one table. `where` begins every complaint: the file and the place in it."""
 
     def __init__(self, table: Any, where: str) -> None:
-        if not isinstance(table, Mapping) or not set(map(type, table)) <= _TEXT:
+        if not (type(table) is dict or isinstance(table, Mapping)) or not _TEXT.issuperset(map(type, table)):
             raise UsageError(f"{where}: must be a table, not {table!r:.80}")
         self.where = where
         self._table = table
@@ -71,8 +71,9 @@ class Fields:
             raise self._wrong(name, "a list of tables", value)
         return [Fields(each, f"{self.where}, {name} {number}") for number, each in enumerate(value, 1)]
 
-    def done(self) -> None:
-        """Refuse what nobody asked for: it is a mistake in writing, and would be passed over silently."""
+    def done(self, known: Collection[str] = ()) -> None:
+        """Refuse what nobody asked for, and is not otherwise known: it is a mistake in writing, and would be passed over."""
+        self._known += known
         for name in self._table:
             if name not in self._known:
                 near = get_close_matches(name, self._known, 1)

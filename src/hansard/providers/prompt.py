@@ -5,7 +5,6 @@ space, so that nobody can speak in another's name.
 """
 
 import re
-from collections.abc import Iterable
 
 from hansard.domain.exchange import Exchange, Message
 from hansard.providers import shapes
@@ -16,10 +15,10 @@ _HEADING = re.compile(r"^(?=\[(?:SYSTEM|USER|ASSISTANT|TOOL)\b)", re.MULTILINE)
 def prompt_of(exchange: Exchange, *, system: bool = True, schema: bool = True) -> str:
     """The prompt. A single message of the user's gets no heading; `system` and `schema` say whether to include them."""
     told = shapes.told(exchange) if schema else exchange.messages
-    messages = [message for message in told if system or message.role != "system"]
-    if [message.role for message in messages] == ["user"]:
+    messages = told if system else [message for message in told if message.role != "system"]
+    if len(messages) == 1 and messages[0].role == "user":
         return messages[0].content
-    return "\n\n".join(_blocks(messages))
+    return "\n\n".join([_block(message) for message in messages])
 
 
 def system_of(exchange: Exchange) -> str:
@@ -27,11 +26,11 @@ def system_of(exchange: Exchange) -> str:
     return "\n\n".join(message.content for message in exchange.messages if message.role == "system")
 
 
-def _blocks(messages: Iterable[Message]) -> Iterable[str]:
-    for message in messages:
-        name = re.sub(r"[\s\[\]]+", " ", message.name).strip() if message.name else ""
-        heading = f"{message.role.upper()} {name}" if name else message.role.upper()
-        # Most messages have no such line, and looking for its beginning is far quicker than the expression.
-        content = message.content
-        forged = content.startswith("[") or "\n[" in content
-        yield f"[{heading}]\n{_HEADING.sub(' ', content) if forged else content}"
+def _block(message: Message) -> str:
+    content, heading = message.content, message.role.upper()
+    if message.name and (name := re.sub(r"[\s\[\]]+", " ", message.name).strip()):
+        heading = f"{heading} {name}"
+    # Most messages have no such line, and looking for its beginning is far quicker than the expression.
+    if content.startswith("[") or "\n[" in content:
+        content = _HEADING.sub(" ", content)
+    return f"[{heading}]\n{content}"

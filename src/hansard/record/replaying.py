@@ -66,7 +66,7 @@ def recording_of(store: Store, entries: Iterable[Entry]) -> Recording:
             case "task.returned" | "role.answered" if entry.data.get("error") not in CUT_SHORT:
                 question = asked[entry.causes[0]]
                 calls.append(_call(reader, question, entry))
-            case "task.judged":
+            case "task.judged" if "reasons" in entry.body:
                 programs += _programs(json.loads(reader.data(entry, "reasons")))
     return Recording(calls=tuple(calls), programs=tuple(programs))
 

@@ -1,0 +1,83 @@
+"""A value is what a frozen dataclass with slots is, whatever way it is made."""
+
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, field, fields, replace
+from typing import ClassVar
+
+import pytest
+
+from hansard.domain.fact import Body
+from hansard.domain.value import value
+from hansard.domain.work import TaskJudged
+
+
+@value
+class Point:
+    KIND: ClassVar[str] = "point"
+    x: int
+    y: int = 2
+    tags: tuple[str, ...] = field(default_factory=tuple)
+
+
+@value
+class Checked:
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError("a size is not negative")
+
+
+@value
+class Inner(Point):
+    z: int
+
+
+@value
+class Nothing:
+    pass
+
+
+def test_its_fields_are_given_by_name_and_have_their_defaults() -> None:
+    assert repr(Point(x=1)) == "Point(x=1, y=2, tags=())"
+    assert repr(Inner(x=1, z=3)) == "Inner(x=1, y=2, tags=(), z=3)"
+    assert [each.name for each in fields(Inner)] == ["x", "y", "tags", "z"]
+    assert repr(Nothing()) == "Nothing()"
+    with pytest.raises(TypeError, match="x"):
+        Point()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        Point(1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("made", [Point(x=1), Inner(x=1, z=2), Checked(size=3)])
+def test_nobody_changes_it(made: object) -> None:
+    name = fields(made)[0].name  # type: ignore[arg-type]
+    with pytest.raises(FrozenInstanceError):
+        setattr(made, name, 5)
+    with pytest.raises(FrozenInstanceError):
+        delattr(made, name)
+    assert not hasattr(made, "__dict__")
+
+
+def test_it_is_equal_to_its_like_and_survives_copies() -> None:
+    one = Inner(x=1, z=2, tags=("a",))
+    assert one == Inner(x=1, z=2, tags=("a",)) != Inner(x=1, z=3, tags=("a",))
+    assert hash(one) == hash(replace(one, y=2))
+    assert one == copy.copy(one) == copy.deepcopy(one) == pickle.loads(pickle.dumps(one))
+    assert type(one) is Inner
+    assert isinstance(one, Point)
+
+
+def test_it_is_checked_when_it_is_whole_and_a_refused_one_leaves_nothing() -> None:
+    assert Checked(size=1).size == 1
+    with pytest.raises(ValueError, match="negative"):
+        Checked(size=-1)
+
+
+def test_a_fact_is_one() -> None:
+    fact = TaskJudged(task="t", attempt=1, ok=True, by="checks", same_model=False, reasons=Body.text("r"))
+    assert replace(fact, ok=False).ok is False
+    assert type(fact) is TaskJudged
+    with pytest.raises(FrozenInstanceError):
+        fact.ok = False  # type: ignore[misc]
