@@ -62,9 +62,7 @@ def load_pin(text: str) -> Pin:
         raise CannotRead(f"{text} does not hold a pin: {error}") from error
 
 
-def compare(
-    kept: Kept, *, roots: Mapping[int, bytes], size: int, seals: Seals, findings: Findings
-) -> Anchor:
+def compare(kept: Kept, *, roots: Mapping[int, bytes], size: int, seals: Seals, findings: Findings) -> Anchor:
     """Hold one anchor against the log: same origin, not longer, same root."""
     checkpoint = kept.noted.checkpoint
     problem = _contradiction(kept, roots, size, seals)

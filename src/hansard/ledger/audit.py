@@ -84,7 +84,9 @@ class Audit:
         """Take the keys from a prefix that is not read."""
         try:
             entry = parse(line)
-            event = read_event(entry.kind, entry.seq, leaf_hash(line).hex(), entry.data) if entry.kind in SPECIAL else None
+            event = (
+                read_event(entry.kind, entry.seq, leaf_hash(line).hex(), entry.data) if entry.kind in SPECIAL else None
+            )
         except Malformed as error:
             self._findings.add("special", "structure", f"in the prefix that was not read: {error}")
             return
@@ -207,13 +209,23 @@ class Audit:
             self._findings.add("unsealed_rotation", "grade" if strict or pinned else "warning", message, seq=seq)
         tail = size - signed.sealed_to
         if strict and tail:
-            what = "the log is unsigned" if signed.identity is None else f"{tail} entries past size {signed.sealed_to} are unsealed"
-            self._findings.add("unsealed_tail", "grade", f"[C6] --strict asks for a log that is sealed to its end: {what}")
+            what = (
+                "the log is unsigned"
+                if signed.identity is None
+                else f"{tail} entries past size {signed.sealed_to} are unsealed"
+            )
+            self._findings.add(
+                "unsealed_tail", "grade", f"[C6] --strict asks for a log that is sealed to its end: {what}"
+            )
         elif pinned and signed.identity and not signed.sealed_to:
-            self._findings.add("not_sealed", "grade", "[C6] no size is sealed by the pinned key and an epoch key in force")
+            self._findings.add(
+                "not_sealed", "grade", "[C6] no size is sealed by the pinned key and an epoch key in force"
+            )
         elif pinned and tail:
             message = f"[C6] {tail} entries past size {signed.sealed_to} are unsealed: whoever can write the files can change them"
             self._findings.add("unsealed_tail", "warning", message)
         if strict and bodies.pending:
-            message = f"[B3] --strict asks for finished redactions: {bodies.pending} bodies with a tombstone are still there"
+            message = (
+                f"[B3] --strict asks for finished redactions: {bodies.pending} bodies with a tombstone are still there"
+            )
             self._findings.add("pending", "grade", message)

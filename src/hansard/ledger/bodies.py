@@ -84,7 +84,9 @@ class BodyWalk:
             left += 1
             self._next = next(self._stored, None)
         if left:
-            message = f"[J4] {left} body lines past the last entry: leftovers of a torn write; the next writer drops them"
+            message = (
+                f"[J4] {left} body lines past the last entry: leftovers of a torn write; the next writer drops them"
+            )
             self._findings.add("leftover_bodies", "warning", message)
 
     def _opens(self, committed: str, salt: bytes, media: str, content: bytes) -> bool:
@@ -135,7 +137,9 @@ class Redactions:
             findings.add("body_missing", "missing", message, seq=seq, part=part)
             missing += 1
         redacted = self._count(f"SELECT count(*) FROM absent a WHERE {told}")
-        targets = self._count(f"SELECT count(*) FROM (SELECT DISTINCT seq, part FROM tombstones WHERE seq >= {since:d})")
+        targets = self._count(
+            f"SELECT count(*) FROM (SELECT DISTINCT seq, part FROM tombstones WHERE seq >= {since:d})"
+        )
         pending = targets - redacted
         return Bodies(
             parts=parts, opened=max(0, opened - pending), redacted=redacted, pending=pending, missing=missing, unread=0
@@ -160,7 +164,9 @@ class Redactions:
             rows = self._db.execute("SELECT part, at, commitment FROM tombstones WHERE seq = ?", (seq,)).fetchall()
             for part, at, committed in rows:
                 if at <= seq or parts.get(part) != committed:
-                    message = f"[B3] the tombstone names part {part!r} of entry {seq} with a commitment that is not there"
+                    message = (
+                        f"[B3] the tombstone names part {part!r} of entry {seq} with a commitment that is not there"
+                    )
                     findings.add("tombstone", "structure", message, seq=at)
                     false.append((seq, part, at))
         self._db.executemany("DELETE FROM tombstones WHERE seq = ? AND part = ? AND at = ?", false)

@@ -46,16 +46,24 @@ def add_arguments(parser: argparse.ArgumentParser, default_path: str | None = No
     )  # fmt: skip
     parser.add_argument("--deep", action="store_true", help="open every body")
     parser.add_argument(
-        "--strict", action="store_true", help="ask for sealed to the end, no unsealed rotation, nothing pending (implies --deep)"
+        "--strict",
+        action="store_true",
+        help="ask for sealed to the end, no unsealed rotation, nothing pending (implies --deep)",
     )
-    parser.add_argument("--since", metavar="FILE", help="read only what follows this checkpoint, which you verified before")
+    parser.add_argument(
+        "--since", metavar="FILE", help="read only what follows this checkpoint, which you verified before"
+    )
     parser.add_argument("--pin", metavar="PIN", help="the pin that you kept, or a file that holds it")
     parser.add_argument(
         "--against", metavar="FILE", nargs="+", action="extend", default=[],
         help="checkpoints, receipts or consistency files kept elsewhere, which the log must extend",
     )  # fmt: skip
-    parser.add_argument("--all-signatures", action="store_true", help="check every checkpoint's signatures, not only those that seal")
-    parser.add_argument("--jobs", metavar="N", type=_positive, help="processes to use (default: all processors for a large ledger)")
+    parser.add_argument(
+        "--all-signatures", action="store_true", help="check every checkpoint's signatures, not only those that seal"
+    )
+    parser.add_argument(
+        "--jobs", metavar="N", type=_positive, help="processes to use (default: all processors for a large ledger)"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 

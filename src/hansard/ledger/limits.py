@@ -21,7 +21,9 @@ def _limits(report: Report, *, pinned: bool, anchored: bool, deep: bool) -> Iter
         yield from _ledger_limits(report, anchored=anchored, deep=deep)
     if report.signed.identity is not None:
         yield "that retired private keys were destroyed: whoever kept them all can rebuild the log"
-    yield "the times: ts is the writer's claim" + (", and the tokens of recorded anchors were not checked" if report.brackets else "")
+    yield "the times: ts is the writer's claim" + (
+        ", and the tokens of recorded anchors were not checked" if report.brackets else ""
+    )
     yield "that what was recorded is true, or that everything that happened was recorded"
 
 

@@ -122,7 +122,9 @@ class _Check:
             self._bad("index", f"it says index {contents.entry.index}, and its entry says seq {entry.seq}")
         genesis, epoch = self._read_genesis(), self._read_epoch()
         if genesis and genesis.origin != checkpoint.origin:
-            self._bad("origin", f"its checkpoint is of {checkpoint.origin!r:.80}, its genesis of {genesis.origin!r:.80}")
+            self._bad(
+                "origin", f"its checkpoint is of {checkpoint.origin!r:.80}, its genesis of {genesis.origin!r:.80}"
+            )
         keys = self._keys(genesis, epoch)
         signers = self._signers(keys)
         self._check_inclusion()

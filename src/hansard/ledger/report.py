@@ -225,8 +225,15 @@ def _facts(report: Report) -> Iterator[str]:
     yield f"  form         {report.form}"
     if report.receipt:
         yield from _receipt_facts(report.receipt)
-    yield f"  size         {report.size:,}" + (f", the first {report.unread_prefix:,} not read" if report.unread_prefix else "")
-    for name, value in (("origin", report.origin), ("genesis", report.genesis), ("head", report.head), ("root", report.root)):
+    yield f"  size         {report.size:,}" + (
+        f", the first {report.unread_prefix:,} not read" if report.unread_prefix else ""
+    )
+    for name, value in (
+        ("origin", report.origin),
+        ("genesis", report.genesis),
+        ("head", report.head),
+        ("root", report.root),
+    ):
         if value is not None:
             yield f"  {name:<12} {value}"
     yield f"  signatures   {_signature_facts(report)}"

@@ -57,7 +57,9 @@ def verify(
         raise
     except Exception as error:  # noqa: BLE001
         # The last resort that keeps verification total ([V1]): what was not foreseen is a finding, never a traceback.
-        return _failed(place, "internal", f"the verifier stumbled over this input: {type(error).__name__}: {error!s:.200}")
+        return _failed(
+            place, "internal", f"the verifier stumbled over this input: {type(error).__name__}: {error!s:.200}"
+        )
 
 
 def _asked(options: Options) -> Asked:
@@ -94,4 +96,9 @@ def _steady(place: Path, asked: Asked, tools: Tools, progress: Progress | None) 
 
 def _failed(place: Path, code: str, message: str) -> Report:
     finding = Finding(code=code, grade="structure", message=message)
-    return Report(path=str(place), form="unknown", findings=(finding,), not_proven=("anything: the bytes could not be read as a ledger",))
+    return Report(
+        path=str(place),
+        form="unknown",
+        findings=(finding,),
+        not_proven=("anything: the bytes could not be read as a ledger",),
+    )

@@ -138,7 +138,13 @@ class Walk:
             bodies.block(bodied)
         nodes = self._roots_up_to(start, start + len(leaves), leaves, special)
         return Block(
-            at=start, first=first, stop=self._seq, lines=lines, leaves=leaves, causes=causes if whole else None, nodes=nodes
+            at=start,
+            first=first,
+            stop=self._seq,
+            lines=lines,
+            leaves=leaves,
+            causes=causes if whole else None,
+            nodes=nodes,
         )
 
     def _diagnose(self, at: int | None, line: bytes) -> Any:
@@ -180,7 +186,9 @@ class Walk:
         if seq == 0:
             self._findings.add("chain", "structure", "[H4] prev of entry 0 is not 64 zeros", seq=0)
             return
-        message = f"[H4] its bytes do not hash to the prev of entry {seq}: one of the two was changed after it was written"
+        message = (
+            f"[H4] its bytes do not hash to the prev of entry {seq}: one of the two was changed after it was written"
+        )
         self._findings.add("chain", "structure", message, seq=seq - 1)
 
     def _special(self, seq: int, leaf: str, members: Any, special: list[tuple[int, Event]], size: int) -> None:

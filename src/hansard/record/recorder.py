@@ -27,6 +27,7 @@ UPKEEP_S = 4.0
 INLINE_BELOW_S = 0.0008
 INLINE_DRAFTS = 12
 STREAK = 8
+WORTHWHILE_DRAFTS = 250
 NUDGE_AFTER_S = 0.003
 NUDGE_EVERY_S = 0.001
 NUDGE_S = 20e-6
@@ -90,6 +91,8 @@ class Recorder:
         self._drafter = drafter or Drafter(fastest())
         self._put = store.inline if sealing is None else None
         self._queue: list[_Waiting] = []
+        self._batch: list[_Waiting] = []
+        """What is being written."""
         self._kick: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -212,29 +215,26 @@ class Recorder:
             else:
                 await self._kick.wait()
             self._kick.clear()
-            batch, self._queue = self._queue, []
-            if not batch:
+            if not self._queue:
                 await self._keep_up()
                 continue
+            self._take()
             self._writing = True
             try:
-                outcomes = await self._commit([waiting.drafts for waiting in batch])
-            except StoreError as error:
-                outcomes = [error] * len(batch)
+                outcomes = await self._commit()
             except BaseException:
-                self._queue[:0] = batch
+                self._queue[:0] = self._batch
                 raise
             finally:
                 self._writing = False
-            for waiting, outcome in zip(batch, outcomes, strict=True):
-                if waiting.answer.done():
-                    continue
-                if isinstance(outcome, HansardError):
-                    waiting.answer.set_exception(outcome)
-                else:
-                    waiting.answer.set_result(outcome)
+            _answer(self._batch, outcomes)
             if self._closing:
                 self._kick.set()
+
+    def _take(self) -> None:
+        """Everything that is queued is written next. Meanwhile the loop may queue more: each of these steps is one."""
+        self._batch = self._queue[:]
+        del self._queue[: len(self._batch)]
 
     async def _keep_up(self) -> None:
         """Nothing to write: the sealer keeps its lease and signs what is unsigned."""
@@ -253,12 +253,12 @@ class Recorder:
         self._wake()
         self._timer = asyncio.get_running_loop().call_later(UPKEEP_S, self._tick)
 
-    async def _commit(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
+    async def _commit(self) -> list[Outcome]:
         """Inline where commits are known to be quick, else in the writer thread."""
-        if self._usual_s < INLINE_BELOW_S and _are_few(groups):
-            return self._append(groups)
+        if self._usual_s < INLINE_BELOW_S and _are_few([waiting.drafts for waiting in self._batch]):
+            return self._outcomes()
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._thread, self._append, groups)
+        work = loop.run_in_executor(self._thread, self._write_on, loop)
         nudge = _Nudge(loop, work)
         try:
             return await asyncio.shield(work)
@@ -268,6 +268,24 @@ class Recorder:
             raise
         finally:
             nudge.stop()
+
+    def _write_on(self, loop: asyncio.AbstractEventLoop) -> list[Outcome]:
+        """Commit the batch, and as long as enough has come meanwhile, that too: a busy loop takes its time to say so.
+
+        Whoever waits for a batch before the last is answered here; comes back what became of the last.
+        """
+        while True:
+            outcomes = self._outcomes()
+            if sum([len(waiting.drafts) for waiting in self._queue[:]]) < WORTHWHILE_DRAFTS:
+                return outcomes
+            loop.call_soon_threadsafe(_answer, self._batch, outcomes)
+            self._take()
+
+    def _outcomes(self) -> list[Outcome]:
+        try:
+            return self._append([waiting.drafts for waiting in self._batch])
+        except StoreError as error:
+            return [error] * len(self._batch)
 
     def _append(self, groups: list[Sequence[Draft]]) -> list[Outcome]:
         start = time.perf_counter()
@@ -317,6 +335,16 @@ class _Nudge:
 
     def stop(self) -> None:
         self._timer.cancel()
+
+
+def _answer(batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
+    for waiting, outcome in zip(batch, outcomes, strict=True):
+        if waiting.answer.done():
+            continue
+        if isinstance(outcome, HansardError):
+            waiting.answer.set_exception(outcome)
+        else:
+            waiting.answer.set_result(outcome)
 
 
 def _are_few(groups: list[Sequence[Draft]]) -> bool:

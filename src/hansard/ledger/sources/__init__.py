@@ -44,7 +44,11 @@ def open_source(path: Path, findings: Findings) -> Source:
         return ExportSource(path, findings)
     if form == "receipt":
         raise NotALedger("it is a receipt, not a ledger")
-    what = f"the folder has no {ENTRIES}" if path.is_dir() else "its bytes are none of SQLite, JSON lines, export or receipt"
+    what = (
+        f"the folder has no {ENTRIES}"
+        if path.is_dir()
+        else "its bytes are none of SQLite, JSON lines, export or receipt"
+    )
     raise NotALedger(what)
 
 

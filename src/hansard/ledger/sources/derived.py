@@ -42,7 +42,9 @@ class Derived:
         found = self._rows(query, (first, stop, len(expected) + 1))
         if found == expected:
             return
-        at = next((i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), min(len(found), len(expected)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), min(len(found), len(expected))
+        )
         stored = found[at] if at < len(found) else None
         meant = expected[at] if at < len(expected) else None
         seqs = [row[0] for row in (stored, meant) if row is not None and isinstance(row[0], int)]

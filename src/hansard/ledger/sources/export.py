@@ -64,7 +64,9 @@ class ExportSource(LinesSource):
                 self._findings.add("published", "structure", message)
             return
         if self._published and size >= since and self._published.raw not in self._kept:
-            self._findings.add("published", "structure", "[X2] the published checkpoint is none of those that the log kept")
+            self._findings.add(
+                "published", "structure", "[X2] the published checkpoint is none of those that the log kept"
+            )
         elif size != sealed_to:
             message = f"[X2] the log is published at size {size}, and sealed to {sealed_to}"
             self._findings.add("published", "structure", message)
@@ -112,7 +114,9 @@ class Published:
 
     def finish(self, end: State, since: int) -> None:
         if self._size > end.size:
-            message = f"[X2] the log is published at size {self._size}, and its lines end at {end.size}: the tail was cut off"
+            message = (
+                f"[X2] the log is published at size {self._size}, and its lines end at {end.size}: the tail was cut off"
+            )
             self._findings.add("tail_cut", "structure", message, seq=end.size)
 
     def _compare_tile(self, level: int, first: int, hashes: Sequence[bytes]) -> None:

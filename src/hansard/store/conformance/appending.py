@@ -33,7 +33,9 @@ class Appending(Bench):
             clock.advance(0.25)
             places = put(store, draft(), draft(run="r2", actor="lane:backend"))
             entries = walk(store)[1:]
-            assert [place[:4] for place in places] == [(entry.seq, entry.ts, leaf_hash(entry.line), entry.line) for entry in entries]
+            assert [place[:4] for place in places] == [
+                (entry.seq, entry.ts, leaf_hash(entry.line), entry.line) for entry in entries
+            ]
             assert {place.ts for place in places} == {START_US + 250_000}
 
     def test_an_append_of_nothing_writes_nothing(self) -> None:
