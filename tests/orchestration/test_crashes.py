@@ -137,7 +137,7 @@ def test_a_run_that_is_cut_off_again_and_again_still_ends_well(cuts: list[int]) 
 def first_commit(store: Ledger, kind: str, *, after: int = 0, said: bytes = b"") -> int:
     """How many commits there are up to and with the first one that holds such an entry."""
     for at, commit in enumerate(store.commits[after:], after + 1):
-        if any(kind.encode() in draft.sketch.kind and said in draft.sketch.data for draft in commit):
+        if any(kind.encode() in draft.sketch.middle and said in draft.sketch.middle for draft in commit):
             return at
     raise AssertionError(f"no {kind} after commit {after}")
 

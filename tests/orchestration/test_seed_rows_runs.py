@@ -60,7 +60,7 @@ async def test_a_run_that_was_killed_in_its_third_step_is_resumed_from_the_recor
     """R1."""
     store = Ledger()
     ended = await desk(Answers(), store=store).run(plan=CHAIN, wishes=CHECKS)
-    cut = next(at for at in range(len(store.commits)) if b'"t3"' in store.commits[at][-1].sketch.data)
+    cut = next(at for at in range(len(store.commits)) if b'"t3"' in store.commits[at][-1].sketch.middle)
     provider = Answers()
     copy = store.until(cut)
     resumed = await desk(provider, store=copy).runs.resume(ended.run)
@@ -78,7 +78,7 @@ async def test_the_plan_holds_every_instruction_and_is_never_made_twice() -> Non
     entry = one(made.entries(ended.run, "plan.made"))
     assert '"instruction":"do only"' in made.text(entry, "plan")
     after_the_plan = next(
-        at for at, commit in enumerate(store.commits, 1) if any(b"plan.made" in each.sketch.kind for each in commit)
+        at for at, commit in enumerate(store.commits, 1) if any(b"plan.made" in each.sketch.middle for each in commit)
     )
     provider = Answers()
     resumed = await desk(provider, store=store.until(after_the_plan)).runs.resume(ended.run)

@@ -106,7 +106,7 @@ def test_an_unknown_kind_is_refused_on_writing() -> None:
 
 def test_the_same_body_twice_gives_two_commitments() -> None:
     first, second = (draft(request()) for _ in range(2))
-    assert first.sketch.body != second.sketch.body
+    assert first.sketch.head != second.sketch.head
     assert first.parts[0].salt != second.parts[0].salt
 
 

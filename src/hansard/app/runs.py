@@ -63,7 +63,7 @@ class Runs:
         pool.panel = lambda name, table, providers: Panel(name, table, providers, store, pool.secrets)
         pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
         self._engine = Engine(
-            recorder, store, pool.means_of, self._router_of, secrets=pool.secrets, listener=self._tell
+            recorder, store, pool.means_of, self._router_of, secrets=pool.secrets, listeners=self._listeners
         )
 
     def listen(self, listener: Listener) -> Callable[[], None]:

@@ -27,7 +27,6 @@ KIND = re.compile(r"(?=.{3,64}\Z)[a-z][a-z_]*(\.[a-z][a-z_]*)+")
 RUN = re.compile(r"[A-Za-z0-9_-]{0,64}")
 PART = re.compile(r"[a-z][a-z0-9_]{0,31}")
 HASH = re.compile(r"[0-9a-f]{64}")
-_LINE = b'{"actor":"%b","body":{%b},"causes":[%b],"data":%b,"kind":"%b","prev":"%b","run":"%b","seq":%d,"ts":%d,"v":1}'
 _KEYS = ("actor", "body", "causes", "data", "kind", "prev", "run", "seq", "ts", "v")
 
 
@@ -121,19 +120,17 @@ def _check_body(body: Json) -> None:
 
 
 class Sketch(NamedTuple):
-    """An entry before its place is known: every piece of its line but causes, prev, seq and ts, each in its final bytes."""
+    """An entry before its place is known: its line in its final bytes, up to causes, from there to prev, and from there to seq."""
 
-    actor: bytes
-    body: bytes
-    data: bytes
-    kind: bytes
-    run: bytes
+    head: bytes
+    middle: bytes
+    tail: bytes
 
     def line(self, causes: Sequence[int], prev: bytes, seq: int, ts: int) -> bytes:
         """The entry's line at its place; `prev` is in hex. Malformed when the line is too long."""
-        actor, body, data, kind, run = self
+        head, middle, tail = self
         because = b"%d" % causes[0] if len(causes) == 1 else b",".join([b"%d" % cause for cause in causes])
-        line = _LINE % (actor, body, because, data, kind, prev, run, seq, ts)
+        line = b'%b%b%b%b%b%d,"ts":%d,"v":1}' % (head, because, middle, prev, tail, seq, ts)
         if len(line) > MAX_LINE:
             raise Malformed(f"[E1] the entry would take {len(line)} bytes, more than {MAX_LINE}; move text into a part")
         return line
@@ -142,22 +139,24 @@ class Sketch(NamedTuple):
 def sketch(kind: str, actor: str, run: str, data: bytes, body: bytes) -> Sketch:
     """Put together all that does not depend on the head.
 
-    `data` is encoded already, and `body` the members of that object in their order; others use checked_sketch.
+    `data` is encoded already, and `body` the members of that object in their order; others use checked_sketch. Both are
+    copied: an encoder may hand out a few bytes in a buffer of some thousand.
     """
     who, what, where = _names(actor, kind, run)
-    return new(Sketch, (who, body, data, what, where))
+    return new(Sketch, (b'%b%b},"causes":[' % (who, body), b'],"data":%b%b' % (data, what), where))
 
 
 @lru_cache(4096)
 def _names(actor: str, kind: str, run: str) -> tuple[bytes, bytes, bytes]:
-    """Checked and encoded once: the same few names come again and again."""
+    """Checked and encoded once, each as it stands in the line: the same few names come again and again."""
     if not ACTOR.fullmatch(actor):
         raise Malformed(f"[E4] actor {actor!r:.80} is not 1 to 128 of A-Z a-z 0-9 . _ : / + -")
     if not KIND.fullmatch(kind):
         raise Malformed(f"[E4] kind {kind!r:.80} is not dotted lower-case words")
     if not RUN.fullmatch(run):
         raise Malformed(f"[E4] run {run!r:.80} is not up to 64 of A-Z a-z 0-9 _ -")
-    return actor.encode(), kind.encode(), run.encode()
+    who, what, where = actor.encode(), kind.encode(), run.encode()
+    return b'{"actor":"%b","body":{' % who, b',"kind":"%b","prev":"' % what, b'","run":"%b","seq":' % where
 
 
 def checked_sketch(*, kind: str, actor: str, run: str, data: Mapping[str, Json], body: Mapping[str, str]) -> Sketch:

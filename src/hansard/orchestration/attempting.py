@@ -328,11 +328,11 @@ class Attempts:
     ) -> Judged:
         """Cheap checks first, then the validator. Either the attempt is given, or a result that is recorded already."""
         findings = [at_a_glance(completion)]
-        if findings[0].ok and task.checks:
+        if task.checks and findings[0].ok:
             findings += await declared(task.checks, completion.text, self._asker.means.programs)
         ahead = [] if attempted is None else [Step(returned(task.id, number, completion), actor(task), [attempted])]
         cause: Cause = Within(0) if result is None else result
-        ok = all(finding.ok for finding in findings)
+        ok = findings[-1].ok
         asks = ok and self._config.judge == "model"
         by = "checks" if completion.ok else "engine"
         steps = () if asks else (*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause))

@@ -61,7 +61,7 @@ class Engine:
         router_of: "Callable[[RunConfig], Callable[[str], Route]]",
         *,
         secrets: Secrets | None = None,
-        listener: Listener | None = None,
+        listeners: Sequence[Listener] = (),
         clock_us: Callable[[], int] = wall_clock_us,
         lost: Sequence[str | None] = (),
     ) -> None:
@@ -70,7 +70,7 @@ class Engine:
         """Calls that a run has lost before the record that is driven here began, by lane: a re-run counts them too."""
         self._recorder, self._store = recorder, store
         self._means_of, self._router_of = means_of, router_of
-        self._secrets, self._listener = secrets, listener
+        self._secrets, self._listeners = secrets, listeners
         self.brought: dict[str, tuple[bytes, Plan]] = {}
         """Plans of runs that were submitted here, as they were read then, with their bytes; what counts is the record."""
         self.watch = Watch(store)
@@ -93,7 +93,7 @@ class Engine:
         if progress.ended is not None:
             data = progress.ended.data
             return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]))
-        journal = Journal(self._recorder, run, claim, secrets=self._secrets, listener=self._listener)
+        journal = Journal(self._recorder, run, claim, secrets=self._secrets, listeners=self._listeners)
         because = [asked.requested, *progress.claims[-1:]]
         because += [progress.resumed_by] if progress.resumed_by is not None else []
         fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]

@@ -124,7 +124,7 @@ def cut_short(why: str, model: str) -> dict[str, Any]:
 
 
 def _said(completion: Completion) -> dict[str, Any]:
-    usage = completion.usage
+    usage, cost = completion.usage, completion.cost
     return {
         "finish": completion.finish,
         "error": completion.failure.kind if completion.failure else None,
@@ -133,8 +133,8 @@ def _said(completion: Completion) -> dict[str, Any]:
         "output_tokens": usage.output_tokens,
         "cached_tokens": usage.cached_tokens,
         "tokens_estimated": usage.estimated,
-        "cost_usd_nano": completion.cost.usd_nano,
-        "cost_basis": completion.cost.basis,
+        "cost_usd_nano": cost.usd_nano,
+        "cost_basis": cost.basis,
         "latency_us": completion.latency_us,
         "exit_code": completion.exit_code,
         "output": _output(completion),

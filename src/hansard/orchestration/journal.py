@@ -30,10 +30,10 @@ class Journal:
         claim: Claim,
         *,
         secrets: Secrets | None = None,
-        listener: Listener | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> None:
         self.run, self.claim, self.recorder = run, claim, recorder
-        self._secrets, self._listener = secrets, listener
+        self._secrets, self._listeners = secrets, listeners
 
     async def record(self, fact: F, actor: str, causes: Iterable[Cause]) -> Recorded[F]:
         """Record one fact."""
@@ -47,9 +47,9 @@ class Journal:
         if self._secrets:
             steps = [Step(self._clean(step.fact), step.actor, step.causes) for step in steps]
         recorded = await self.recorder.record_all(steps, run=self.run, claim=self.claim)
-        if self._listener:
+        if self._listeners:
             for each in recorded:
-                self._listener(self.run, each)
+                self.tell(each)
         return recorded
 
     async def gathered(self, causes: Sequence[int]) -> list[int]:
@@ -63,8 +63,8 @@ class Journal:
 
     def tell(self, recorded: Recorded[Fact]) -> None:
         """Tell whoever listens of something that was recorded in this run."""
-        if self._listener:
-            self._listener(self.run, recorded)
+        for listener in self._listeners:
+            listener(self.run, recorded)
 
     def _clean(self, fact: F) -> F:
         return without_secrets(fact, self._secrets) if self._secrets else fact

@@ -146,6 +146,8 @@ def _fenced(fence: tuple[str, int], epoch_of: EpochOf) -> Fenced:
 
 def _resolve(causes: tuple[int, ...], first: int, position: int, size: int) -> tuple[int, ...]:
     """Turn `~i` into the seq of the group's i-th draft, and sort ([E4])."""
+    if len(causes) == 1 and 0 <= ~causes[0] < position:
+        return (first + ~causes[0],)
     found = set()
     for cause in causes:
         if cause < 0:
