@@ -143,7 +143,7 @@ def sketch(kind: str, actor: str, run: str, data: bytes, body: bytes) -> Sketch:
     copied: an encoder may hand out a few bytes in a buffer of some thousand.
     """
     who, what, where = _names(actor, kind, run)
-    return new(Sketch, (b'%b%b},"causes":[' % (who, body), b'],"data":%b%b' % (data, what), where))
+    return new(Sketch, (who + body + b'},"causes":[', b'],"data":' + data + what, where))
 
 
 @lru_cache(4096)

@@ -138,7 +138,7 @@ class Attempts:
             prompt=Body.text(prompt_of(held[-1][1].exchange)),
             argv=Body.json(target.argv.encode()) if target.argv else None,
         )
-        return Ready(fact=fact, target=target, held=held, number=number)
+        return Ready(fact, target, held, number)
 
     def inputs(self, task: Task, pending: Mapping[str, Passed]) -> list[Cause]:
         """What an attempt is caused by: the verdicts of its inputs, or the plan where it has none."""
@@ -336,14 +336,8 @@ class Attempts:
         asks = ok and self._config.judge == "model"
         by = "checks" if completion.ok else "engine"
         steps = () if asks else (*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause))
-        judged = Judged(
-            ok=ok,
-            reasons="" if ok else _reasons(findings),
-            text=capped(seen(completion.text), self._keep),
-            attempt=number,
-            steps=steps,
-            returned=result,
-        )
+        reasons, text = "" if ok else _reasons(findings), capped(seen(completion.text), self._keep)
+        judged = Judged(ok, reasons, text, number, steps=steps, returned=result)
         return await self._ask_validator(task, judged, completion, findings, ahead, cause) if asks else judged
 
     async def _ask_validator(

@@ -284,7 +284,7 @@ def breached(breach: Breach) -> BudgetBreached:
 
 
 def _passed(judged: Judged, verdict: int, result: int) -> Passed:
-    return Passed(attempt=judged.attempt, judged=verdict, returned=result, text=judged.text)
+    return Passed(judged.attempt, verdict, result, judged.text)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -110,7 +110,8 @@ class Recorder:
         self, fact: F, *, actor: str, run: str = "", causes: Iterable[Cause] = (), claim: Claim | None = None
     ) -> Recorded[F]:
         """Record one fact; returns when it is durable."""
-        draft = self._drafter.draft(fact, actor, run, _causes(causes), _fence(claim))
+        fence = (claim.name, claim.epoch) if claim else None
+        draft = self._drafter.draft(fact, actor, run, _causes(causes), fence)
         if self._put:
             place = self._put(draft)
         else:
@@ -351,7 +352,9 @@ def _are_few(groups: list[Sequence[Draft]]) -> bool:
 
 
 def _causes(causes: Iterable[Cause]) -> tuple[int, ...]:
-    return tuple([each if type(each) is int else _cause(each) for each in causes])
+    return tuple(
+        [each if type(each) is int else each[0] if type(each) is Recorded else _cause(each) for each in causes]
+    )
 
 
 def _cause(cause: Cause) -> int:
