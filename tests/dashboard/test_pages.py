@@ -139,9 +139,9 @@ def test_the_ledger_is_filtered_and_paged(daemon: Served, visitor: Visitor, host
 
 
 def test_an_entry_shows_its_parts_and_both_ways_of_causes(daemon: Served, visitor: Visitor, hostile: str) -> None:
-    [judged] = daemon.get(f"/v1/ledger/entries?run={hostile}&kind=task.judged").json()
-    view = daemon.get(f"/v1/ledger/entries/{judged['seq']}").json()
-    text = visitor.text(f"/dashboard/ledger/{judged['seq']}")
+    [returned] = daemon.get(f"/v1/ledger/entries?run={hostile}&kind=task.returned").json()
+    view = daemon.get(f"/v1/ledger/entries/{returned['seq']}").json()
+    text = visitor.text(f"/dashboard/ledger/{returned['seq']}")
     for seq in (*view["causes"], *view["effects"]):
         assert f'<a href="/dashboard/ledger/{seq}" aria-label' in text
     assert view["leaf"] in text

@@ -28,6 +28,8 @@ INLINE_BELOW_S = 0.0008
 INLINE_DRAFTS = 12
 STREAK = 8
 WORTHWHILE_DRAFTS = 250
+A_TURN = 16
+"""How many are answered in one turn of the loop: whoever is woken has something to do, and others wait meanwhile."""
 NUDGE_AFTER_S = 0.003
 NUDGE_EVERY_S = 0.001
 NUDGE_S = 20e-6
@@ -222,12 +224,14 @@ class Recorder:
             self._writing = True
             try:
                 outcomes = await self._commit()
+                for at in range(0, len(outcomes), A_TURN):
+                    _answer(self._batch[at : at + A_TURN], outcomes[at : at + A_TURN])
+                    await asyncio.sleep(0)
             except BaseException:
                 self._queue[:0] = self._batch
                 raise
             finally:
                 self._writing = False
-            _answer(self._batch, outcomes)
             if self._closing:
                 self._kick.set()
 

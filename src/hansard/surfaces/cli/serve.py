@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import sys
 from pathlib import Path
 
@@ -23,6 +24,10 @@ def serve(args: argparse.Namespace) -> int:
         raise MissingExtra(f"hansard serve needs {error.name}: pip install 'hansard[serve]'") from error
 
     def ready(address: str, token_file: Path) -> None:
+        # What is loaded by now stays, and need not be looked at. The rest is looked at in pieces that take a few milliseconds:
+        # a hundred thousand objects at once would hold everybody up for forty.
+        gc.freeze()
+        gc.set_threshold(10_000, 50, 20)
         if args.json:
             as_json_line({"listening": address, "token_file": str(token_file)})
         else:

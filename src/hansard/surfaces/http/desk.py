@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,12 +36,11 @@ class Desk:
     """Whether a plan that comes in may have checks that run programs here."""
     sessions: Path | None = None
     """Where deliberations get their directories; None where they get none."""
-    heavy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_HEAVY))
+    heavy: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MAX_HEAVY, "hansard-heavy"))
 
     async def heavily(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A read that grows with the ledger: few at once, so that they do not take every thread."""
-        async with self.heavy:
-            return await asyncio.to_thread(read, *args, **kwargs)
+        """A read that grows with the ledger: few at once, in threads of their own, so that it holds up no other."""
+        return await asyncio.get_running_loop().run_in_executor(self.heavy, partial(read, *args, **kwargs))
 
 
 def desk_of(request: Request) -> Desk:

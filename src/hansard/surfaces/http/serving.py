@@ -33,7 +33,8 @@ from hansard.surfaces.http.shortcut import Shortcut
 from hansard.surfaces.http.telemetry import Telemetry
 from hansard.surfaces.http.wire import Connection
 
-THREADS = 4
+THREADS = 2
+"""Who reads beside the event loop. Each one more makes it wait for the GIL once more, and a turn has several such waits."""
 GOODBYE_S = 2
 LOOK_S = 0.1
 """A change of the tokens is noticed within this time."""
