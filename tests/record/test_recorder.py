@@ -10,7 +10,7 @@ from hansard.domain.fact import Body
 from hansard.domain.work import PlanMade, RunClaimed
 from hansard.errors import Broken, Fenced, OutcomeUnknown, StoreError, UsageError
 from hansard.record import recorder as recorder_module
-from hansard.record.recorder import STREAK, Recorder, Step, Within, record_now
+from hansard.record.recorder import A_TURN, STREAK, WORTHWHILE_DRAFTS, Recorder, Step, Within, record_now
 from hansard.store.base import Group, Outcome, Seal, Store
 from hansard.store.memory import MemoryStore
 from hansard.store.sqlite import SqliteStore
@@ -101,6 +101,47 @@ async def test_a_driven_fact_needs_the_newest_claim(store: Store) -> None:
         await recorder.record(fact, actor="engine", run="r1", claim=old)
     assert (await recorder.record(fact, actor="engine", run="r1", claim=new)).seq == 1
     await recorder.close()
+
+
+@pytest.mark.parametrize(("queued", "commits"), [(WORTHWHILE_DRAFTS, 2), (WORTHWHILE_DRAFTS - 1, 1)])
+async def test_the_writer_goes_on_with_what_is_worth_it_while_the_loop_is_busy(queued: int, commits: int) -> None:
+    store = SlowStore(0.05)
+    recorder = Recorder(store)
+    await recorder.record(request("starts the writer"), actor="x")
+    store.commits = 0
+    first = asyncio.ensure_future(recorder.record(request("first"), actor="x"))
+    while not store.commits:
+        await asyncio.sleep(0.001)
+    steps = [Step(request(f"{number}"), "x") for number in range(queued - 1)]
+    last = asyncio.gather(recorder.record_all(steps), recorder.record(request("alone"), actor="x"))
+    await asyncio.sleep(0)
+    # From here on the loop turns for nobody.
+    time.sleep(0.4)
+    assert store.commits == commits
+    many, alone = await last
+    assert (await first).seq == 2
+    assert [each.seq for each in many] + [alone.seq] == list(range(3, 3 + queued))
+    await recorder.close()
+    assert store.commits == 2
+
+
+async def test_whom_a_commit_wakes_wakes_in_several_turns() -> None:
+    recorder, turn, woken = Recorder(SlowStore(0.02)), 0, list[int]()
+
+    async def write(number: int) -> None:
+        await recorder.record(request(f"{number}"), actor="x")
+        woken.append(turn)
+
+    async def count() -> None:
+        nonlocal turn
+        while len(woken) < 5 * A_TURN:
+            turn += 1
+            await asyncio.sleep(0)
+
+    await recorder.record(request("starts the writer"), actor="x")
+    await asyncio.gather(count(), *(write(number) for number in range(5 * A_TURN)))
+    await recorder.close()
+    assert max(map(woken.count, set(woken))) <= A_TURN
 
 
 async def test_many_writers_share_commits() -> None:

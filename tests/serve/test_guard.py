@@ -217,7 +217,7 @@ def test_every_answer_has_an_id_and_a_given_one_is_kept(daemon: Served) -> None:
 
 def test_methods_that_are_not_there_are_named(daemon: Served) -> None:
     said = daemon.client().request("DELETE", "/v1/runs/last")
-    assert (said.status_code, said.headers["allow"]) == (405, "GET")
+    assert (said.status_code, said.headers["allow"]) == (405, "GET, HEAD")
     assert said.headers["content-type"] == "application/problem+json"
 
 
@@ -343,3 +343,23 @@ def test_the_mcp_server_stands_behind_the_same_door(daemon: Served) -> None:
     said = daemon.post("/mcp", hello, headers=headers)
     assert said.status_code == 200, said.text
     assert '"serverInfo"' in said.text
+
+
+def test_head_is_get_without_its_body(daemon: Served) -> None:
+    run = daemon.submit(wait=60)["run"]
+    client = daemon.client()
+    for path in ("/health", f"/v1/runs/{run}", "/v1/ledger/entries/0", "/v1/ledger/checkpoint", "/v1/runs/none", "/"):
+        got, head = client.get(path), client.head(path)
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        assert head.headers.get("content-type") == got.headers.get("content-type")
+        assert head.headers["content-length"] == got.headers["content-length"]
+    assert client.head("/v1/route").status_code == 405
+    assert daemon.client(token="wrong").head("/v1/status").status_code == 401
+
+
+def test_head_of_a_stream_ends_at_once(daemon: Served) -> None:
+    run = daemon.submit(provider="stuck")["run"]
+    head = daemon.client().head(f"/v1/runs/{run}/events", timeout=10)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"].startswith("text/event-stream")
+    assert daemon.post(f"/v1/runs/{run}/cancel").status_code in (200, 202)

@@ -225,8 +225,9 @@ class Recorder:
             try:
                 outcomes = await self._commit()
                 for at in range(0, len(outcomes), A_TURN):
+                    if at:
+                        await asyncio.sleep(0)
                     _answer(self._batch[at : at + A_TURN], outcomes[at : at + A_TURN])
-                    await asyncio.sleep(0)
             except BaseException:
                 self._queue[:0] = self._batch
                 raise

@@ -117,9 +117,10 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 def _allowed(routes: Sequence[BaseRoute], path: str) -> list[str]:
     """Every method of a path: the framework names those of the first route that it finds."""
-    return sorted(
+    found = {
         method
         for route in routes
         if isinstance(route, Route) and route.path_regex.match(path)
         for method in route.methods or ()
-    )
+    }
+    return sorted(found | {"HEAD"} if "GET" in found else found)

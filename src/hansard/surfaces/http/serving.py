@@ -26,6 +26,7 @@ from hansard.errors import HansardError, MissingExtra, UsageError
 from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.guard import Doors, Guard, Limits
+from hansard.surfaces.http.head import Head
 from hansard.surfaces.http.logs import Log
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.pace import Pace
@@ -119,7 +120,7 @@ async def _serve(
         # A mistake in the flags is told now, and not to the first caller.
         daemon.config(options.wishes)
     async with _mcp(hansard, options) as mcp:
-        app = Shortcut(Pace(make_app(desk, mcp)), desk)
+        app = Shortcut(Pace(Head(make_app(desk, mcp))), desk)
         guard = Guard(app, tokens, doors, options.limits, metrics, log)
         server = Server(_config(guard, options.limits))
         with _telemetry(daemon, options.traces):
