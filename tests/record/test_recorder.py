@@ -110,13 +110,12 @@ async def test_the_writer_goes_on_with_what_is_worth_it_while_the_loop_is_busy(q
     await recorder.record(request("starts the writer"), actor="x")
     store.commits = 0
     first = asyncio.ensure_future(recorder.record(request("first"), actor="x"))
-    while not store.commits:
+    while not store.commits:  # noqa: ASYNC110 - the store commits in a thread, and tells nobody
         await asyncio.sleep(0.001)
     steps = [Step(request(f"{number}"), "x") for number in range(queued - 1)]
     last = asyncio.gather(recorder.record_all(steps), recorder.record(request("alone"), actor="x"))
     await asyncio.sleep(0)
-    # From here on the loop turns for nobody.
-    time.sleep(0.4)
+    time.sleep(0.4)  # noqa: ASYNC251 - the loop shall turn for nobody
     assert store.commits == commits
     many, alone = await last
     assert (await first).seq == 2

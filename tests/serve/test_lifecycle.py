@@ -1,8 +1,10 @@
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
 import signal
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +157,22 @@ def test_webhooks_are_signed_and_retried(tmp_path: Path) -> None:
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         right = base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
         assert headers["webhook-signature"] == f"v1,{right}"
+
+
+def test_receivers_that_hang_hold_up_nobody(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        flags = [word for each in silent for word in ("--webhook", f"http://127.0.0.1:{each.getsockname()[1]}/")]
+        daemon = stack.enter_context(serving(place(tmp_path), "--provider", "quick", *flags))
+        daemon.submit(wait=60)
+        for each in silent:
+            # Each has a delivery soon, and will never answer.
+            each.settimeout(5)
+            stack.enter_context(each.accept()[0])
+        began = time.monotonic()
+        assert daemon.get("/v1/status").status_code == 200
+        daemon.submit(wait=60)
+        assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(

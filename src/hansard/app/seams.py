@@ -6,6 +6,7 @@ A program and a URL get one JSON object and give text, or JSON where there is mo
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -16,6 +17,8 @@ from hansard.orchestration.seams import SEAM_SECONDS, ContextSource, Reviser, So
 
 GROUPS = {"context": "hansard.context", "verifier": "hansard.verifiers", "reviser": "hansard.revisers"}
 MOST_BYTES = 4 * 1024 * 1024
+# A server that hangs takes a thread of these, and none of those that everybody reads with.
+_FETCHING = ThreadPoolExecutor(8, "hansard-seam")
 
 
 class Asks(Protocol):
@@ -116,7 +119,7 @@ def _url(url: str) -> Asks:
             raise ProviderError(f"{url}: {error}") from error
 
     async def ask(question: Mapping[str, Any]) -> str:
-        return await asyncio.to_thread(fetch, question)
+        return await asyncio.get_running_loop().run_in_executor(_FETCHING, fetch, question)
 
     return ask
 

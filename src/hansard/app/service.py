@@ -1,8 +1,10 @@
 """The service: one open ledger with its recorder. Every surface, and Python itself, comes in through here."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Self
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, Self, TypeVar
 
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.deliberations import Deliberations
@@ -22,6 +24,10 @@ from hansard.record.recorder import Recorder
 from hansard.store.base import Claim, Store
 
 LEASE_S = 15.0
+HEAVY_AT_ONCE = 2
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Hansard:
@@ -39,6 +45,7 @@ class Hansard:
         self.gates = Gates(self.recorder, opened.store)
         self.deliberations = Deliberations(self.recorder, opened.store, self.pool)
         self.runs.deliberate = self.deliberations.drive
+        self._heavy = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-heavy")
 
     @classmethod
     def open(
@@ -55,6 +62,10 @@ class Hansard:
     @property
     def store(self) -> Store:
         return self._opened.store
+
+    async def heavily(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A read that grows with the ledger: few at once, in threads of their own, so that it holds up no other."""
+        return await asyncio.get_running_loop().run_in_executor(self._heavy, partial(read, *args, **kwargs))
 
     def claim(self, run: str) -> Claim:
         """Take the right to drive a run; whoever drove it before is fenced off."""
@@ -95,6 +106,7 @@ class Hansard:
             await self.pool.close()
             await self.recorder.close()
         finally:
+            self._heavy.shutdown(wait=True, cancel_futures=True)
             self._opened.close()
 
 

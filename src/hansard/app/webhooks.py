@@ -14,6 +14,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -54,6 +55,8 @@ class Webhooks:
     def __init__(self, urls: tuple[str, ...], secret: bytes, tell: Tell, *, first_s: float = FIRST_S) -> None:
         self._secret, self._tell, self._first_s = secret, tell, first_s
         self._queues: dict[str, asyncio.Queue[Entry]] = {url: asyncio.Queue(MOST_QUEUED) for url in urls}
+        # A receiver that hangs takes a thread of its own, and none of those that everybody reads with.
+        self._threads = ThreadPoolExecutor(max(len(urls), 1), "hansard-webhook")
         for url in urls:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
@@ -76,7 +79,7 @@ class Webhooks:
         while True:
             entry = await queue.get()
             for number in range(1, TRIES + 1):
-                said = await asyncio.to_thread(self._post, url, entry)
+                said = await asyncio.get_running_loop().run_in_executor(self._threads, self._post, url, entry)
                 self._tell("webhook", url=_shown(url), seq=entry.seq, kind=entry.kind, attempt=number, said=said)
                 if said.startswith("2"):
                     break

@@ -134,8 +134,8 @@ class Completion:
     text: str = ""
     structured: Any = None
     finish: Finish = "stop"
-    usage: Usage = field(default_factory=Usage)
-    cost: Cost = field(default_factory=Cost)
+    usage: Usage = Usage()
+    cost: Cost = Cost()
     latency_us: int = 0
     raw: bytes | None = None
     tool_events: tuple[ToolEvent, ...] = ()

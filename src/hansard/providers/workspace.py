@@ -10,6 +10,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from hansard.providers.process import Program, run, to_the_end
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_DIFF_BYTES = 64 * 1024 * 1024
+# A large folder takes its time, and none of the threads that everybody reads with.
+_COPYING = ThreadPoolExecutor(4, "hansard-workspace")
 _GIT = (
     *("git", "-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false"),
     *(
@@ -104,7 +107,7 @@ async def prepared(workspace: Workspace, environment: Mapping[str, str]) -> Asyn
                 folder.mkdir()
                 yield Place(folder=folder, beside=beside, changes=_no_changes)
             case "copy":
-                await to_the_end(asyncio.to_thread(_copy, workspace, folder))
+                await to_the_end(_aside(_copy, workspace, folder))
                 yield Place(folder=folder, beside=beside, changes=_no_changes)
             case "worktree":
                 async with _worktree(workspace, folder, beside, environment) as place:
@@ -112,7 +115,11 @@ async def prepared(workspace: Workspace, environment: Mapping[str, str]) -> Asyn
             case never:
                 assert_never(never)
     finally:
-        await to_the_end(asyncio.to_thread(_remove, top))
+        await to_the_end(_aside(_remove, top))
+
+
+def _aside(work: Callable[..., None], *args: object) -> Awaitable[None]:
+    return asyncio.get_running_loop().run_in_executor(_COPYING, work, *args)
 
 
 async def _no_changes() -> None:
@@ -222,7 +229,7 @@ async def _forget(git: _Git, source: Path, here: Path) -> None:
     # Git keeps a lock on what it has not finished making, and forgets only unlocked ones whose folder is gone.
     with suppress(ProviderError):
         await git.run(source, "worktree", "unlock", str(here))
-    await asyncio.to_thread(_remove, here)
+    await _aside(_remove, here)
     with suppress(ProviderError):
         await git.run(source, "worktree", "prune")
 

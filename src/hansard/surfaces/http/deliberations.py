@@ -58,7 +58,7 @@ def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
 async def listed(request: Request, query: Annotated[RunsListing, Query()]) -> Response:
     """The newest first."""
     desk = desk_of(request)
-    views, after = await desk.heavily(
+    views, after = await desk.hansard.heavily(
         runs_page, desk.hansard.store, before=query.after, limit=query.limit, state=query.state, mode=MODE
     )
     return page(request, views, after)

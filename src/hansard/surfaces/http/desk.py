@@ -1,12 +1,9 @@
 """What every route works with, and how it answers: views as JSON, store reads off the event loop."""
 
-import asyncio
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from fastapi import Request
 from starlette.responses import Response
@@ -18,10 +15,6 @@ from hansard.app.tokens import Token
 from hansard.app.views import encoded
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import Refused
-
-P = ParamSpec("P")
-T = TypeVar("T")
-MAX_HEAVY = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +29,6 @@ class Desk:
     """Whether a plan that comes in may have checks that run programs here."""
     sessions: Path | None = None
     """Where deliberations get their directories; None where they get none."""
-    heavy: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MAX_HEAVY, "hansard-heavy"))
-
-    async def heavily(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A read that grows with the ledger: few at once, in threads of their own, so that it holds up no other."""
-        return await asyncio.get_running_loop().run_in_executor(self.heavy, partial(read, *args, **kwargs))
 
 
 def desk_of(request: Request) -> Desk:

@@ -26,7 +26,7 @@ class GatesListing(BaseModel):
 async def listed(request: Request, query: Annotated[GatesListing, Query()]) -> Response:
     """Gates that wait, the oldest first; with `closed` also the others."""
     desk = desk_of(request)
-    return answer(await desk.heavily(desk.hansard.gates.listed, run=query.run, closed=query.closed))
+    return answer(await desk.hansard.heavily(desk.hansard.gates.listed, run=query.run, closed=query.closed))
 
 
 @router.get("/v1/gates/{gate}", response_model=FullGateView, responses=documented(404))
@@ -34,7 +34,7 @@ async def show(request: Request, gate: str) -> Response:
     """One gate with what it shows."""
     desk = desk_of(request)
     with refusing(404):
-        return answer(await desk.heavily(desk.hansard.gates.show, gate))
+        return answer(await desk.hansard.heavily(desk.hansard.gates.show, gate))
 
 
 @router.post("/v1/gates/{gate}/decision", response_model=FullGateView, responses=documented(404, 409, 415))

@@ -84,7 +84,7 @@ async def entry(request: Request, seq: At) -> Response:
 async def causes(request: Request, seq: At) -> Response:
     """Everything that led to an entry, itself last."""
     with refusing(404):
-        return answer(await desk_of(request).heavily(desk_of(request).hansard.ledger.causes, seq))
+        return answer(await desk_of(request).hansard.heavily(desk_of(request).hansard.ledger.causes, seq))
 
 
 @router.get("/v1/ledger/entries/{seq}/parts/{part}", response_class=Response, responses=PART | documented(404))
@@ -113,13 +113,13 @@ async def receipt(request: Request, seq: At, query: Annotated[Disclosing, Query(
 async def state(request: Request, query: Annotated[Moment, Query()]) -> Response:
     """What the record said when an entry had just been written."""
     with refusing(404):
-        return answer(await desk_of(request).heavily(desk_of(request).hansard.ledger.state_at, query.at))
+        return answer(await desk_of(request).hansard.heavily(desk_of(request).hansard.ledger.state_at, query.at))
 
 
 @router.get("/v1/ledger/summary", response_model=SummaryView, responses=documented())
 async def summary(request: Request) -> Response:
     """Counts, runs, spend, over the whole ledger."""
-    return answer(await desk_of(request).heavily(desk_of(request).hansard.ledger.summary))
+    return answer(await desk_of(request).hansard.heavily(desk_of(request).hansard.ledger.summary))
 
 
 @router.get("/v1/ledger/checkpoint", response_model=CheckpointView, responses=documented(404))
@@ -150,7 +150,7 @@ async def verify(request: Request, body: VerifyRequest | None = None) -> Respons
         with readable(location) as place:
             return verify_apart(place, *words)
 
-    return answer(await desk.heavily(check))
+    return answer(await desk.hansard.heavily(check))
 
 
 @router.get("/checkpoint", response_class=Response, responses=NOTE | documented(404), tags=["auditors"])

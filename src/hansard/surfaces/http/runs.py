@@ -87,7 +87,7 @@ async def route(request: Request, body: RouteRequest) -> Response:
 async def listed(request: Request, query: Annotated[RunsListing, Query()]) -> Response:
     """The newest runs first."""
     store = desk_of(request).hansard.store
-    views, after = await desk_of(request).heavily(
+    views, after = await desk_of(request).hansard.heavily(
         runs_page, store, before=query.after, limit=query.limit, state=query.state
     )
     return page(request, views, after)
@@ -163,7 +163,7 @@ async def rerun(request: Request, run: str, body: RerunRequest | None = None) ->
         if swap:
             return answer(await desk.hansard.runs.rerun(known, swap))
         # Without a live provider it is work for one processor, and belongs into a thread with a loop of its own.
-        return answer(await desk.heavily(lambda: asyncio.run(desk.hansard.runs.rerun(known))))
+        return answer(await desk.hansard.heavily(lambda: asyncio.run(desk.hansard.runs.rerun(known))))
 
 
 @router.get("/v1/runs/{run}/capsule", response_model=dict[str, Any], responses=documented(404))
@@ -185,7 +185,7 @@ async def compare(request: Request, query: Annotated[Compared, Query()]) -> Resp
     """What changed between two runs."""
     desk = desk_of(request)
     a, b = await found(desk, query.a), await found(desk, query.b)
-    return answer(await desk.heavily(desk.hansard.runs.compare, a, b))
+    return answer(await desk.hansard.heavily(desk.hansard.runs.compare, a, b))
 
 
 async def found(desk: Desk, run: str) -> str:

@@ -86,7 +86,7 @@ async def verify(call: Call, asked: Verifying) -> View:
         with readable(place) as location:
             return verify_apart(location, *words)
 
-    report: View = await asyncio.to_thread(verified)
+    report: View = await call.desk.hansard.heavily(verified)
     return report
 
 
@@ -108,19 +108,19 @@ async def ledger_get(call: Call, asked: Getting) -> View:
 @tool("Causes", "reads", EntriesView)
 async def causes(call: Call, asked: Causes) -> View:
     """Give everything that led to an entry, itself last."""
-    return {"entries": await asyncio.to_thread(call.desk.hansard.ledger.causes, asked.seq)}
+    return {"entries": await call.desk.hansard.heavily(call.desk.hansard.ledger.causes, asked.seq)}
 
 
 @tool("Summary", "reads", SummaryView)
 async def summary(call: Call, _: Nothing) -> View:
     """Count what the ledger holds: entries by kind, runs by state, verdicts, calls, tokens, cost. Reads all of it."""
-    return await asyncio.to_thread(call.desk.hansard.ledger.summary)
+    return await call.desk.hansard.heavily(call.desk.hansard.ledger.summary)
 
 
 @tool("Ledger state", "reads", StateView)
 async def ledger_state(call: Call, asked: Standing) -> View:
     """Say what the record said when an entry had just been written."""
-    return await asyncio.to_thread(call.desk.hansard.ledger.state_at, asked.at)
+    return await call.desk.hansard.heavily(call.desk.hansard.ledger.state_at, asked.at)
 
 
 @tool("Receipt", "reads", ReceiptView)
@@ -137,7 +137,7 @@ async def gates_list(call: Call, asked: Gates) -> View:
     def listed() -> list[Any]:
         return [gates.show(each["gate"]) for each in gates.listed(run=asked.run, closed=asked.closed)]
 
-    return {"gates": await asyncio.to_thread(listed)}
+    return {"gates": await call.desk.hansard.heavily(listed)}
 
 
 TOOLS: tuple[Tool, ...] = (

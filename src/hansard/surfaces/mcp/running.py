@@ -123,9 +123,9 @@ async def plan(call: Call, asked: Planning) -> View:
 @tool("List runs", "reads", RunsView)
 async def runs_list(call: Call, asked: Listing) -> View:
     """List runs, the newest first. `before` says where the next page begins, and is null on the last one."""
-    store = call.desk.hansard.store
-    views, before = await asyncio.to_thread(
-        lambda: runs_page(store, before=asked.before, limit=asked.limit, state=asked.state)
+    hansard = call.desk.hansard
+    views, before = await hansard.heavily(
+        runs_page, hansard.store, before=asked.before, limit=asked.limit, state=asked.state
     )
     return {"runs": views, "before": before}
 

@@ -29,7 +29,7 @@ async def show(request: Request, run: str) -> Response:
     with refusing(404):
         known = await asyncio.to_thread(exact_deliberation, desk.hansard.store, run)
     try:
-        values = await desk.heavily(_deliberation, desk.hansard, known)
+        values = await desk.hansard.heavily(_deliberation, desk.hansard, known)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(
             f"a message of {known} is not what was recorded ({error!r:.80}); hansard verify --deep names it"

@@ -21,8 +21,8 @@ MOST_SHOWN = 50
 async def listed(request: Request) -> Response:
     """What waits, the oldest first."""
     desk = desk_of(request)
-    seen = await desk.heavily(desk.hansard.ledger.size)
-    found, more = await desk.heavily(_open, desk.hansard.gates)
+    seen = await desk.hansard.heavily(desk.hansard.ledger.size)
+    found, more = await desk.hansard.heavily(_open, desk.hansard.gates)
     return page(request, "gates.html", seen=seen, gates=found, more=more)
 
 

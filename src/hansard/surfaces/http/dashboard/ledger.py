@@ -40,8 +40,8 @@ async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Respons
     def read() -> list[View]:
         return list(ledger.show(**filters, after=query.after, limit=PAGE))
 
-    seen = await desk.heavily(ledger.size)
-    views = await desk.heavily(read)
+    seen = await desk.hansard.heavily(ledger.size)
+    views = await desk.hansard.heavily(read)
     return page(
         request,
         "ledger.html",
@@ -59,7 +59,7 @@ async def entry(request: Request, seq: At) -> Response:
     """One entry."""
     ledger = desk_of(request).hansard.ledger
     with refusing(404):
-        values = await desk_of(request).heavily(_entry, ledger, seq)
+        values = await desk_of(request).hansard.heavily(_entry, ledger, seq)
     return page(request, "entry.html", **values)
 
 

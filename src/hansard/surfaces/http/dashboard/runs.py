@@ -36,8 +36,8 @@ class Wanted(BaseModel):
 async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Response:
     """The newest runs first."""
     desk = desk_of(request)
-    seen = await desk.heavily(desk.hansard.ledger.size)
-    views, after = await desk.heavily(
+    seen = await desk.hansard.heavily(desk.hansard.ledger.size)
+    views, after = await desk.hansard.heavily(
         runs_page, desk.hansard.store, before=query.after, limit=PAGE, state=query.state or None
     )
     return page(
@@ -59,7 +59,7 @@ async def show(request: Request, run: str) -> Response:
     known = await api.found(desk, run)
     if await asyncio.to_thread(is_deliberation, desk.hansard.store, known):
         return to(f"/dashboard/deliberations/{known}")
-    values = await desk.heavily(_run, desk.hansard.runs, known)
+    values = await desk.hansard.heavily(_run, desk.hansard.runs, known)
     return page(request, "run.html", **values)
 
 
@@ -137,7 +137,7 @@ async def kept(request: Request, run: str) -> Response:
     """A run as one file that needs nothing else, to be kept or sent."""
     desk = desk_of(request)
     known = await api.found(desk, run)
-    html = await desk.heavily(desk.hansard.runs.page, known)
+    html = await desk.hansard.heavily(desk.hansard.runs.page, known)
     headers = {"content-disposition": f'attachment; filename="run-{known}.html"'}
     return Response(html.encode("utf-8", "backslashreplace"), 200, headers, "text/html; charset=utf-8")
 
@@ -150,7 +150,7 @@ async def compare(request: Request, run: Annotated[list[str] | None, Query()] = 
         raise Refused(422, f"two runs can be compared, and {len(chosen)} are chosen; tick two of them")
     desk = desk_of(request)
     a, b = [await api.found(desk, each) for each in chosen]
-    view = await desk.heavily(desk.hansard.runs.compare, a, b)
+    view = await desk.hansard.heavily(desk.hansard.runs.compare, a, b)
     return page(request, "compare.html", a=a, b=b, rows=shown(view), view=view)
 
 

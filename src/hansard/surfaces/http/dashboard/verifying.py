@@ -31,14 +31,14 @@ async def verify(request: Request) -> Response:
 async def head(request: Request) -> Response:
     """How long the log is, for pages that look again when it has grown."""
     desk = desk_of(request)
-    return answer({"entries": await desk.heavily(desk.hansard.ledger.size)})
+    return answer({"entries": await desk.hansard.heavily(desk.hansard.ledger.size)})
 
 
 @router.get("/dashboard/data/lines")
 async def lines(request: Request, query: Annotated[Wanted, Query()]) -> Response:
     """Entry lines byte for byte from `start` on, each behind its length in four bytes: a damaged one may hold anything."""
     desk = desk_of(request)
-    data = await desk.heavily(_lines, desk.hansard.ledger, query.start)
+    data = await desk.hansard.heavily(_lines, desk.hansard.ledger, query.start)
     return Response(data, media_type="application/octet-stream")
 
 
@@ -56,7 +56,7 @@ def _lines(ledger: LedgerService, start: int) -> bytes:
 async def checkpoints(request: Request) -> Response:
     """Every checkpoint that is kept, as JSON lines of {"note"}."""
     desk = desk_of(request)
-    data = await desk.heavily(_checkpoints, desk.hansard.ledger)
+    data = await desk.hansard.heavily(_checkpoints, desk.hansard.ledger)
     return Response(data, media_type="application/octet-stream")
 
 
