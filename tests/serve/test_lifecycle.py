@@ -115,10 +115,10 @@ def test_fifty_interleaved_runs_never_mix(tmp_path: Path) -> None:
 class Receiver(ThreadingHTTPServer):
     """Takes webhooks; refuses the first ones."""
 
-    def __init__(self, refusals: int) -> None:
+    def __init__(self, refusals: int, port: int = 0) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
         self.refusals = refusals
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", port), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
@@ -157,6 +157,36 @@ def test_webhooks_are_signed_and_retried(tmp_path: Path) -> None:
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         right = base64.b64encode(hmac.digest(secret, signed, hashlib.sha256)).decode()
         assert headers["webhook-signature"] == f"v1,{right}"
+
+
+def test_what_a_receiver_missed_is_told_when_the_daemon_is_back(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    folder, flags = place(tmp_path), ("--provider", "quick", "--webhook", f"http://127.0.0.1:{port}/")
+    with serving(folder, "--provider", "quick") as daemon:
+        before = daemon.submit(wait=60)["run"]
+    with serving(folder, *flags) as daemon:
+        # Nobody listens there yet.
+        first = daemon.submit(wait=60)["run"]
+        wait_for(lambda: "Connection refused" in daemon.log.read_text())
+        daemon.process.kill()
+        daemon.process.wait()
+    with serving(folder, "--provider", "quick") as daemon:
+        second = daemon.submit(wait=60)["run"]
+    receiver = Receiver(refusals=0, port=port)
+    try:
+        with serving(folder, *flags) as daemon:
+            third = daemon.submit(wait=60)["run"]
+            wait_for(lambda: len(receiver.got) >= 3)
+        with serving(folder, *flags) as daemon:
+            fourth = daemon.submit(wait=60)["run"]
+            wait_for(lambda: len(receiver.got) >= 4)
+    finally:
+        receiver.shutdown()
+        receiver.server_close()
+    assert [json.loads(body)["run"] for _, body in receiver.got] == [first, second, third, fourth]
+    assert before not in (first, second, third, fourth)
+    assert str(port) not in (tmp_path / "state/serve/webhook-marks.json").read_text()
 
 
 def test_receivers_that_hang_hold_up_nobody(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Tells other programs when a gate opens or a run ends: signed, retried, at least once while the daemon lives.
+"""Tells other programs when a gate opens or a run ends: signed, retried, in order, at least once.
 
 Signed as the Standard Webhooks convention has it: HMAC-SHA256 over `id.timestamp.body`. What was delivered stands in the log
-of the daemon and nowhere else; the record does not depend on who listens.
+of the daemon and in its marks; the record does not depend on who listens.
 """
 
 import asyncio
@@ -16,19 +16,24 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from hansard.app.marks import Marks
 from hansard.app.views import entry_view
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.entry import Entry
+from hansard.store.base import Query, Store
 
 KINDS = ("gate.opened", "run.ended")
-MOST_QUEUED = 10_000
+PAGE = 256
 TRIES = 8
 FIRST_S, LONGEST_S = 1.0, 60.0
 TIMEOUT_S = 10.0
 
 Tell = Callable[..., None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def webhook_secret(folder: Path) -> bytes:
@@ -52,9 +57,9 @@ def signature(secret: bytes, id: str, timestamp: int, body: bytes) -> str:
 class Webhooks:
     """Delivers to some URLs, each in its own order and at its own pace."""
 
-    def __init__(self, urls: tuple[str, ...], secret: bytes, tell: Tell, *, first_s: float = FIRST_S) -> None:
-        self._secret, self._tell, self._first_s = secret, tell, first_s
-        self._queues: dict[str, asyncio.Queue[Entry]] = {url: asyncio.Queue(MOST_QUEUED) for url in urls}
+    def __init__(self, urls: tuple[str, ...], secret: bytes, tell: Tell, store: Store, marks: Marks) -> None:
+        self._secret, self._tell, self._store, self._marks = secret, tell, store, marks
+        self._news = {url: asyncio.Event() for url in urls}
         # A receiver that hangs takes a thread of its own, and none of those that everybody reads with.
         self._threads = ThreadPoolExecutor(max(len(urls), 1), "hansard-webhook")
         for url in urls:
@@ -62,28 +67,50 @@ class Webhooks:
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
                 raise UsageError(f"--webhook {url!r:.100}: write http://… or https://…, without a name or password")
 
-    def take(self, entry: Entry) -> None:
-        """An entry that somebody should know of."""
-        for url, queue in self._queues.items():
-            if queue.full():
-                self._tell("webhook dropped", url=_shown(url), seq=entry.seq)
-            else:
-                queue.put_nowait(entry)
+    def take(self, _: Entry) -> None:
+        """There is something that somebody should know of."""
+        for news in self._news.values():
+            news.set()
 
     async def work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for url, queue in self._queues.items():
-                group.create_task(self._deliver(url, queue))
+            for url, news in self._news.items():
+                group.create_task(self._deliver(url, news))
 
-    async def _deliver(self, url: str, queue: "asyncio.Queue[Entry]") -> None:
+    async def _deliver(self, url: str, news: asyncio.Event) -> None:
+        """Whatever is on the record and was not told, and then whatever comes."""
+        told = await self._aside(self._begin, url)
         while True:
-            entry = await queue.get()
-            for number in range(1, TRIES + 1):
-                said = await asyncio.get_running_loop().run_in_executor(self._threads, self._post, url, entry)
-                self._tell("webhook", url=_shown(url), seq=entry.seq, kind=entry.kind, attempt=number, said=said)
-                if said.startswith("2"):
-                    break
-                await asyncio.sleep(min(self._first_s * 2 ** (number - 1), LONGEST_S))
+            news.clear()
+            while missed := await self._aside(self._missed, told):
+                for entry in missed:
+                    await self._one(url, entry)
+                    told = entry.seq
+            await news.wait()
+
+    def _aside(self, work: Callable[P, T], *args: P.args, **_: P.kwargs) -> "asyncio.Future[T]":
+        return asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+
+    def _begin(self, url: str) -> int:
+        """How far the receiver has heard; a new one hears of what comes from now on."""
+        known = self._marks.of(url)
+        if known is None:
+            known = self._store.head().size - 1
+            self._marks.move(url, known)
+        return known
+
+    def _missed(self, after: int) -> list[Entry]:
+        found = [entry for kind in KINDS for entry in self._store.select(Query(kind=kind, after=after, limit=PAGE))]
+        return sorted(found, key=lambda entry: entry.seq)[:PAGE]
+
+    async def _one(self, url: str, entry: Entry) -> None:
+        for number in range(1, TRIES + 1):
+            said = await self._aside(self._post, url, entry)
+            self._tell("webhook", url=_shown(url), seq=entry.seq, kind=entry.kind, attempt=number, said=said)
+            if said.startswith("2"):
+                break
+            await asyncio.sleep(min(FIRST_S * 2 ** (number - 1), LONGEST_S))
+        await self._aside(self._marks.move, url, entry.seq)
 
     def _post(self, url: str, entry: Entry) -> str:
         """The answer's status, or why there was none."""
@@ -106,6 +133,11 @@ class Webhooks:
             return f"{type(error).__name__}: {error}"
         finally:
             connection.close()
+
+
+def webhooks(urls: tuple[str, ...], folder: Path, store: Store, tell: Tell) -> Webhooks:
+    """Webhooks whose secret and marks lie in this folder."""
+    return Webhooks(urls, webhook_secret(folder), tell, store, Marks(folder, store))
 
 
 def _shown(url: str) -> str:

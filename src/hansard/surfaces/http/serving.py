@@ -21,7 +21,7 @@ from hansard.app.following import OVER
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.tokens import Tokens
-from hansard.app.webhooks import Webhooks, webhook_secret
+from hansard.app.webhooks import webhooks
 from hansard.errors import HansardError, MissingExtra, UsageError
 from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.desk import Desk
@@ -101,7 +101,7 @@ async def _serve(
 ) -> None:
     port = listening.getsockname()[1]
     metrics = Metrics()
-    hooks = Webhooks(options.webhooks, webhook_secret(tokens.folder), log) if options.webhooks else None
+    hooks = webhooks(options.webhooks, tokens.folder, hansard.store, log) if options.webhooks else None
     daemon = Daemon(hansard, log, most=options.most_runs, resume=options.resume, webhooks=hooks)
     desk = Desk(
         hansard=hansard,
