@@ -98,13 +98,8 @@ def _sections(assignment: Assignment, fences: Fences) -> Sequence[str]:
 
 def returned(task: str, attempt: int, completion: Completion) -> TaskReturned:
     """What came back for an attempt, as a fact."""
-    return TaskReturned(
-        task=task,
-        attempt=attempt,
-        ok=completion.ok,
-        diff=_raw(completion.diff),
-        **_said(completion),
-    )
+    said = _said(completion)
+    return TaskReturned(task=task, attempt=attempt, ok=completion.ok, diff=_raw(completion.diff), **said)
 
 
 def answered(role: RoleName, completion: Completion) -> RoleAnswered:

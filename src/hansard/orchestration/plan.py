@@ -85,7 +85,8 @@ class Plan:
                 raise UsageError(f"task id {task.id!r} stands in the plan twice; give one of them another id")
             by_id[task.id] = task
         for task in self.tasks:
-            _check_needs(task, by_id)
+            if task.needs:
+                _check_needs(task, by_id)
         object.__setattr__(self, "_by_id", by_id)
         if not by_id:
             raise UsageError("the plan has no tasks; write at least one")

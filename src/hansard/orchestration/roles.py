@@ -7,7 +7,7 @@ and otherwise comes back with the fault quoted.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from hansard.domain.exchange import Exchange, Message, Schema
 from hansard.domain.roster import Lane, Policy, Roster
@@ -75,8 +75,7 @@ class Choice:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(NamedTuple):
     """A result that passed, as it enters a later prompt."""
 
     task: str

@@ -75,6 +75,8 @@ class Sealing(Protocol):
 class _Answer(asyncio.Future[list[Placed]]):
     """Cannot be called back: entries that are queued will be written, and whoever waits hears of it before he is cancelled."""
 
+    __slots__ = ()
+
     def cancel(self, msg: object = None) -> bool:
         return False
 

@@ -54,13 +54,15 @@ class Sequence:
         if now_us < self.ts:
             ts, drafts = self.ts, self._with_clock(group, now_us)
             lead = len(drafts) - len(group)
-        size, seq, leaf = self.size, self.size, self.leaf
+        size, leaf, position = self.size, self.leaf, -lead
+        first, seq = size + lead, size
         rows: list[Placed] = []
         for draft in drafts:
-            row = _row(draft, size + lead, seq - size - lead, size, leaf, seq, ts, epoch_of)
-            leaf = row.leaf
+            row = _row(draft, first, position, size, leaf, seq, ts, epoch_of)
+            leaf = row[2]
             rows.append(row)
             seq += 1
+            position += 1
         self.behind = now_us < self.ts - CLOCK_SLACK_US
         self.leaf, self.ts = leaf, ts
         return rows
