@@ -48,10 +48,10 @@ async def _plan(asked: Asked) -> Answer:
         return answer | {"commits": len(commits), "entries": hansard.store.head().size - before}
 
 
-async def _run(hansard: Any, made: dict[str, Any]) -> None:
+async def _run(hansard: Any, made: Any) -> None:
     from hansard.app.configuring import Wishes
 
-    count = len(made["tasks"])
+    count = len(made.tasks)
     wishes = Wishes(judge="checks", answer="join", max_parallel=max(count, 1))
     run = await hansard.submit("do all of it", plan=made, wishes=wishes, provider=Stub())
     ended = await run.ended()
@@ -59,15 +59,19 @@ async def _run(hansard: Any, made: dict[str, Any]) -> None:
         raise SystemExit(f"a run of {count} tasks ended {ended.state}: {ended.reason}")
 
 
-def tasks(shape: str, count: int) -> dict[str, Any]:
-    """A plan in which every task waits for the one before it, or none for any."""
-    made: list[dict[str, Any]] = []
-    for number in range(count):
-        task: dict[str, Any] = {"id": f"task-{number}", "lane": LANE, "instruction": f"do part {number}"}
-        if shape == "chain" and number:
-            task["needs"] = [f"task-{number - 1}"]
-        made.append(task)
-    return {"tasks": made}
+def tasks(shape: str, count: int) -> Any:
+    """A plan in which every task waits for the one before it, or none for any; made before, as the peer's is."""
+    from hansard.orchestration.plan import Need, Plan, Task
+
+    def needs(number: int) -> tuple[Any, ...]:
+        return (Need(task=f"task-{number - 1}"),) if shape == "chain" and number else ()
+
+    return Plan(
+        tasks=tuple(
+            Task(id=f"task-{number}", lane=LANE, instruction=f"do part {number}", needs=needs(number))
+            for number in range(count)
+        )
+    )
 
 
 def at_once(asked: Asked) -> Answer:

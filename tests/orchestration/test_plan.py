@@ -1,5 +1,6 @@
 """A plan is refused before anything runs, and the refusal names the culprit."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hansard.app.configuring import Wishes
 from hansard.domain.roster import Policy
 from hansard.errors import UsageError
-from hansard.orchestration.plan import MAX_TASKS, Plan, parse_plan
+from hansard.orchestration.plan import MAX_TASKS, Check, Need, Plan, Task, parse_plan
 from running import Answers, Ledger, desk, plan, roster, task
 
 ALL = Policy()
@@ -149,3 +150,37 @@ def test_closing_a_circle_anywhere_is_refused_and_the_circle_is_real(made: Plan,
     needs = {row["id"]: {each["task"] for each in row.get("needs", [])} for row in rows}
     assert path[0] == path[-1]
     assert all(after in needs[before] for before, after in pairwise(path))
+
+
+def test_a_plan_that_is_one_already_is_held_against_the_roster() -> None:
+    made = Plan(tasks=(Task(id="a", lane="alpha", instruction="x"),))
+    assert parse_plan(made, roster(), ALL, commands=True) is made
+    with pytest.raises(UsageError, match="no lane 'nowhere'"):
+        parse_plan(Plan(tasks=(Task(id="a", lane="nowhere", instruction="x"),)), roster(), ALL, commands=True)
+    with pytest.raises(UsageError, match="at most 1"):
+        two = Plan(tasks=tuple(Task(id=id, lane="alpha", instruction="x") for id in "ab"))
+        parse_plan(two, roster(), ALL, commands=True, most=1)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Task(id="", lane="alpha", instruction="x"),
+        lambda: Task(id="a\nb", lane="alpha", instruction="x"),
+        lambda: Task(id=7, lane="alpha", instruction="x"),  # type: ignore[arg-type]
+        lambda: Task(id="a", lane=None, instruction="x"),  # type: ignore[arg-type]
+        lambda: Task(id="a", lane="alpha", instruction=" "),
+        lambda: Task(id="a", lane="alpha", instruction="x", on_upstream_failure="stop"),  # type: ignore[arg-type]
+        lambda: Task(id="a", lane="alpha", instruction="x", done_when=(1,)),  # type: ignore[arg-type]
+        lambda: Need(task=1),  # type: ignore[arg-type]
+        lambda: Need(task="a", kind="odd"),  # type: ignore[arg-type]
+        lambda: Check(kind="regex", value="("),
+        lambda: Check(kind="command", value=()),
+        lambda: Check(kind="command", value="rm"),
+        lambda: Check(kind="schema", value="{}"),
+        lambda: Check(kind="odd", value=1),  # type: ignore[arg-type]
+    ],
+)
+def test_a_piece_of_a_plan_that_makes_no_sense_cannot_be_made(make: Callable[[], object]) -> None:
+    with pytest.raises(UsageError):
+        make()

@@ -83,7 +83,7 @@ class Hansard:
         surface: Surface = "python",
         actor: str | None = None,
     ) -> "Run":
-        """Hand in a request and start on it. `provider` is a name that is configured, or a provider itself."""
+        """Hand in a request and start on it. `plan` is a Plan, or its data; `provider` a name that is configured, or a provider."""
         wanted = wishes or Wishes()
         if provider is not None and not isinstance(provider, str):
             self.pool.given[provider.id] = provider

@@ -267,16 +267,8 @@ class Attempts:
                 text = capped(found.text, self._config.tuning.upstream_chars)
                 upstream = self._plan.task(need.task).lane
                 inputs.append(Result(task=need.task, lane=upstream, attempt=found.attempt, text=text))
-        assignment = Assignment(
-            task=task,
-            lane=lane,
-            attempt=number,
-            rung=rung.name,
-            inputs=tuple(inputs),
-            missing=tuple(missing),
-            rejections=tuple(self._rejections.get(task.id, ())),
-            context=self._gathered.get(task.id, NOTHING).texts,
-        )
+        rejections, context = tuple(self._rejections.get(task.id, ())), self._gathered.get(task.id, NOTHING).texts
+        assignment = Assignment(task, lane, number, rung.name, tuple(inputs), tuple(missing), rejections, context)
         return worker_exchange(assignment, self._asker.nonce, self._config.tuning, target.model)
 
     async def _attempt(self, task: Task, at: Standing, ready: Ready | None, attempted: int | None) -> Judged:

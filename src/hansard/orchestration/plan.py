@@ -5,10 +5,10 @@ Pure. Execution does not follow waves; they are a way to show a plan.
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from hansard.domain.roster import Policy, Roster
 from hansard.domain.value import value
@@ -24,6 +24,7 @@ MAX_TASKS = 20_000
 MAX_ID = 100
 MAX_INSTRUCTION = 10_000_000
 MAX_CHECKS = 20
+_EDGES, _ON_FAILURE = get_args(EdgeKind), get_args(OnFailure)
 _OPTIONAL = ("needs", "done_when", "checks", "on_upstream_failure")
 
 
@@ -34,6 +35,12 @@ class Need:
     task: str
     kind: EdgeKind = "data"
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.task, str) or self.kind not in _EDGES:
+            raise UsageError(
+                f"a need is the id of a task, and one of data, order; not {self.task!r:.80}, {self.kind!r:.20}"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
@@ -41,6 +48,17 @@ class Check:
 
     kind: CheckKind
     value: Any
+
+    def __post_init__(self) -> None:
+        match self.kind:
+            case "command" if isinstance(self.value, tuple) and self.value and _are_texts(self.value):
+                return
+            case "schema" if isinstance(self.value, Mapping):
+                compile_schema(self.value)
+            case "regex" if isinstance(self.value, str):
+                _refuse_pattern(self.value)
+            case _:
+                raise UsageError('a check is a command such as ["python3", "check.py"], a schema, or a regex')
 
     def as_data(self) -> dict[str, Any]:
         return {self.kind: list(self.value) if self.kind == "command" else self.value}
@@ -57,6 +75,17 @@ class Task:
     done_when: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     on_upstream_failure: OnFailure = "skip"
+
+    def __post_init__(self) -> None:
+        id, instruction = self.id, self.instruction
+        if not isinstance(id, str) or not id or len(id) > MAX_ID or not id.isprintable():
+            raise UsageError(f"id must be a printable text of 1 to {MAX_ID} characters, not {id!r:.120}")
+        if not isinstance(instruction, str) or not instruction.strip() or len(instruction) > MAX_INSTRUCTION:
+            raise UsageError(f"({id}) instruction must be a text of 1 to {MAX_INSTRUCTION:,} characters")
+        if not isinstance(self.lane, str) or self.on_upstream_failure not in _ON_FAILURE:
+            raise UsageError(f"({id}) a task has a lane, and on_upstream_failure is one of skip, run")
+        if self.done_when and not _are_texts(self.done_when):
+            raise UsageError(f"({id}) done_when must be texts")
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"id": self.id, "lane": self.lane, "instruction": self.instruction}
@@ -182,22 +211,31 @@ def _check_needs(task: Task, by_id: Mapping[str, Task]) -> None:
 def parse_plan(
     data: object, roster: Roster, policy: Policy, *, where: str = "plan", commands: bool, most: int = MAX_TASKS
 ) -> Plan:
-    """A plan out of plain data, or a UsageError that names the culprit.
+    """A plan out of plain data, or a UsageError that names the culprit. A plan that is one already is held against the roster.
 
     `commands` says whether checks may run programs: a person's plan may, a model's may not.
     """
+    plan = data if isinstance(data, Plan) else _read(data, where, commands=commands, most=most)
+    if len(plan.tasks) > most:
+        raise UsageError(f"{where}: {len(plan.tasks):,} tasks; at most {most:,} are allowed")
+    allowed: set[str] = set()
+    for task in plan.tasks:
+        if task.lane not in allowed:
+            refuse_lane(task.lane, roster, policy, f"{where}: task {task.id!r}")
+            allowed.add(task.lane)
+    return plan
+
+
+def _read(data: object, where: str, *, commands: bool, most: int) -> Plan:
     fields = Fields(data, where)
     rows = fields.tables("tasks")
     fields.done()
     if len(rows) > most:
         raise UsageError(f"{where}: {len(rows):,} tasks; at most {most:,} are allowed")
     try:
-        plan = Plan(tasks=tuple(_task(row, commands=commands) for row in rows))
+        return Plan(tasks=tuple(_task(row, commands=commands) for row in rows))
     except UsageError as error:
         raise UsageError(_placed(error, where)) from error
-    for task in plan.tasks:
-        refuse_lane(task.lane, roster, policy, f"{where}: task {task.id!r}")
-    return plan
 
 
 def refuse_lane(name: str, roster: Roster, policy: Policy, where: str) -> None:
@@ -210,22 +248,19 @@ def refuse_lane(name: str, roster: Roster, policy: Policy, where: str) -> None:
 
 
 def _task(fields: Fields, *, commands: bool) -> Task:
-    id = fields.text("id")
-    if not id or len(id) > MAX_ID or not id.isprintable():
-        raise UsageError(f"{fields.where}: id must be a printable text of 1 to {MAX_ID} characters, not {id!r:.120}")
-    instruction = fields.text("instruction")
-    if not instruction.strip() or len(instruction) > MAX_INSTRUCTION:
-        raise UsageError(f"{fields.where} ({id}): instruction must be a text of 1 to {MAX_INSTRUCTION:,} characters")
-    lane, has = fields.text("lane"), fields.has
-    task = Task(
-        id=id,
-        lane=lane,
-        instruction=instruction,
-        needs=_needs(fields) if has("needs") else (),
-        done_when=_texts(fields, "done_when") if has("done_when") else (),
-        checks=_checks(fields, commands=commands) if has("checks") else (),
-        on_upstream_failure=_on_failure(fields) if has("on_upstream_failure") else "skip",
-    )
+    has = fields.has
+    try:
+        task = Task(
+            id=fields.text("id"),
+            lane=fields.text("lane"),
+            instruction=fields.text("instruction"),
+            needs=_needs(fields) if has("needs") else (),
+            done_when=_texts(fields, "done_when") if has("done_when") else (),
+            checks=_checks(fields, commands=commands) if has("checks") else (),
+            on_upstream_failure=_on_failure(fields) if has("on_upstream_failure") else "skip",
+        )
+    except UsageError as error:
+        raise UsageError(_placed(error, fields.where)) from error
     fields.done(_OPTIONAL)
     return task
 
@@ -263,23 +298,26 @@ def _check(fields: Fields, *, commands: bool) -> Check:
             if not commands:
                 raise UsageError(f"{fields.where}: only a plan that a person wrote may run a program as a check")
             value = _texts(fields, "command")
-            if not value:
-                raise UsageError(f'{fields.where}: command must be a list of texts, such as ["python3", "check.py"]')
         case "schema":
             value = fields.table("schema")
-            compile_schema(value)
         case _:
             value = fields.text("regex")
-            _refuse_pattern(value, fields.where)
     fields.done()
-    return Check(kind=given[0], value=value)  # type: ignore[arg-type]
+    try:
+        return Check(kind=given[0], value=value)  # type: ignore[arg-type]
+    except UsageError as error:
+        raise UsageError(_placed(error, fields.where)) from error
 
 
-def _refuse_pattern(pattern: str, where: str) -> None:
+def _refuse_pattern(pattern: str) -> None:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"{where}: regex {pattern!r:.200} is no regular expression: {error}") from error
+        raise UsageError(f"regex {pattern!r:.200} is no regular expression: {error}") from error
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(each, str) for each in values)
 
 
 def _texts(fields: Fields, name: str) -> tuple[str, ...]:

@@ -128,7 +128,7 @@ class Recorder:
     ) -> list[Recorded[Fact]]:
         """Record several facts that stand or fall together, in one commit. Riding ones (not urgent) go with the next commit."""
         fence = _fence(claim)
-        drafts = [self._drafter.draft(step.fact, step.actor, run, _causes(step.causes), fence) for step in steps]
+        drafts = [self._drafter.draft(fact, actor, run, _causes(causes), fence) for fact, actor, causes in steps]
         if self._put:
             [outcome] = self.store.append([drafts])
             if isinstance(outcome, HansardError):
