@@ -157,8 +157,8 @@ def test_a_plan_that_is_one_already_is_held_against_the_roster() -> None:
     assert parse_plan(made, roster(), ALL, commands=True) is made
     with pytest.raises(UsageError, match="no lane 'nowhere'"):
         parse_plan(Plan(tasks=(Task(id="a", lane="nowhere", instruction="x"),)), roster(), ALL, commands=True)
+    two = Plan(tasks=tuple(Task(id=id, lane="alpha", instruction="x") for id in "ab"))
     with pytest.raises(UsageError, match="at most 1"):
-        two = Plan(tasks=tuple(Task(id=id, lane="alpha", instruction="x") for id in "ab"))
         parse_plan(two, roster(), ALL, commands=True, most=1)
 
 
