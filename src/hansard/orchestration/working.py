@@ -24,7 +24,7 @@ from hansard.store.base import Store
 RUN_KEY = "run"
 LOOK_S = 0.5
 MAX_SHOWN = 500
-TOGETHER = 200
+TOGETHER = 125
 """How many tasks start with one commit at most: nobody else gets a turn while their prompts are made."""
 
 
