@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from daemons import place, serving
+from daemons import place, serving, wait_for
 from forging import database
 from hansard.surfaces.http.logs import _line
 
@@ -21,6 +21,20 @@ def test_a_ledger_that_was_edited_is_shown_and_takes_nothing_new(tmp_path: Path)
     told = [line["event"] for line in daemon.logged()]
     assert "this ledger takes nothing new" in told
     assert "bug" not in told
+
+
+def test_what_webhooks_cannot_read_ends_nothing(tmp_path: Path) -> None:
+    place(tmp_path)
+    flags = ("--provider", "quick", "--webhook", "http://127.0.0.1:9/")
+    with serving(tmp_path, *flags) as daemon:
+        daemon.submit(wait=60)
+        wait_for(lambda: "webhook" in daemon.log.read_text())
+    with database(tmp_path / "l.db") as found:
+        change = "UPDATE entries SET line = replace(line, '\"v\":1}', '\"v\":2}') WHERE kind = 'run.ended'"
+        assert found.execute(change).rowcount == 1
+    with serving(tmp_path, *flags) as daemon:
+        wait_for(lambda: "webhooks wait" in daemon.log.read_text())
+        assert daemon.get("/v1/status").status_code == 200
 
 
 def test_a_log_line_is_ascii_whatever_it_is_given() -> None:

@@ -206,7 +206,16 @@ def test_receivers_that_hang_hold_up_nobody(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("--port", "99999"), ("--host", "192.0.2.1"), ("--webhook", "ftp://x"), ("--provider", "no")]
+    "words",
+    [
+        ("--port", "99999"),
+        ("--host", "192.0.2.1"),
+        ("--webhook", "ftp://x"),
+        ("--webhook", "http://[x"),
+        ("--webhook", "http://x:99999/"),
+        ("--webhook", "http://x/é"),
+        ("--provider", "no"),
+    ],
 )
 def test_what_cannot_be_served_is_told_in_a_line(tmp_path: Path, words: tuple[str, str]) -> None:
     from command_line import hansard

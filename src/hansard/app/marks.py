@@ -15,7 +15,7 @@ class Marks:
 
     def __init__(self, folder: Path, store: Store) -> None:
         self._path = folder / "webhook-marks.json"
-        self._ledger = next(store.lines(0, 1))
+        self._ledger = next(store.lines(0, 1), b"")
         self._lock = threading.Lock()
         self._seqs: dict[str, int] = {}
         with suppress(OSError, ValueError, RecursionError):

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from hansard.app.marks import Marks
 from hansard.app.views import entry_view
-from hansard.errors import StoreError, UsageError
+from hansard.errors import HansardError, StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.store.base import Query, Store
 
@@ -63,9 +63,7 @@ class Webhooks:
         # A receiver that hangs takes a thread of its own, and none of those that everybody reads with.
         self._threads = ThreadPoolExecutor(max(len(urls), 1), "hansard-webhook")
         for url in urls:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-                raise UsageError(f"--webhook {url!r:.100}: write http://… or https://…, without a name or password")
+            _refuse(url)
 
     def take(self, _: Entry) -> None:
         """There is something that somebody should know of."""
@@ -79,27 +77,29 @@ class Webhooks:
 
     async def _deliver(self, url: str, news: asyncio.Event) -> None:
         """Whatever is on the record and was not told, and then whatever comes."""
-        told = await self._aside(self._begin, url)
         while True:
             news.clear()
-            while missed := await self._aside(self._missed, told):
-                for entry in missed:
-                    await self._one(url, entry)
-                    told = entry.seq
+            try:
+                while missed := await self._aside(self._missed, url):
+                    for entry in missed:
+                        await self._one(url, entry)
+            except HansardError as error:
+                # What cannot be read here is told by others; this goes on when it can.
+                self._tell("webhooks wait", url=_shown(url), detail=str(error))
+                await asyncio.sleep(LONGEST_S)
+                continue
             await news.wait()
 
     def _aside(self, work: Callable[P, T], *args: P.args, **_: P.kwargs) -> "asyncio.Future[T]":
         return asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
-    def _begin(self, url: str) -> int:
-        """How far the receiver has heard; a new one hears of what comes from now on."""
-        known = self._marks.of(url)
-        if known is None:
-            known = self._store.head().size - 1
-            self._marks.move(url, known)
-        return known
-
-    def _missed(self, after: int) -> list[Entry]:
+    def _missed(self, url: str) -> list[Entry]:
+        """The next that the receiver was not told of; a new one hears of what comes from now on."""
+        after, last = self._marks.of(url), self._store.head().size - 1
+        if after is None or after > last:
+            # New, or of a ledger that was put back to an earlier state.
+            after = last
+            self._marks.move(url, after)
         found = [entry for kind in KINDS for entry in self._store.select(Query(kind=kind, after=after, limit=PAGE))]
         return sorted(found, key=lambda entry: entry.seq)[:PAGE]
 
@@ -133,6 +133,17 @@ class Webhooks:
             return f"{type(error).__name__}: {error}"
         finally:
             connection.close()
+
+
+def _refuse(url: str) -> None:
+    """UsageError unless this is a URL that can be called."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.username
+    except ValueError:
+        fits = False
+    if not fits or not url.isascii() or not url.isprintable():
+        raise UsageError(f"--webhook {url!r:.100}: write http://… or https://…, in ASCII, without a name or password")
 
 
 def webhooks(urls: tuple[str, ...], folder: Path, store: Store, tell: Tell) -> Webhooks:
