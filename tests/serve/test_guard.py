@@ -359,7 +359,9 @@ def test_head_is_get_without_its_body(daemon: Served) -> None:
 
 def test_head_of_a_stream_ends_at_once(daemon: Served) -> None:
     run = daemon.submit(provider="stuck")["run"]
-    head = daemon.client().head(f"/v1/runs/{run}/events", timeout=10)
+    daemon.until(run, "running")
+    newest = daemon.get("/v1/status").json()["entries"]
+    head = daemon.client().head(f"/v1/runs/{run}/events", headers={"Last-Event-ID": str(newest)}, timeout=5)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"].startswith("text/event-stream")
     assert daemon.post(f"/v1/runs/{run}/cancel").status_code in (200, 202)

@@ -24,9 +24,8 @@ class Head:
 
         async def without_body(message: Message) -> None:
             if message["type"] == "http.response.start":
-                await send(message)
-            elif not over.is_set():
                 over.set()
+                await send(message)
                 await send({"type": "http.response.body", "body": b""})
 
         asked = {**scope, "method": "GET"}
