@@ -162,6 +162,14 @@ def test_a_plan_that_is_one_already_is_held_against_the_roster() -> None:
         parse_plan(two, roster(), ALL, commands=True, most=1)
 
 
+def test_a_plan_with_a_program_is_refused_from_a_model_whatever_way_it_comes() -> None:
+    check = Check(kind="command", value=("true",))
+    made = Plan(tasks=(Task(id="a", lane="alpha", instruction="x", checks=(check,)),))
+    assert parse_plan(made, roster(), ALL, commands=True) is made
+    with pytest.raises(UsageError, match=r"'a'.*person"):
+        parse_plan(made, roster(), ALL, commands=False)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -172,6 +180,8 @@ def test_a_plan_that_is_one_already_is_held_against_the_roster() -> None:
         lambda: Task(id="a", lane="alpha", instruction=" "),
         lambda: Task(id="a", lane="alpha", instruction="x", on_upstream_failure="stop"),  # type: ignore[arg-type]
         lambda: Task(id="a", lane="alpha", instruction="x", done_when=(1,)),  # type: ignore[arg-type]
+        lambda: Task(id="a", lane="alpha", instruction="x", needs=("b",)),  # type: ignore[arg-type]
+        lambda: Task(id="a", lane="alpha", instruction="x", checks=("true",)),  # type: ignore[arg-type]
         lambda: Need(task=1),  # type: ignore[arg-type]
         lambda: Need(task="a", kind="odd"),  # type: ignore[arg-type]
         lambda: Check(kind="regex", value="("),

@@ -86,6 +86,8 @@ class Task:
             raise UsageError(f"({id}) a task has a lane, and on_upstream_failure is one of skip, run")
         if self.done_when and not _are_texts(self.done_when):
             raise UsageError(f"({id}) done_when must be texts")
+        if not all(type(each) is Need for each in self.needs) or not all(type(each) is Check for each in self.checks):
+            raise UsageError(f"({id}) needs are Needs, and checks are Checks")
 
     def as_data(self) -> dict[str, Any]:
         data: dict[str, Any] = {"id": self.id, "lane": self.lane, "instruction": self.instruction}
@@ -215,7 +217,7 @@ def parse_plan(
 
     `commands` says whether checks may run programs: a person's plan may, a model's may not.
     """
-    plan = data if isinstance(data, Plan) else _read(data, where, commands=commands, most=most)
+    plan = data if isinstance(data, Plan) else _read(data, where, most)
     if len(plan.tasks) > most:
         raise UsageError(f"{where}: {len(plan.tasks):,} tasks; at most {most:,} are allowed")
     allowed: set[str] = set()
@@ -223,17 +225,19 @@ def parse_plan(
         if task.lane not in allowed:
             refuse_lane(task.lane, roster, policy, f"{where}: task {task.id!r}")
             allowed.add(task.lane)
+        if not commands and any(check.kind == "command" for check in task.checks):
+            raise UsageError(f"{where}: task {task.id!r}: only a plan that a person wrote may run a program as a check")
     return plan
 
 
-def _read(data: object, where: str, *, commands: bool, most: int) -> Plan:
+def _read(data: object, where: str, most: int) -> Plan:
     fields = Fields(data, where)
     rows = fields.tables("tasks")
     fields.done()
     if len(rows) > most:
         raise UsageError(f"{where}: {len(rows):,} tasks; at most {most:,} are allowed")
     try:
-        return Plan(tasks=tuple(_task(row, commands=commands) for row in rows))
+        return Plan(tasks=tuple(_task(row) for row in rows))
     except UsageError as error:
         raise UsageError(_placed(error, where)) from error
 
@@ -247,7 +251,7 @@ def refuse_lane(name: str, roster: Roster, policy: Policy, where: str) -> None:
         raise UsageError(f"{where}: lane {name!r} is not allowed: {why}")
 
 
-def _task(fields: Fields, *, commands: bool) -> Task:
+def _task(fields: Fields) -> Task:
     has = fields.has
     try:
         task = Task(
@@ -256,7 +260,7 @@ def _task(fields: Fields, *, commands: bool) -> Task:
             instruction=fields.text("instruction"),
             needs=_needs(fields) if has("needs") else (),
             done_when=_texts(fields, "done_when") if has("done_when") else (),
-            checks=_checks(fields, commands=commands) if has("checks") else (),
+            checks=_checks(fields) if has("checks") else (),
             on_upstream_failure=_on_failure(fields) if has("on_upstream_failure") else "skip",
         )
     except UsageError as error:
@@ -281,22 +285,20 @@ def _needs(fields: Fields) -> tuple[Need, ...]:
     return tuple(needs)
 
 
-def _checks(fields: Fields, *, commands: bool) -> tuple[Check, ...]:
+def _checks(fields: Fields) -> tuple[Check, ...]:
     rows = fields.tables("checks")
     if len(rows) > MAX_CHECKS:
         raise UsageError(f"{fields.where}: {len(rows)} checks; at most {MAX_CHECKS} are allowed")
-    return tuple(_check(row, commands=commands) for row in rows)
+    return tuple(_check(row) for row in rows)
 
 
-def _check(fields: Fields, *, commands: bool) -> Check:
+def _check(fields: Fields) -> Check:
     given = [kind for kind in ("command", "schema", "regex") if fields.has(kind)]
     if len(given) != 1:
         raise UsageError(f"{fields.where}: a check has one of command, schema, regex")
     value: Any
     match given[0]:
         case "command":
-            if not commands:
-                raise UsageError(f"{fields.where}: only a plan that a person wrote may run a program as a check")
             value = _texts(fields, "command")
         case "schema":
             value = fields.table("schema")
