@@ -106,7 +106,8 @@ class Hansard:
             await self.pool.close()
             await self.recorder.close()
         finally:
-            self._heavy.shutdown(wait=True, cancel_futures=True)
+            # A long read does not hold up the end: its store is closed under it.
+            self._heavy.shutdown(wait=False, cancel_futures=True)
             self._opened.close()
 
 

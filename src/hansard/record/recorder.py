@@ -234,7 +234,7 @@ class Recorder:
                 self._queue[:0] = self._batch
                 raise
             finally:
-                self._writing = False
+                self._batch, self._writing = [], False
             if self._closing:
                 self._kick.set()
 
