@@ -98,8 +98,9 @@ class Browsing:
         return page
 
     def close(self) -> None:
-        for each in self._contexts:
-            each.close()
+        """Every page; before their daemon ends, or a live page complains that it is gone."""
+        while self._contexts:
+            self._contexts.pop().close()
 
 
 @contextmanager
