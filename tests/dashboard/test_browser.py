@@ -133,6 +133,7 @@ def test_a_tampered_ledger_is_named_with_its_first_broken_entry(tmp_path: Path, 
         assert "Broken" in said
         assert f"The first broken entry is entry {judged['seq']}." in said
         page.get_by_role("link", name=f"entry {judged['seq']}").click()
+        page.wait_for_url(f"**/dashboard/ledger/{judged['seq']}")
         expect(page.get_by_role("alert")).to_contain_text("Broken")
         browsing.close()
 
