@@ -1,14 +1,16 @@
 """A value is what a frozen dataclass with slots is, whatever way it is made."""
 
 import copy
+import dataclasses
 import pickle
-from dataclasses import FrozenInstanceError, field, fields, replace
-from typing import ClassVar
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, field, fields
+from typing import Any, ClassVar
 
 import pytest
 
 from hansard.domain.fact import Body
-from hansard.domain.value import value
+from hansard.domain.value import replace, value
 from hansard.domain.work import TaskJudged
 
 
@@ -37,6 +39,21 @@ class Inner(Point):
 @value
 class Nothing:
     pass
+
+
+@value
+class Awkward:
+    """Fields may have any name, those of the machinery too."""
+
+    made: int
+    opened: int = 1
+    become: int = 2
+    new: int = 3
+    unset: tuple[int, ...] = field(default_factory=tuple)
+    changes: int = 4
+    twin: int = 5
+    value: int = 6
+    name: int = 7
 
 
 def test_its_fields_are_given_by_name_and_have_their_defaults() -> None:
@@ -73,6 +90,24 @@ def test_it_is_checked_when_it_is_whole_and_a_refused_one_leaves_nothing() -> No
     assert Checked(size=1).size == 1
     with pytest.raises(ValueError, match="negative"):
         Checked(size=-1)
+
+
+@pytest.mark.parametrize("changed", [replace, dataclasses.replace])
+def test_another_is_made_from_it_with_other_fields(changed: Callable[..., Any]) -> None:
+    one = Inner(x=1, z=2, tags=("a",))
+    other = changed(one, y=5, tags=())
+    assert other == Inner(x=1, y=5, z=2)
+    assert type(other) is Inner
+    assert one == Inner(x=1, z=2, tags=("a",))
+    with pytest.raises(FrozenInstanceError):
+        other.y = 6  # type: ignore[misc]
+    with pytest.raises(ValueError, match="negative"):
+        changed(Checked(size=1), size=-1)
+    for unknown in ("w", "KIND"):
+        with pytest.raises((AttributeError, TypeError), match=unknown):
+            changed(one, **{unknown: 1})
+    assert changed(Nothing()) == Nothing()
+    assert changed(Awkward(made=0), made=9, name=8, value=5) == Awkward(made=9, name=8, value=5)
 
 
 def test_a_fact_is_one() -> None:

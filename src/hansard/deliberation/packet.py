@@ -5,12 +5,12 @@ only; that would make agents forget from one round to the next, so earlier messa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.protocol.moves import Ask, Json
 from hansard.deliberation.protocol.state import State
+from hansard.domain.value import value
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -25,7 +25,7 @@ class Sayings(Protocol):
     def lines(self) -> Sequence[bytes]: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Window:
     """How many tokens of earlier rounds an agent is shown, and how many the synthesis is."""
 
@@ -33,7 +33,7 @@ class Window:
     synthesis_tokens: int = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Packet:
     """The whole minimum of §4.3, and the earlier messages that fit."""
 

@@ -5,11 +5,11 @@ was checked before it came here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from hansard.domain.council import TurnType
 from hansard.domain.exchange import ErrorKind
+from hansard.domain.value import value
 
 Json = Mapping[str, Any]
 Expect = Literal["turn_structured_output", "verdict", "synthesis_content"]
@@ -33,7 +33,7 @@ Cap = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Reading:
     """What the driver sees when something happens: the session's age, and whether the host wants it to end."""
 
@@ -41,7 +41,7 @@ class Reading:
     cancelled: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Spent:
     """What one call used, for the caps. What the message says of its usage is kept apart, word for word."""
 
@@ -49,7 +49,7 @@ class Spent:
     cost_usd_nano: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Selected:
     """The panel stands, in the order in which it will speak."""
 
@@ -57,7 +57,7 @@ class Selected:
     panel: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Unselected:
     """There is no panel: the configuration or the selector failed, or the selector's own budget is gone."""
 
@@ -65,7 +65,7 @@ class Unselected:
     reason: Literal["schema_error", "budget_exceeded", "provider_unrecoverable"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answered:
     """A call gave content that fits what was expected."""
 
@@ -75,7 +75,7 @@ class Answered:
     spent: Spent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Failed:
     """A call gave nothing usable."""
 
@@ -87,7 +87,7 @@ class Failed:
     details: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Rested:
     """The pause before a retry is over."""
 
@@ -97,12 +97,12 @@ class Rested:
 Event = Selected | Unselected | Answered | Failed | Rested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Select:
     """Say who sits on the panel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Ask:
     """Ask this agent for this turn. `request` and `parent` are set on branch turns, `correcting` after a malformed answer."""
 
@@ -117,7 +117,7 @@ class Ask:
     request: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Pause:
     """Wait before the next attempt: so many were made, and the last one failed like this."""
 
@@ -125,7 +125,7 @@ class Pause:
     failed: Failed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Stopped:
     """The session terminates. `failed` and `agent` name the call that ended it, `cap` the limit that did."""
 
@@ -136,7 +136,7 @@ class Stopped:
     failed: Failed | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Synthesized:
     """The session has its answer. `instead_of` is the termination that the synthesis has replaced."""
 
@@ -147,7 +147,7 @@ class Synthesized:
 Move = Select | Ask | Pause | Stopped | Synthesized
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Draft:
     """A message without id and timestamp; `parent` is an ordinal. A usage of None is zero."""
 
@@ -165,7 +165,7 @@ class Draft:
     schema_failure: tuple[Json, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Step:
     """What has come of an event: messages for the transcript, earlier ones that were annotated, and the next move."""
 

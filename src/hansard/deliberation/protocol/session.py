@@ -5,7 +5,6 @@ give the same moves [R-4.10-7]. Section numbers are those of the Symposium 1.0 p
 """
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import TypeVar
 
 from hansard.deliberation.protocol.moves import (
@@ -27,6 +26,7 @@ from hansard.deliberation.protocol.moves import (
 )
 from hansard.deliberation.protocol.state import Deferred, State, gate
 from hansard.domain.council import TurnType
+from hansard.domain.value import replace
 from hansard.errors import Broken
 
 T = TypeVar("T")

@@ -3,11 +3,12 @@
 It is a function of the events that were heard: whoever sends them again has the same state.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hansard.deliberation.protocol.moves import Cap, Draft, Json, Reading, Reason, Spent, Stopped
 from hansard.deliberation.protocol.rules import Rules
+from hansard.domain.value import replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
