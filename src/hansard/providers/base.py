@@ -163,12 +163,11 @@ def _settled(
 async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Heard) -> Completion:
     limit = exchange.limits.timeout_s
     deadline = asyncio.timeout(limit)
-    late = failure("timeout", f"no answer within {limit:g} s")
     try:
         async with deadline:
             completion = await work(exchange, heard)
     except TimeoutError as error:
-        why = late if deadline.expired() else failure("timeout", _said_by(error))
+        why = _late(limit) if deadline.expired() else failure("timeout", _said_by(error))
         return failed(provider, exchange, why, heard=heard)
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -183,8 +182,12 @@ async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Hear
         said = f"answered with a Python {type(completion).__name__} instead of a Completion"
         return failed(provider, exchange, failure("internal", said), heard=heard)
     if deadline.expired() and completion.ok:
-        return checks.spoiled(completion, late)
+        return checks.spoiled(completion, _late(limit))
     return completion
+
+
+def _late(limit: float) -> Failure:
+    return failure("timeout", f"no answer within {limit:g} s")
 
 
 def _said_by(error: Exception) -> str:

@@ -6,11 +6,11 @@ section 6, kept for every provider, because third-party ones are wrong about the
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from math import isfinite
 from typing import Any, get_args
 
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Failure, Usage
+from hansard.domain.value import replace
 from hansard.errors import UsageError
 from hansard.providers.parse import Reading, plain, read
 from hansard.providers.schema import Breach, compile
@@ -34,7 +34,7 @@ def fault_of(exchange: Exchange) -> Failure | None:
         return _invalid(f"the time limit must be more than 0 s, not {exchange.limits.timeout_s}")
     for number, message in enumerate(exchange.messages):
         try:
-            message.content.encode()
+            message.content.isascii() or message.content.encode()
         except UnicodeEncodeError as error:
             return _invalid(f"message {number} holds half of a surrogate pair at character {error.start}")
     try:

@@ -70,23 +70,23 @@ def plain(value: Any) -> Reading:
 
 
 def _plain(value: Any, depth: int) -> Any:
+    if type(value) is str:
+        return _text(value)
     if depth == MAX_DEPTH and isinstance(value, list | tuple | dict):
         raise _Refused(f"is nested deeper than {MAX_DEPTH}")
-    match value:
-        case None | bool():
-            return value
-        case int():
-            return _number(value)
-        case float():
-            return _number(int(value) if isfinite(value) and value.is_integer() else value)
-        case str():
-            return _text(value)
-        case list() | tuple():
-            return [_plain(each, depth + 1) for each in value]
-        case dict():
-            return {_text(key): _plain(each, depth + 1) for key, each in value.items()}
-        case _:
-            raise _Refused(f"holds a Python {type(value).__name__}, which is no JSON")
+    if isinstance(value, dict):
+        return {_text(key): _plain(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, depth + 1) for each in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return _number(int(value) if isfinite(value) and value.is_integer() else value)
+    if isinstance(value, int):
+        return _number(value)
+    if isinstance(value, str):
+        return _text(value)
+    raise _Refused(f"holds a Python {type(value).__name__}, which is no JSON")
 
 
 def _number(value: int | float) -> int | float:
@@ -101,7 +101,7 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise _Refused(f"holds a key that is no text: {show(value)}")
     try:
-        value.encode()
+        value.isascii() or value.encode()
     except UnicodeEncodeError:
         raise _Refused("holds half of a surrogate pair, which is no character") from None
     return value

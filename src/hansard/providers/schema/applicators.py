@@ -5,6 +5,8 @@ from typing import Any
 
 from hansard.providers.schema.rule import Breach, Check, Said, Walk, escaped, expression_of, show, table_of
 
+_FREE: tuple[Check | None, str] = (None, "")
+
 
 def prefix_items(said: Said) -> Check:
     if not isinstance(said.value, list) or not said.value:
@@ -34,15 +36,16 @@ def items(said: Said) -> Check:
 
 
 def properties(said: Said) -> Check:
-    checks = {name: said.compile(each, name) for name, each in table_of(said).items()}
+    checks = {name: (said.compile(each, name), f"/{escaped(name)}") for name, each in table_of(said).items()}
 
     def check(value: Any, path: str, walk: Walk) -> Breach | None:
         if not isinstance(value, dict):
             return None
-        found = (
-            checks[name](each, f"{path}/{escaped(str(name))}", walk) for name, each in value.items() if name in checks
-        )
-        return next(filter(None, found), None)
+        for name, each in value.items():
+            rule, step = checks.get(name, _FREE)
+            if rule and (breach := rule(each, path + step, walk)):
+                return breach
+        return None
 
     return check
 

@@ -80,13 +80,21 @@ def show(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+_KINDS: Mapping[type, str] = {
+    str: "string",
+    dict: "object",
+    list: "array",
+    int: "integer",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
 def kind_of(value: Any) -> str:
     """The narrowest type of a value. A boolean is no number, and a float without a fraction is an integer."""
+    if known := _KINDS.get(type(value)):
+        return known
     match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
         case int():
             return "integer"
         case float():
