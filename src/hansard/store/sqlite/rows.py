@@ -15,7 +15,7 @@ from hansard.store.sequence import Sequence
 MAX_NUMBER = 1 << 62
 """Beyond any seq; what is asked for above it is cut down to it, since SQLite takes 64 bits."""
 
-_TOGETHER = (64, 16, 4, 1)
+_TOGETHER = (64, 16, 4, 3, 2, 1)
 
 READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
 
