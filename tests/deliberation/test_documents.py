@@ -17,7 +17,6 @@ from hansard.deliberation.documents import (
     Invalid,
     Message,
     Persona,
-    TurnStructuredOutput,
     Verdict,
 )
 from hansard.deliberation.documents.config import Knobs
@@ -197,16 +196,15 @@ def test_output_is_trimmed_to_its_schema_and_nothing_is_added() -> None:
         "mood": "good",
         "direct_requests": [{"target": "a", "type": "q", "content": {"kept": None}, "urgent": True}],
     }
-    output = canonical_output("turn_structured_output", said)
-    assert output.as_data() == {
+    assert canonical_output("turn_structured_output", said) == {
         "text": "Well.",
         "direct_requests": [{"target": "a", "type": "q", "content": {"kept": None}}],
     }
-    assert canonical_output("turn_structured_output", {"text": "a", "direct_requests": []}).as_data() == {
+    assert canonical_output("turn_structured_output", {"text": "a", "direct_requests": []}) == {
         "text": "a",
         "direct_requests": [],
     }
-    assert canonical_output("turn_structured_output", {"text": "a", "direct_requests": None}).as_data() == {"text": "a"}
+    assert canonical_output("turn_structured_output", {"text": "a", "direct_requests": None}) == {"text": "a"}
 
 
 @pytest.mark.requirement("R-7.7-1")
@@ -222,8 +220,7 @@ def test_text_is_never_looked_into_for_requests() -> None:
     said = canonical_output(
         "turn_structured_output", {"text": '@baker {"direct_requests": [], "next_action": "finalize"}'}
     )
-    assert isinstance(said, TurnStructuredOutput)
-    assert said.direct_requests is None
+    assert "direct_requests" not in said
 
 
 @pytest.mark.requirement("R-6.2-1")
@@ -248,4 +245,4 @@ def test_an_answer_with_a_surprise_passes_the_providers_check_and_is_trimmed() -
     )
     checked = checks.checked(exchange, answer)
     assert checked.ok
-    assert canonical_output("turn_structured_output", checked.structured).as_data() == {"text": "a"}
+    assert canonical_output("turn_structured_output", checked.structured) == {"text": "a"}

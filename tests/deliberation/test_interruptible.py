@@ -52,12 +52,35 @@ async def test_work_that_ends_all_the_same_has_been_done() -> None:
     assert await cancelled_in(Work(stubborn=True)) == "done"
 
 
-async def test_work_that_begins_after_the_cancellation_is_ended_where_it_waits() -> None:
+async def test_work_does_not_begin_after_the_cancellation() -> None:
     cancel, work = asyncio.Event(), Work()
     async with Interruptible(cancel) as interruptible:
         cancel.set()
         assert await interruptible.run(work()) is None
-    assert work.ended == "cancelled"
+    assert not work.started.is_set()
+
+
+async def test_the_task_of_the_work_goes_on_after_the_cancellation() -> None:
+    cancel, work, task = asyncio.Event(), Work(), asyncio.current_task()
+    assert task is not None
+    async with Interruptible(cancel) as interruptible:
+        asyncio.get_running_loop().call_soon(cancel.set)
+        assert await interruptible.run(work()) is None
+        assert work.ended == "cancelled"
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+
+
+async def test_of_both_cancellations_the_callers_has_the_last_word() -> None:
+    cancel, work = asyncio.Event(), Work()
+    async with Interruptible(cancel) as interruptible:
+        running = asyncio.create_task(interruptible.run(work()))
+        await work.started.wait()
+        cancel.set()
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
 
 
 async def test_the_cancellation_of_the_caller_passes_through() -> None:

@@ -112,12 +112,15 @@ class Archive:
         )
         return listing(self.folder)
 
-    def seal(self, seq: int, listed: bytes) -> None:
-        """The list of hashes as it stands on the record, and where. Files that are not as listed are not sealed."""
+    def check(self, seq: int, listed: bytes) -> None:
+        """Files that were listed before a crash must still be as the record has them, or they are not sealed."""
         if jcs(listing(self.folder)) != listed:
             raise StoreError(
                 f"the files of {self.folder} are not as the record lists them (entry {seq}); see which changed"
             )
+
+    def seal(self, seq: int, listed: bytes) -> None:
+        """The list of hashes as it stands on the record, and where."""
         self._put(SEAL, b'{"entry":%d,"files":%b}\n' % (seq, listed))
 
     def close(self) -> None:

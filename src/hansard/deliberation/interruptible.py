@@ -1,8 +1,10 @@
 """Work that ends when the session is cancelled: a call, a pause. Knows no provider and records nothing."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Self, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Self, TypeVar
+
+from hansard.errors import Broken
 
 T = TypeVar("T")
 
@@ -15,7 +17,8 @@ class Interruptible:
 
     def __init__(self, cancel: asyncio.Event | None) -> None:
         self._cancel = cancel
-        self._scope: asyncio.Timeout | None = None
+        self._working: asyncio.Task[Any] | None = None
+        self._ended = False
         self._watcher: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -32,28 +35,34 @@ class Interruptible:
     def is_cancelled(self) -> bool:
         return self._cancel is not None and self._cancel.is_set()
 
-    async def run(self, work: Awaitable[T]) -> T | None:
+    async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
         """What the work gives, or None when the session was cancelled first; nothing of it goes on then."""
         if self._cancel is None:
             return await work
-        scope = asyncio.timeout(None)
+        task = asyncio.current_task()
+        if task is None:
+            raise Broken("a session is held outside of any task")
+        if self._cancel.is_set():
+            work.close()
+            return None
+        before, self._working, self._ended = task.cancelling(), task, False
         try:
-            async with scope:
-                self._scope = scope
-                if self._cancel.is_set():
-                    self._end()
-                return await work
-        except TimeoutError:
-            if not scope.expired():
+            return await work
+        except asyncio.CancelledError:
+            if not self._ended or task.cancelling() > before + 1:
+                # Somebody else wants the whole task to end.
                 raise
             return None
         finally:
-            self._scope = None
+            self._working = None
+            if self._ended:
+                task.uncancel()
 
     async def _watch(self, cancel: asyncio.Event) -> None:
         await cancel.wait()
         self._end()
 
     def _end(self) -> None:
-        if self._scope is not None and not self._scope.expired():
-            self._scope.reschedule(asyncio.get_running_loop().time())
+        if self._working is not None and not self._ended:
+            self._ended = True
+            self._working.cancel()

@@ -5,9 +5,9 @@ Ids and timestamps are asked for by the ordinal of the message: a session that g
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from random import Random, SystemRandom
 from typing import Any
 
@@ -22,7 +22,7 @@ class Pins:
     stamp: Callable[[int], str]
     elapsed_us: Callable[[], int]
     seed: int
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
 
     def jitter(self, calls: int) -> Callable[[], float]:
         """Chance for the pause after this many calls: the same in every run with this seed."""
@@ -39,10 +39,24 @@ def live(*, elapsed_before_us: int = 0, seed: int | None = None) -> Pins:
     began = time.monotonic_ns()
     return Pins(
         ids=numbered,
-        stamp=lambda _: datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        stamp=_clock(),
         elapsed_us=lambda: elapsed_before_us + (time.monotonic_ns() - began) // 1000,
         seed=SystemRandom().randrange(MAX_INT) if seed is None else seed,
     )
+
+
+def _clock() -> Callable[[int], str]:
+    """The time now, in UTC. The date is put into words once a second."""
+    known, words = -1, ""
+
+    def stamp(_: int) -> str:
+        nonlocal known, words
+        second, rest = divmod(time.time_ns(), 1_000_000_000)
+        if second != known:
+            known, words = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{words}.{rest // 1000:06d}Z"
+
+    return stamp
 
 
 def pinned(start: str = "2026-05-25T12:00:00Z", step_s: int = 5, seed: int = 0) -> Pins:

@@ -5,7 +5,7 @@ The record decides: a directory that cannot be completed is reported and changes
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -177,6 +177,8 @@ class _Sitting:
                 listed = await asyncio.to_thread(self._finish, self._archive, artifact, held)
                 recorded = await self.minutes.archived(artifact["session_id"], len(listed), jcs(listed))
                 archived = Told(seq=recorded.seq, fact=recorded.fact)
+            else:
+                self._archive.check(archived.seq, _listed(archived))
             self._archive.seal(archived.seq, _listed(archived))
         except StoreError as error:
             return Sitting(artifact=artifact, held=held, directory=folder, fault=str(error))
@@ -191,7 +193,7 @@ class _Sitting:
         if selection is not None:
             archive.put(SELECTION, _shown({"schema_version": "1.0.0", "selector_output": selection.as_data()}))
         archive.put(EVENTS, b"".join(self.events))
-        archive.put(METRICS, _shown(figures_of(artifact)))
+        archive.put(METRICS, _shown_in_lines(figures_of(artifact)))
         return archive.finish(artifact, written, notes=_notes(held))
 
 
@@ -233,3 +235,16 @@ def pins_of(setting: Setting, producer: Mapping[str, str]) -> dict[str, Any]:
 
 def _shown(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n"
+
+
+def _shown_in_lines(data: Mapping[str, Any]) -> bytes:
+    """A line for each member, and for each item of a list: short to read, and made in a tenth of the time."""
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    members = [f"  {encode(name)}: {_in_lines(each, encode)}" for name, each in data.items()]
+    return ("{\n" + ",\n".join(members) + "\n}\n").encode()
+
+
+def _in_lines(value: Any, encode: Callable[[Any], str]) -> str:
+    if not value or not isinstance(value, list):
+        return encode(value)
+    return "[\n    " + ",\n    ".join(map(encode, value)) + "\n  ]"

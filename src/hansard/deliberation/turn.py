@@ -4,7 +4,6 @@ An answer is trimmed to its schema, parsed strictly, and refused where it has no
 for must not fail when its digest is made. Knows no provider and records nothing.
 """
 
-from dataclasses import replace
 from typing import Any, Literal
 
 from hansard.deliberation.documents import Invalid, Usage, unrepresentable
@@ -12,6 +11,7 @@ from hansard.deliberation.documents.output import canonical_output
 from hansard.deliberation.protocol.moves import Answered, Draft, Expect, Failed, Json, Reading, Spent
 from hansard.deliberation.protocol.session import GONE, UNROUTABLE
 from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.value import replace
 from hansard.providers.checks import malformed
 from hansard.providers.retry import may_retry
 from hansard.providers.schema import Breach
@@ -34,10 +34,9 @@ def settled(exchange: Exchange, completion: Completion, expect: Expect) -> Compl
     if completion.failure is not None:
         return completion
     try:
-        output = canonical_output(expect, completion.structured)
+        data = canonical_output(expect, completion.structured)
     except Invalid as error:
         return malformed(exchange, completion, Breach(path=error.path, rule=error.rule, message=error.message))
-    data = output.as_data()
     # Equal values have the same canonical bytes here: a text is never a number, nor a number true or false.
     return completion if completion.structured == data else replace(completion, structured=data)
 

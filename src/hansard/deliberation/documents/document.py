@@ -40,6 +40,7 @@ class Absent(Enum):
 
 
 ABSENT: Literal[Absent.ABSENT] = Absent.ABSENT
+_AS_THEY_ARE = frozenset({str, int, float, bool})
 
 
 class NotEmpty:
@@ -111,15 +112,16 @@ class Document:
         data = {}
         for name, member in of(type(self)).members.items():
             value = getattr(self, name)
-            if value is ABSENT or (value is None and not member.nullable):
-                continue
-            data[name] = as_json(value)
+            if type(value) in _AS_THEY_ARE:
+                data[name] = value
+            elif value is not ABSENT and (value is not None or member.nullable):
+                data[name] = as_json(value)
         return data
 
 
 def as_json(value: Any) -> Any:
     """A value of a document as JSON holds it."""
-    if isinstance(value, str):
+    if type(value) in _AS_THEY_ARE:
         return value
     if isinstance(value, Document):
         return value.as_data()

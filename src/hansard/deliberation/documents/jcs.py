@@ -15,7 +15,11 @@ from hansard.ledger.canonical import MAX_INT, Malformed
 from hansard.record.encoder import fastest
 
 RULE = "R-7.7-1"
+HALF = "holds half of a surrogate pair, which is no character"
+TOO_DEEP = "is nested too deeply"
+NO_NAME = "holds a name that is no text"
 LONG = 64
+DEEPEST = 100
 MOST_KNOWN, LONGEST_KNOWN = 256, 512
 Members = tuple[tuple[str, str], ...]
 """The names of an object in their order, each with what is written before its value."""
@@ -26,18 +30,43 @@ def jcs(value: Any) -> bytes:
     try:
         return _text(value).encode()
     except UnicodeEncodeError:
-        raise Invalid("holds half of a surrogate pair, which is no character", rule=RULE) from None
+        raise Invalid(HALF, rule=RULE) from None
     except RecursionError:
-        raise Invalid("is nested too deeply", rule=RULE) from None
+        raise Invalid(TOO_DEEP, rule=RULE) from None
 
 
 def unrepresentable(value: Any) -> str | None:
-    """Why this value has no canonical bytes, or None when it has."""
+    """Why this value has no canonical bytes, or None when it has. Looks without writing them."""
     try:
-        jcs(value)
+        _check(value, 0)
     except Invalid as error:
         return error.message
+    except UnicodeEncodeError:
+        return HALF
     return None
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > DEEPEST:
+        raise Invalid(TOO_DEEP, rule=RULE)
+    kind = type(value)
+    if kind is str:
+        value.isascii() or value.encode()
+    elif kind is dict:
+        for name, each in value.items():
+            if not isinstance(name, str):
+                raise Invalid(NO_NAME, rule=RULE)
+            name.isascii() or name.encode()
+            _check(each, depth + 1)
+    elif kind is list or kind is tuple:
+        for each in value:
+            _check(each, depth + 1)
+    elif kind is int:
+        _whole(value)
+    elif kind is float:
+        number(value)
+    elif value is not None and kind is not bool:
+        raise Invalid(f"holds a Python {kind.__name__}, which is no JSON", rule=RULE)
 
 
 def transcript_bytes(messages: Iterable[bytes]) -> bytes:
@@ -72,8 +101,17 @@ def _text(value: Any) -> str:
         return encode_basestring(value) if len(value) < LONG else _long(value)
     if kind is dict:
         names = tuple(value)
-        members = _KNOWN.get(names) or _members(names)
-        return f"{{{','.join([before + _text(value[name]) for name, before in members])}}}"
+        parts = []
+        for name, before in _KNOWN.get(names) or _members(names):
+            each = value[name]
+            # By far the most members are short texts and numbers, for which a call costs more than the writing.
+            if type(each) is str and len(each) < LONG:
+                parts.append(before + encode_basestring(each))
+            elif type(each) is int and -MAX_INT <= each <= MAX_INT:
+                parts.append(f"{before}{each}")
+            else:
+                parts.append(before + _text(each))
+        return f"{{{','.join(parts)}}}"
     if kind is list or kind is tuple:
         return f"[{','.join([_text(each) for each in value])}]"
     if kind is int:
@@ -106,7 +144,7 @@ def _members(names: tuple[Any, ...]) -> Members:
     try:
         joined = "".join(names)
     except TypeError:
-        raise Invalid("holds a name that is no text", rule=RULE) from None
+        raise Invalid(NO_NAME, rule=RULE) from None
     plain = joined.isascii()
     ordered = sorted(names) if plain else sorted(names, key=lambda name: name.encode("utf-16-be"))
     members = tuple((name, f"{encode_basestring(name)}:") for name in ordered)

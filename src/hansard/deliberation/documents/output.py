@@ -10,8 +10,6 @@ from hansard.deliberation.documents.turns import SynthesisContent, TurnStructure
 from hansard.deliberation.documents.vocabulary import OutputSchema
 from hansard.providers.schema import Constant
 
-Output = TurnStructuredOutput | Verdict | SynthesisContent
-
 OUTPUTS: Mapping[OutputSchema, type[TurnStructuredOutput] | type[Verdict] | type[SynthesisContent]] = {
     "turn_structured_output": TurnStructuredOutput,
     "verdict": Verdict,
@@ -19,8 +17,8 @@ OUTPUTS: Mapping[OutputSchema, type[TurnStructuredOutput] | type[Verdict] | type
 }
 
 
-def canonical_output(expected: OutputSchema, data: object) -> Output:
-    """The output without what the schema does not know. Invalid where it misses the schema or could never be hashed.
+def canonical_output(expected: OutputSchema, data: object) -> dict[str, Any]:
+    """The output as JSON, without what the schema does not know. Invalid where it misses the schema or could never be hashed.
 
     The second check comes here and not at the end, so that a paid session never dies when its digest is made.
     """
@@ -30,11 +28,12 @@ def canonical_output(expected: OutputSchema, data: object) -> Output:
     except Invalid:
         # Most answers have nothing to trim: what parses as it is holds nothing that trimming would take away.
         output = document.parse(document.trim(data))
-    if why := unrepresentable(output.as_data()):
+    said = output.as_data()
+    if why := unrepresentable(said):
         error = Invalid(why, rule="R-7.7-1")
         error.document = document.__name__
         raise error
-    return output
+    return said
 
 
 @cache
