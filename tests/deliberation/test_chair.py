@@ -137,6 +137,42 @@ async def test_the_record_holds_the_exact_request_and_the_exact_message() -> Non
     assert taken.causes == (asked.seq,)
 
 
+def request_of(room: Room, seq: int) -> list[tuple[str, str]]:
+    """The messages of a question as the record holds them, for whoever has nothing but the record."""
+
+    def text(seq: int, part: str) -> str:
+        body = room.store.body(seq, part)
+        assert body is not None
+        return body.body.decode()
+
+    causes = [room.store.entry(cause) for cause in room.store.entry(seq).causes]
+    recalled = [text(entry.seq, "text") for entry in causes if entry.kind == "turns.recalled"]
+    return [
+        (message["role"], said if isinstance(said := message["content"], str) else recalled[0].join(said))
+        for message in json.loads(text(seq, "prompt"))["messages"]
+    ]
+
+
+async def test_what_is_recalled_of_earlier_rounds_stands_once_a_round_and_every_request_is_on_the_record() -> None:
+    def do(exchange: Exchange, number: int) -> Any:
+        if exchange.schema_name == "verdict" and number < 11:
+            return verdict("continue").content
+        # A malformed answer: what was asked is asked again, with a correction behind it.
+        return {"words": "none"} if number == 6 else usual(exchange)
+
+    provider, room = Told(do), Room()
+    assert (await room.hold(config(), provider)).reason == "synthesis"
+    asked = room.facts("turn.asked")
+    assert [request_of(room, entry.seq) for entry in asked] == [
+        [(message.role, message.content) for message in exchange.messages] for exchange in provider.asked
+    ]
+    recalled = room.facts("turns.recalled")
+    # Nothing in round 1, and the same for everybody in rounds 2 and 3.
+    assert [entry.data["round"] for entry in recalled] == [2, 3]
+    named = [[cause for cause in entry.causes if cause in {each.seq for each in recalled}] for entry in asked]
+    assert named == [[]] * 4 + [[recalled[0].seq]] * 5 + [[recalled[1].seq]] * 5
+
+
 async def test_a_session_that_cannot_be_recorded_stops() -> None:
     room = Room()
 

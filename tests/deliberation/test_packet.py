@@ -10,7 +10,7 @@ from deliberating import PANEL, Play, as_message, config, fails, play, rules, so
 from hansard.deliberation.documents import Config, ContextPacket, Persona, jcs
 from hansard.deliberation.packet import Packet, Window, derive
 from hansard.deliberation.personas import Personas
-from hansard.deliberation.prompt import Fence, Prompts, render
+from hansard.deliberation.prompt import CASE, Fence, Prompts, render
 from hansard.deliberation.protocol.machine import Machine
 from hansard.deliberation.protocol.moves import Ask, Pause, Reading, Rested, Select, Selected
 
@@ -154,7 +154,10 @@ def test_a_lost_agent_is_not_shown_as_a_member() -> None:
 def test_what_a_session_remembers_of_its_prompts_changes_none_of_them(session: Play) -> None:
     prompts = Prompts(seed=1)
     for packet in packets(session):
-        assert prompts.render(packet) == render(packet, seed=1)
+        made = prompts.render(packet)
+        assert made.messages == render(packet, seed=1)
+        assert made.recalled.join(made.around) == made.messages[CASE].content
+        assert bool(made.recalled) is bool(packet.earlier)
 
 
 def test_no_text_can_speak_as_somebody_else() -> None:

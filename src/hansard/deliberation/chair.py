@@ -18,7 +18,7 @@ from hansard.deliberation.minutes import Called, Minutes
 from hansard.deliberation.outcome import artifact_bytes, artifact_of
 from hansard.deliberation.packet import derive
 from hansard.deliberation.pins import Pins
-from hansard.deliberation.prompt import Fence, Prompts
+from hansard.deliberation.prompt import CASE, Fence, Prompt, Prompts
 from hansard.deliberation.protocol.machine import Machine
 from hansard.deliberation.protocol.moves import (
     Ask,
@@ -149,19 +149,20 @@ class Chair:
         return Reading(elapsed_us=self._pins.elapsed_us(), cancelled=self._interruptible.is_cancelled)
 
     async def _turn(self, ask: Ask) -> Step:
-        exchange = self._exchange(ask)
-        called = await self._call(ask, self._setting.provider_of(ask.agent), exchange)
+        exchange, prompt = self._exchange(ask)
+        called = await self._call(ask, self._setting.provider_of(ask.agent), exchange, prompt)
         reading = self._reading()
         step = self.machine.send(heard(called.completion, called.usage, reading))
         self._minutes.heard(called, ask, step, reading.elapsed_us)
         return step
 
-    def _exchange(self, ask: Ask) -> Exchange:
+    def _exchange(self, ask: Ask) -> tuple[Exchange, Prompt]:
         """The request of this attempt. After a malformed answer it quotes what was wrong with it [R-6.7-4]."""
         setting = self._setting
         packet = derive(ask, self.machine.state, self._transcript, setting.config, setting.personas, setting.window)
-        exchange = self._limited(ask, self._prompts.render(packet), ask.expect, asking_schema(ask.expect))
-        return corrected(exchange, self.last) if ask.correcting and self.last else exchange
+        prompt = self._prompts.render(packet)
+        exchange = self._limited(ask, prompt.messages, ask.expect, asking_schema(ask.expect))
+        return corrected(exchange, self.last) if ask.correcting and self.last else exchange, prompt
 
     def _limited(
         self, ask: Ask, messages: tuple[Message, ...], schema_name: str, schema: Schema | None = None
@@ -187,7 +188,7 @@ class Chair:
             },
         )
 
-    async def _call(self, ask: Ask, provider: Provider, exchange: Exchange) -> Called:
+    async def _call(self, ask: Ask, provider: Provider, exchange: Exchange, prompt: Prompt | None = None) -> Called:
         """Record the question, ask it, and settle what comes back."""
         asked = await self._minutes.asked(
             TurnAsked(
@@ -201,8 +202,9 @@ class Chair:
                 model=requested_model(exchange, provider.describe()),
                 script_position=self.machine.state.calls,
                 jitter_seed=self._pins.seed,
-                prompt=Body.json(self._setting.secrets.scrub(_request(exchange))),
-            )
+                prompt=Body.json(self._setting.secrets.scrub(_request(exchange, prompt))),
+            ),
+            self._setting.secrets.scrub(prompt.recalled) if prompt else "",
         )
         completion = await self._in_flight(provider, exchange)
         if self._setting.secrets:
@@ -322,7 +324,11 @@ def _answer(completion: Completion) -> Any:
         raise Invalid(f"the selector's answer is no JSON: {error}"[:200], rule="R-4.1-4") from error
 
 
-def _request(exchange: Exchange) -> bytes:
-    """The exact question, as it goes on the record."""
-    messages = [{"role": message.role, "content": message.content} for message in exchange.messages]
+def _request(exchange: Exchange, prompt: Prompt | None) -> bytes:
+    """The exact question, as it goes on the record: what it recalls stands there once, and here what is around it."""
+    messages: list[dict[str, Any]] = [
+        {"role": message.role, "content": message.content} for message in exchange.messages
+    ]
+    if prompt and prompt.recalled:
+        messages[CASE]["content"] = prompt.around
     return _encode({"model": exchange.model, "messages": messages, "expected_output_schema": exchange.schema_name})

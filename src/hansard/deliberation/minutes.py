@@ -22,6 +22,7 @@ from hansard.domain.council import (
     TurnAmended,
     TurnAsked,
     TurnFailed,
+    TurnsRecalled,
     TurnTaken,
 )
 from hansard.domain.exchange import Completion, ErrorKind
@@ -71,6 +72,8 @@ class Minutes:
         self._lines: list[bytes] = []
         self.seqs: list[int] = []
         self.session = self.last = -1
+        self._recalled = ""
+        self._recalled_at: Cause = -1
 
     def take_up(self, session: int, seqs: Sequence[int], last: int) -> None:
         """Go on behind what is on the record already."""
@@ -101,10 +104,18 @@ class Minutes:
         )
         self._waiting.append(Step(fact, ACTOR, (called.asked if called else self.session,)))
 
-    async def asked(self, fact: TurnAsked) -> Recorded[Fact]:
-        """A question, before it is asked."""
-        self._waiting.append(Step(fact, ACTOR, (self._newest(),)))
+    async def asked(self, fact: TurnAsked, recalled: str = "") -> Recorded[Fact]:
+        """A question, before it is asked. What it recalls of earlier rounds is recorded before the first that does."""
+        newest = self._newest()
+        causes = (newest, self._recall(fact.round, recalled, newest)) if recalled else (newest,)
+        self._waiting.append(Step(fact, ACTOR, causes))
         return (await self.flush())[-1]
+
+    def _recall(self, round: int, text: str, newest: Cause) -> Cause:
+        if self._recalled != text:
+            self._recalled, self._recalled_at = text, Within(len(self._waiting))
+            self._waiting.append(Step(TurnsRecalled(round=round, text=Body.text(text)), ACTOR, (newest,)))
+        return self._recalled_at
 
     def failed(self, called: Called, ask: Ask, elapsed_us: int) -> None:
         """A call that has led to nothing, where no step follows from it."""
@@ -146,6 +157,8 @@ class Minutes:
         for each in recorded:
             if isinstance(each.fact, TurnTaken):
                 self.seqs.append(each.seq)
+            elif isinstance(each.fact, TurnsRecalled):
+                self._recalled_at = each.seq
             if self._listener:
                 self._listener(each)
         if self._journal:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from hansard.deliberation.packet import Packet
 from hansard.deliberation.protocol.moves import Ask, Expect, Json
 from hansard.domain.exchange import Message
+from hansard.domain.value import value
 
 _OPENING = "[speaker:"
 _HEADER = re.compile(r"(?m)^([^\S\n]*)(\[speaker:)")
@@ -36,6 +37,19 @@ _TASK: dict[Expect, str] = {
 }
 
 
+CASE = 1
+"""Which message tells the case."""
+
+
+@value
+class Prompt:
+    """The messages of one question. In the case, what is recalled of earlier rounds stands between the two of `around`."""
+
+    messages: tuple[Message, ...]
+    recalled: str = ""
+    around: tuple[str, str] = ("", "")
+
+
 class Fence:
     """The fences of one prompt."""
 
@@ -45,16 +59,25 @@ class Fence:
 
     def data(self, name: str, text: str) -> str:
         """The text as data between its two lines, under a nonce that it does not hold."""
+        opening, closing = self.around(name, text)
+        return f"{opening}{quoted(text)}{closing}"
+
+    def around(self, name: str, text: str) -> tuple[str, str]:
+        """The two lines."""
         nonce, count = self._nonce, 0
         while nonce in text:
             count += 1
             nonce = self._made(count)
-        # A bracket is found ten times as fast as a word.
-        quoted = _HEADER.sub(r"\1> \2", text) if "[" in text and _OPENING in text else text
-        return f"<<<DATA {nonce} {name}>>>\n{quoted}\n<<<END {nonce}>>>"
+        return f"<<<DATA {nonce} {name}>>>\n", f"\n<<<END {nonce}>>>"
 
     def _made(self, count: int) -> str:
         return blake2b(f"{self._about}|{count}".encode(), digest_size=10).hexdigest()
+
+
+def quoted(text: str) -> str:
+    """The text without a line that could be taken for the beginning of somebody's turn."""
+    # A bracket is found ten times as fast as a word.
+    return _HEADER.sub(r"\1> \2", text) if "[" in text and _OPENING in text else text
 
 
 class Prompts:
@@ -66,42 +89,54 @@ class Prompts:
         self._earlier: tuple[tuple[Json, ...], str] = ((), "")
         self._verdict: tuple[Json | None, str] = (None, "")
 
-    def render(self, packet: Packet) -> tuple[Message, ...]:
-        """The messages of the first attempt. The last one is always the user's [§6.3]."""
+    def render(self, packet: Packet) -> Prompt:
+        """The prompt of the first attempt. Its last message is always the user's [§6.3]."""
         agent, fence = packet.ask.agent, Fence(self._seed, packet.ask)
         if agent not in self._systems:
             self._systems[agent] = Message(role="system", content=_persona(packet))
-        return (
+        recalled = self._recalled(packet.earlier)
+        around = self._case(packet, fence, recalled)
+        messages = (
             self._systems[agent],
-            Message(role="user", content=self._case(packet, fence)),
+            Message(role="user", content=recalled.join(around)),
             *[Message(role="assistant", content=_turn(message, fence)) for message in packet.current],
             Message(role="user", content=_now(packet, fence)),
         )
+        return Prompt(messages=messages, recalled=recalled, around=around)
 
-    def _case(self, packet: Packet, fence: Fence) -> str:
-        parts = [
+    def _recalled(self, earlier: tuple[Json, ...]) -> str:
+        """The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then."""
+        if self._earlier[0] != earlier:
+            self._earlier = earlier, quoted("\n\n".join(map(_said, earlier)))
+        return self._earlier[1]
+
+    def _case(self, packet: Packet, fence: Fence, recalled: str) -> tuple[str, str]:
+        """What is told of the case before and behind what is recalled."""
+        before = [
             fence.data("problem", packet.problem),
             f"This is round {packet.ask.round}.",
             _listed("The panel, in the order in which it speaks", [f"{id}: {role}" for id, role in packet.disclosure]),
         ]
         if packet.left_out:
-            parts.append(f"({packet.note}.)")
-        if packet.earlier:
-            # The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then.
-            if self._earlier[0] != packet.earlier:
-                self._earlier = packet.earlier, "\n\n".join(map(_said, packet.earlier))
-            parts.append(fence.data("earlier rounds", self._earlier[1]))
+            before.append(f"({packet.note}.)")
+        behind = []
+        if recalled:
+            opening, closing = fence.around("earlier rounds", recalled)
+            before.append(opening)
+            behind.append(closing)
         if packet.verdict is not None:
             if self._verdict[0] is not packet.verdict:
                 self._verdict = packet.verdict, _json(packet.verdict)
-            parts.append(fence.data("focus of this round", str(packet.verdict["focus"])))
-            parts.append(fence.data("latest verdict", self._verdict[1]))
-        return "\n\n".join(part for part in parts if part)
+            behind.append(fence.data("focus of this round", str(packet.verdict["focus"])))
+            behind.append(fence.data("latest verdict", self._verdict[1]))
+        if not recalled:
+            before, behind = before + behind, []
+        return "\n\n".join(part for part in before if part), "\n\n".join(behind)
 
 
 def render(packet: Packet, seed: int) -> tuple[Message, ...]:
-    """One prompt alone."""
-    return Prompts(seed).render(packet)
+    """The messages of one prompt alone."""
+    return Prompts(seed).render(packet).messages
 
 
 def _persona(packet: Packet) -> str:
