@@ -8,6 +8,7 @@ from hansard.__about__ import __version__
 from hansard.app.settings import Settings
 from hansard.errors import Fenced, UsageError
 from hansard.record.draft import Drafter
+from hansard.record.encoder import fastest
 from hansard.store.base import Draft, Store
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def open_store(location: str, *, reading: bool) -> Store:
         case "jsonl":
             from hansard.store.jsonl import JsonlStore
 
-            return JsonlStore.open(Path(location), reading=reading)
+            return JsonlStore.open(Path(location), reading=reading, encode=fastest())
         case "memory":
             raise UsageError("a ledger in memory has nothing to read: it is gone with the process that wrote it")
         case _:
@@ -170,7 +171,7 @@ def create_store(location: str, genesis: Draft) -> Store:
         case "jsonl":
             from hansard.store.jsonl import JsonlStore
 
-            return JsonlStore.create(_with_folder(location), genesis)
+            return JsonlStore.create(_with_folder(location), genesis, encode=fastest())
         case _:
             from hansard.store.sqlite import SqliteStore
 

@@ -85,7 +85,9 @@ class Frontier:
 
     def copy(self) -> Self:
         """A frontier that can grow on its own."""
-        return type(self)(self.size, self._stack)
+        twin = type(self)()
+        twin.size, twin._stack = self.size, self._stack[:]
+        return twin
 
     def push(self, leaf: bytes) -> Completed:
         """Append a leaf hash; what comes back are the completed subtrees of level 8, 16, 24 and so on."""

@@ -193,6 +193,8 @@ class MemoryStore:
 
     def _seal(self, seal: Seal, before: "_Unhurried") -> None:
         try:
+            if not seal.due(self._sequence.size):
+                return
             self._settle()
             note = seal.sign(self._sequence.size, self._sequence.frontier.root())
         except BaseException:

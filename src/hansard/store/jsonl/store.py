@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Self
 
 from hansard.errors import Broken, Fenced, HansardError, StoreError, UsageError
-from hansard.ledger.canonical import Malformed
+from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.entry import Entry
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Seal, StoredBody, StoredCheckpoint
-from hansard.store.jsonl.bodies import all_but, encode_body, find_body, read_body
+from hansard.store.jsonl.bodies import Encode, all_but, encode_body, find_body, read_body
 from hansard.store.jsonl.checkpoints import decode_checkpoint, encode_checkpoint
 from hansard.store.jsonl.claims import Claims, read_claims
 from hansard.store.jsonl.files import LF, Paths, lines_back, lines_from, replace, whole_end
@@ -47,9 +47,11 @@ class JsonlStore:
         reading: bool,
         durability: Durability = "each",
         clock: Callable[[], float] = time.time,
+        encode: Encode = dump,
         lock: Lock | None = None,
     ) -> None:
         _check_durability(durability)
+        self._encode = encode
         self._paths = Paths.of(path)
         self._clock = clock
         self._durability = durability
@@ -66,7 +68,13 @@ class JsonlStore:
 
     @classmethod
     def create(
-        cls, path: Path, genesis: Draft, *, durability: Durability = "each", clock: Callable[[], float] = time.time
+        cls,
+        path: Path,
+        genesis: Draft,
+        *,
+        durability: Durability = "each",
+        clock: Callable[[], float] = time.time,
+        encode: Encode = dump,
     ) -> Self:
         """Make a new ledger whose entry 0 is `genesis`; StoreError when one is there already."""
         paths = Paths.of(path)
@@ -91,7 +99,7 @@ class JsonlStore:
                 f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
             ) from error
         # Still under its lock: somebody who tries to create it too would otherwise hold it just when it is opened.
-        return cls(path, reading=False, durability=durability, clock=clock, lock=lock)
+        return cls(path, reading=False, durability=durability, clock=clock, encode=encode, lock=lock)
 
     @classmethod
     def open(
@@ -101,6 +109,7 @@ class JsonlStore:
         reading: bool = False,
         durability: Durability = "each",
         clock: Callable[[], float] = time.time,
+        encode: Encode = dump,
     ) -> Self:
         """Open a ledger that exists: for writing, under its lock, or for reading, beside whoever writes.
 
@@ -113,7 +122,7 @@ class JsonlStore:
             with path.open("rb") as file:
                 if file.read(10) != b'{"actor":"':
                     raise UsageError(f"{path} is not a Hansard ledger: it does not begin with an entry")
-            return cls(path, reading=reading, durability=durability, clock=clock)
+            return cls(path, reading=reading, durability=durability, clock=clock, encode=encode)
         except OSError as error:
             raise StoreError(f"cannot open {path}: {error.strerror}") from error
 
@@ -308,7 +317,7 @@ class JsonlStore:
             yield
 
     def _signed(self, seal: Seal | None, sequence: Sequence) -> bytes:
-        if seal is None or seal.epoch != self._claims.epoch("seal"):
+        if seal is None or not seal.due(sequence.size) or seal.epoch != self._claims.epoch("seal"):
             return b""
         note = seal.sign(sequence.size, sequence.frontier.root())
         return encode_checkpoint(StoredCheckpoint(size=sequence.size, note=note)) if note else b""
@@ -318,7 +327,7 @@ class JsonlStore:
             # Whoever interrupted the last append did so after its entries were kept and before the log knew of them.
             self._writer.trouble = "an append was interrupted; open the ledger again to see what is there"
             raise StoreError(f"nothing was written to {self.place}: {self._writer.trouble}")
-        bodies = b"".join([encode_body(row.seq, part) for row in rows for part in row.draft.parts])
+        bodies = b"".join([encode_body(row.seq, part, self._encode) for row in rows for part in row.draft.parts])
         self._writer.write(len(rows), bodies, b"".join([row.line + LF for row in rows]), note)
 
     def _tombstones(self) -> Iterator[Tombstone]:

@@ -87,7 +87,7 @@ class PostgresStore:
             told, rows, nodes = place_all(turn.sequence, groups, turn.now_us, lambda name: newest.get(name, 0))
             if rows:
                 insert(turn, rows, nodes, self._address.channel)
-                if seal and seal.epoch == newest.get("seal", 0):
+                if seal and seal.due(turn.sequence.size) and seal.epoch == newest.get("seal", 0):
                     note = seal.sign(turn.sequence.size, turn.sequence.frontier.root())
                     if note:
                         keep_note(turn.writer, turn.sequence.size, note)
