@@ -51,7 +51,10 @@ PLACES = {
 # Suites that ship for whoever writes a back end of his own; they are tests, so they may use what tests use.
 TEST_AIDS = ("hansard.store.conformance", "hansard.providers.conformance")
 
-PROVIDERS_MAY_SEE = ("hansard.providers", "hansard.domain.exchange", "hansard.domain.budget", *FOR_ALL_BUT_THE_LEDGER)
+PROVIDERS_MAY_SEE = (
+    *("hansard.providers", "hansard.domain.exchange", "hansard.domain.budget", "hansard.domain.value"),
+    *FOR_ALL_BUT_THE_LEDGER,
+)
 SURFACES_MAY_SEE = ("hansard.surfaces", "hansard.app", *FOR_ALL_BUT_THE_LEDGER)
 VERIFY_NEEDS_NO_APP = ("hansard.ledger.verify", "hansard.ledger.command")
 
@@ -139,7 +142,7 @@ def a_library_is_named_in_its_place_only(tree: Tree) -> list[str]:
 
 def a_provider_has_never_heard_of_a_plan_or_a_ledger(tree: Tree) -> list[str]:
     return [
-        say(module, each, "a provider sees domain.exchange, domain.budget and errors")
+        say(module, each, "a provider sees domain.exchange, domain.budget, domain.value and errors")
         for module, each in imports(tree, "hansard.providers")
         if inside(each.target, FACE) and not inside(each.target, *PROVIDERS_MAY_SEE)
     ]
