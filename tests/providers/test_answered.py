@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Limits, Message, Usage
+from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Limits, Message, Tool, ToolCall, Usage
 from hansard.errors import ProviderError
 from hansard.providers.base import Answering, Heard, Provider, answered, failure, keeps_the_contract
 from providers.pretend import Doing, asking, says
@@ -138,10 +138,85 @@ def test_a_provider_tells_whether_it_keeps_the_contract() -> None:
     assert not keeps_the_contract(Doing(do))
 
 
-async def test_a_success_that_ended_in_a_tool_call_or_an_error_is_none() -> None:
-    for finish in ("tool_call", "error"):
-        completion = await answer(lambda _, finish=finish: says("x", finish=finish))  # type: ignore[misc]
-        assert (why(completion).kind, completion.finish) == ("internal", "error")
+async def test_a_success_that_ended_in_an_error_is_none() -> None:
+    completion = await answer(lambda _: says("x", finish="error"))
+    assert (why(completion).kind, completion.finish) == ("internal", "error")
+
+
+LOOK = Tool(name="look", description="Look at a place.", input_schema={"type": "object"})
+CALL = ToolCall(id="c1", name="look", arguments={"at": "Paris"})
+
+
+async def test_calls_for_tools_that_were_offered_are_a_success_of_whatever_shape() -> None:
+    said = says("One moment.", finish="tool_call", calls=(CALL,), structured={"n": "wrong"})
+    completion = await answer(lambda _: said, asking(tools=(LOOK,), schema=SHAPE))
+    assert (completion.failure, completion.calls, completion.structured) == (None, (CALL,), None)
+    assert (completion.finish, completion.text, completion.usage.estimated) == ("tool_call", "One moment.", True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tools", "words"),
+    [
+        ({"finish": "tool_call", "calls": (CALL,)}, (), "the model asked for look, and no tool was offered"),
+        ({"finish": "stop", "calls": (CALL,)}, (), "the model asked for look, and no tool was offered"),
+        ({"finish": "stop", "calls": (CALL,)}, (LOOK,), "says that it ended with 'stop'"),
+        (
+            {"finish": "tool_call", "calls": (CALL, ToolCall(id="c2", name="look", arguments={"n": {1}}))},
+            (LOOK,),
+            "holds a Python set",
+        ),
+        ({"finish": "tool_call", "calls": (ToolCall(id="c\ud800", name="look", arguments={}),)}, (LOOK,), "surrogate"),
+    ],
+)
+async def test_calls_that_contradict_the_rest_are_a_tool_failure(
+    fields: dict[str, Any], tools: tuple[Tool, ...], words: str
+) -> None:
+    completion = await answer(lambda _: says("x", **fields), asking(tools=tools))
+    assert (why(completion).kind, why(completion).retryable) == ("tool_failure", False)
+    assert words in why(completion).message
+    assert (completion.calls, completion.finish) == ((), "error")
+
+
+@pytest.mark.parametrize("tools", [(), (LOOK,)])
+async def test_a_success_that_ends_in_a_call_and_holds_none_is_the_providers_fault(tools: tuple[Tool, ...]) -> None:
+    completion = await answer(lambda _: says("x", finish="tool_call"), asking(tools=tools))
+    assert (why(completion).kind, why(completion).retryable) == ("internal", False)
+    assert "ended with 'tool_call'" in why(completion).message
+
+
+async def test_a_failure_calls_for_nothing() -> None:
+    said = says("", failure=failure("network", "gone"), finish="tool_call", calls=(CALL,))
+    completion = await answer(lambda _: said, asking(tools=(LOOK,)))
+    assert (why(completion).kind, completion.calls, completion.finish) == ("network", (), "error")
+
+
+async def test_calls_are_handed_on_as_json_holds_them() -> None:
+    said = says("", finish="tool_call", calls=(ToolCall(id="c1", name="look", arguments={"n": 2.0, "at": ("a",)}),))
+    completion = await answer(lambda _: said, asking(tools=(LOOK,)))
+    assert repr(completion.calls[0].arguments) == repr({"n": 2, "at": ["a"]})
+
+
+@pytest.mark.parametrize(
+    ("tools", "words"),
+    [
+        ((Tool(name="", description="", input_schema={}),), "the tool '' needs a name"),
+        ((Tool(name="look at", description="", input_schema={}),), "the tool 'look at' needs a name"),
+        ((Tool(name="look\n", description="", input_schema={}),), "needs a name"),
+        ((Tool(name="x" * 65, description="", input_schema={}),), "needs a name of 1 to 64"),
+        ((LOOK, LOOK), "two tools are named look"),
+        ((LOOK, Tool(name="bad", description="", input_schema={"type": "thing"})), "the input of the tool bad: "),
+    ],
+    ids=str,
+)
+async def test_tools_that_nobody_could_offer_are_an_invalid_request(tools: tuple[Tool, ...], words: str) -> None:
+    completion = await answer(lambda _: says("x"), asking(tools=tools))
+    assert why(completion).kind == "invalid_request"
+    assert words in why(completion).message
+
+
+async def test_tools_of_every_other_name_may_be_offered() -> None:
+    tools = tuple(Tool(name=name, description="", input_schema={}) for name in ("a", "A-b_9", "x" * 64))
+    assert (await answer(lambda _: says("x"), asking(tools=tools))).ok
 
 
 async def test_a_failure_that_ended_well_says_error() -> None:

@@ -119,7 +119,7 @@ def test_an_ending_is_told_in_our_words(form: Form, wire: Wire, said: str, finis
 
 
 @ALL
-@pytest.mark.parametrize("said", ["pause_turn", "tool_use", "bored"])
+@pytest.mark.parametrize("said", ["pause_turn", "bored"])
 def test_an_ending_that_is_no_end_of_an_answer_is_internal(form: Form, wire: Wire, said: str) -> None:
     assert failure_of(answers(form, wire, Say(finish=said))).kind == "internal"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.providers.parse import MAX_DEPTH, plain, read
+from hansard.providers.parse import MAX_DEPTH, plain, read, whole
 from hansard.providers.schema import compile
 
 VERDICT = compile(
@@ -231,3 +231,15 @@ def test_a_plain_value_is_a_copy() -> None:
     copy = plain(value).value
     value["a"][1]["b"] = 3
     assert copy == {"a": [1, {"b": 2}]}
+
+
+@pytest.mark.parametrize("text", ['{"a": [1, null]}', ' \n{"a": [1, null]}\t'])
+def test_a_whole_text_that_is_json_is_its_value(text: str) -> None:
+    assert whole(text).value == {"a": [1, None]}
+
+
+@pytest.mark.parametrize("text", ["", "so: {}", "{} so", "{", '{"a": 1, "a": 2}', "[NaN]", "[" * (MAX_DEPTH + 1)])
+def test_nothing_is_looked_for_within_a_text_that_is_to_be_json_as_a_whole(text: str) -> None:
+    reading = whole(text)
+    assert reading.breach is not None
+    assert reading.value is None

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hansard.domain.exchange import Completion, Exchange, Limits, Message, Sampling, Schema
+from hansard.domain.exchange import Completion, Exchange, Limits, Message, Sampling, Schema, Tool, ToolCall
 from hansard.providers.anthropic import open_anthropic
 from hansard.providers.base import Provider
 from hansard.providers.conformance import Behaviour, LiveConformance
@@ -69,7 +69,7 @@ def opened(api: str, served: Served, *, key: str = KEY, progress: Progress | Non
 def ask(api: str, served: Served, question: str = QUESTION, *, tokens: int = 24, **more: Any) -> Completion:
     opening = {name: more.pop(name) for name in ("key", "progress", "stream") if name in more}
     exchange = Exchange(
-        messages=(Message(role="user", content=question),),
+        messages=more.pop("messages", (Message(role="user", content=question),)),
         sampling=more.pop("sampling", Sampling(temperature=0.0)),
         limits=Limits(timeout_s=TIMEOUT_S, max_output_tokens=tokens),
         **more,
@@ -149,6 +149,21 @@ def test_a_shape_that_is_cut_off_is_context_length_exceeded(model: Served) -> No
     completion = ask("chat", model, "Review: 2 + 2 = 4.", schema=REVIEW, tokens=6)
     assert failure_of(completion).kind == "context_length_exceeded"
     assert completion.finish == "length"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("api", APIS)
+def test_tools_and_the_results_of_calls_are_taken_by_a_real_server(api: str, stream: bool, model: Served) -> None:
+    look = Tool(name="look", description="Look at a place.", input_schema={"type": "object"})
+    call = ToolCall(id="c-7", name="look", arguments={"at": "Paris"})
+    conversation = (
+        Message(role="user", content="How is the weather in Paris?"),
+        Message(role="assistant", content="", calls=(call,)),
+        Message(role="tool", content="It rains.", name="look", call_id="c-7"),
+    )
+    completion = ask(api, model, stream=stream, tools=(look,), messages=conversation)
+    assert completion.failure is None
+    assert completion.text or completion.calls
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Completion, Exchange, Usage
+from hansard.domain.exchange import Completion, Exchange, Tool, ToolCall, Usage
 from hansard.errors import UsageError
 from hansard.providers.ask import ask
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording, call_of, opened
@@ -161,9 +161,22 @@ async def test_a_recording_can_be_written_by_hand(tmp_path: Path) -> None:
     assert (await provider.run(("true",), b"")).text == "ok"
 
 
+async def test_the_calls_of_a_recorded_answer_come_back(tmp_path: Path) -> None:
+    look = Tool(name="look", description="Look.", input_schema={"type": "object"})
+    asked = asking("Well?", tools=(look,))
+    call = {"id": "c1", "name": "look", "arguments": {"at": "Paris"}}
+    table = {"prompt_sha256": sha256(opened(asked)).hexdigest(), "calls": [call]}
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({"calls": [table]}))
+    completion = await Replayed(Recording.load(path)).complete(asked)
+    assert completion.calls == (ToolCall(id="c1", name="look", arguments={"at": "Paris"}),)
+    assert (completion.failure, completion.finish) == (None, "tool_call")
+
+
 @pytest.mark.parametrize(
     ("table", "words"),
     [
+        ({"calls": [{"calls": [{"nam": "look"}]}]}, "calls 1, calls 1: unknown key nam"),
         ({"calls": [{"rol": "x"}]}, "calls 1: unknown key rol"),
         ({"calls": [{"attempt": 0}]}, "attempt must be a whole number from 1"),
         ({"programs": [{"argv": "ls"}]}, "programs 1: argv must be a list of texts"),

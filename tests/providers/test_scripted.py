@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Completion, Cost, Exchange, Limits, ToolEvent, Usage
+from hansard.domain.exchange import Completion, Cost, Exchange, Limits, Tool, ToolCall, ToolEvent, Usage
 from hansard.errors import UsageError
 from hansard.providers.base import failure
 from hansard.providers.reply import Reply
@@ -151,6 +151,32 @@ async def test_a_scripted_answer_is_held_to_the_shape_like_any_other() -> None:
     assert completion.usage.total == 7
 
 
+LOOK = Tool(name="look", description="Look at a place.", input_schema={"type": "object"})
+
+
+async def test_an_entry_may_call_for_tools_that_the_question_offers() -> None:
+    calls = [{"id": "c1", "name": "look", "arguments": {"at": ["Paris"]}}, {"name": "look"}]
+    provider = scripted({"text": "One moment.", "calls": calls}, {"text": "It rains."}, mode="sequential")
+    first = await provider.complete(asking(tools=(LOOK,), schema={"type": "object"}))
+    assert (first.failure, first.finish, first.text) == (None, "tool_call", "One moment.")
+    assert first.calls == (
+        ToolCall(id="c1", name="look", arguments={"at": ["Paris"]}),
+        ToolCall(id="call_2", name="look", arguments={}),
+    )
+    assert (await provider.complete(asking(tools=(LOOK,)))).text == "It rains."
+
+
+async def test_a_scripted_call_that_nobody_offered_is_a_tool_failure() -> None:
+    completion = await scripted({"calls": [{"name": "look"}]}).complete(by())
+    assert completion.failure is not None
+    assert (completion.failure.kind, completion.calls) == ("tool_failure", ())
+
+
+async def test_a_scripted_call_may_have_broken_arguments() -> None:
+    provider = scripted({"calls": [{"id": "c1", "name": "look", "arguments": '{"at'}]})
+    assert (await provider.complete(asking(tools=(LOOK,)))).calls == (ToolCall(id="c1", name="look", arguments='{"at'),)
+
+
 async def test_nobody_can_change_the_script_through_an_answer() -> None:
     provider = scripted({"structured": {"list": [1]}}, on_exhaustion="loop")
     first = await provider.complete(by())
@@ -159,13 +185,16 @@ async def test_nobody_can_change_the_script_through_an_answer() -> None:
 
 
 def test_a_reply_shares_nothing_with_the_completions_that_it_makes() -> None:
-    reply = Reply(structured={"list": [1]}, failure=failure("network", "x", tries=[1]))
+    call = ToolCall(id="c1", name="look", arguments={"at": [1]})
+    reply = Reply(structured={"list": [1]}, calls=(call,), failure=failure("network", "x", tries=[1]))
     first = reply.completion("p", "m")
     first.structured["list"].append(2)
+    first.calls[0].arguments["at"].append(2)
     assert first.failure is not None
     first.failure.details["tries"].append(2)
     second = reply.completion("p", "m")
     assert second.structured == {"list": [1]}
+    assert second.calls[0].arguments == {"at": [1]}
     assert second.failure is not None
     assert second.failure.details == {"tries": [1]}
 
@@ -242,6 +271,10 @@ def test_a_script_reads_the_same_from_json_and_toml(tmp_path: Path) -> None:
         ({"entries": [{"finish": "done"}]}, "finish must be one of"),
         ({"entries": [{"failure": {"kind": "bad"}}]}, "kind must be one of"),
         ({"entries": [{"failure": {"knd": "network"}}]}, "failure: unknown key knd"),
+        ({"entries": [{"calls": {"name": "look"}}]}, "calls must be a list of tables"),
+        ({"entries": [{"calls": [{"name": "look", "args": {}}]}]}, "entries 1, calls 1: unknown key args"),
+        ({"entries": [{"calls": [{"id": "c1"}]}]}, "calls 1: a call needs the name of a tool"),
+        ({"entries": [{"calls": [{"id": "", "name": "look"}]}]}, "an id that is not empty"),
         ({"entries": [{"usage": {"input_tokens": -1}}]}, "input_tokens must be a whole number from 0"),
         ({"entries": [{"usage": {"input_tokens": True}}]}, "input_tokens must be a whole number from 0"),
         ({"entries": [{"latency_s": float("nan")}]}, "latency_s must be a number from 0"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.domain.exchange import Completion, Exchange, ToolEvent
+from hansard.domain.exchange import Completion, Exchange, ToolCall, ToolEvent
 from hansard.errors import UsageError
 from hansard.providers.base import failure
 from hansard.providers.scrubbed import Scrubbed, scrubbed
@@ -143,6 +143,7 @@ FULL = Completion(
     diff=KEY.encode(),
     argv=("run", KEY),
     fingerprint=KEY,
+    calls=(ToolCall(id=KEY, name=KEY, arguments={KEY: [KEY]}),),
     tool_events=(ToolEvent(name="t", arguments={"k": KEY}, result=KEY, error=KEY),),
     failure=failure("network", KEY, header={"Authorization": f"Bearer {KEY}"}),
 )

@@ -3,9 +3,27 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 Events = Iterator[tuple[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call for a tool. Arguments that are a text are sent as they are; without an id none is sent."""
+
+    name: str
+    arguments: Any = field(default_factory=dict)
+    id: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+
+    def named(self, key: str) -> dict[str, str]:
+        """The id under this key, where there is one."""
+        return {} if self.id is None else {key: self.id}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +40,17 @@ class Say:
     refusal: str | None = None
     tool: str | None = None
     arguments: Any = None
+    """One call, for a tool of this name."""
+    calls: tuple[Call, ...] = ()
     thinking: str | None = None
     error: Any = None
     """Sent within a stream, instead of its end."""
     delay_s: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def all_calls(self) -> tuple[Call, ...]:
+        return (*self.calls, *([Call(id="call_1", name=self.tool, arguments=self.arguments)] if self.tool else []))
 
 
 def _pieces(text: str) -> list[str]:
@@ -47,8 +71,8 @@ def chat(say: Say, body: Any, stream: bool) -> bytes:
     if stream:
         return _plain_events(_chat_events(say, body))
     message: dict[str, Any] = {"role": "assistant", "content": say.text or None, "refusal": say.refusal}
-    if say.tool:
-        message["tool_calls"] = [_chat_call(say)]
+    if say.all_calls:
+        message["tool_calls"] = [_chat_call(call, call.text) for call in say.all_calls]
     choice = {"index": 0, "message": message, "finish_reason": _chat_finish(say), "logprobs": None}
     reply = {**_chat_head(say, body, "chat.completion"), "choices": [choice]}
     return json.dumps(reply | ({"usage": _chat_usage(say)} if say.tokens else {})).encode()
@@ -60,12 +84,21 @@ def _chat_head(say: Say, body: Any, kind: str) -> dict[str, Any]:
 
 
 def _chat_finish(say: Say) -> str:
-    return say.finish or ("tool_calls" if say.tool else "stop")
+    return say.finish or ("tool_calls" if say.all_calls else "stop")
 
 
-def _chat_call(say: Say) -> dict[str, Any]:
-    function = {"name": say.tool, "arguments": json.dumps(say.arguments)}
-    return {"index": 0, "id": "call_1", "type": "function", "function": function}
+def _chat_call(call: Call, arguments: str) -> dict[str, Any]:
+    return {**call.named("id"), "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _chat_call_deltas(calls: tuple[Call, ...]) -> Iterator[dict[str, Any]]:
+    """The beginnings of all calls, and then their arguments, a piece of each in turn."""
+    for index, call in enumerate(calls):
+        yield {"index": index, **_chat_call(call, "")}
+    for pieces in zip_longest(*(_pieces(call.text) for call in calls)):
+        for index, piece in enumerate(pieces):
+            if piece is not None:
+                yield {"index": index, "function": {"arguments": piece}}
 
 
 def _chat_usage(say: Say) -> dict[str, Any]:
@@ -86,8 +119,8 @@ def _chat_events(say: Say, body: Any) -> Events:
         yield chunk({"content": piece})
     for piece in _pieces(say.refusal or ""):
         yield chunk({"refusal": piece})
-    if say.tool:
-        yield chunk({"tool_calls": [_chat_call(say)]})
+    for delta in _chat_call_deltas(say.all_calls):
+        yield chunk({"tool_calls": [delta]})
     if say.error is not None:
         yield "", {"error": say.error}
         return
@@ -115,7 +148,7 @@ def _response(say: Say, body: Any) -> dict[str, Any]:
         "created_at": 1,
         "status": status,
         "model": say.model or f"{body['model']}-2024-08-06",
-        "output": [{"type": "reasoning", "id": "rs_1", "summary": []}, message],
+        "output": [{"type": "reasoning", "id": "rs_1", "summary": []}, message, *_response_calls(say)],
         "error": say.error,
         "incomplete_details": {"reason": say.finish} if status == "incomplete" else None,
     }
@@ -124,6 +157,20 @@ def _response(say: Say, body: Any) -> dict[str, Any]:
         counts = {"input_tokens": fresh + cached, "output_tokens": output, "total_tokens": fresh + cached + output}
         reply["usage"] = {**counts, "input_tokens_details": {"cached_tokens": cached}}
     return reply
+
+
+def _response_calls(say: Say) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function_call",
+            "id": f"fc_{number}",
+            **call.named("call_id"),
+            "name": call.name,
+            "arguments": call.text,
+            "status": "completed",
+        }
+        for number, call in enumerate(say.all_calls, 1)
+    ]
 
 
 def _response_events(say: Say, body: Any) -> Events:
@@ -139,6 +186,12 @@ def _response_events(say: Say, body: Any) -> Events:
         }
         for piece in _pieces(say.text)
     ]
+    for item in _response_calls(say):
+        events.append({"type": "response.output_item.added", "output_index": 2, "item": {**item, "arguments": ""}})
+        events += [
+            {"type": "response.function_call_arguments.delta", "item_id": item["id"], "delta": piece}
+            for piece in _pieces(item["arguments"])
+        ]
     if say.error is not None and say.finish != "failed":
         events.append({"type": "error", **say.error})
     else:
@@ -160,13 +213,14 @@ def _blocks(say: Say) -> list[dict[str, Any]]:
         blocks.append({"type": "thinking", "thinking": say.thinking, "signature": "s"})
     if say.text:
         blocks.append({"type": "text", "text": say.text})
-    if say.tool:
-        blocks.append({"type": "tool_use", "id": "toolu_1", "name": say.tool, "input": say.arguments})
+    blocks += [
+        {"type": "tool_use", **call.named("id"), "name": call.name, "input": call.arguments} for call in say.all_calls
+    ]
     return blocks
 
 
 def _message_finish(say: Say) -> str:
-    return say.finish or ("tool_use" if say.tool else "end_turn")
+    return say.finish or ("tool_use" if say.all_calls else "end_turn")
 
 
 def _message(say: Say, body: Any, *, blocks: list[dict[str, Any]], finish: str | None) -> dict[str, Any]:

@@ -35,12 +35,35 @@ RETRYABLE: frozenset[ErrorKind] = frozenset({"timeout", "network", "rate_limit",
 
 
 @value
+class Tool:
+    """What a model may ask for while it answers. Whoever offers it runs it; a provider never does."""
+
+    name: str
+    description: str
+    input_schema: Schema
+
+
+@value
+class ToolCall:
+    """What a model asks for. The arguments are a JSON value, or a text where what came is none."""
+
+    id: str
+    name: str
+    arguments: Any
+
+
+@value
 class Message:
-    """One message of the conversation. At most one system message, and it comes first."""
+    """One message of the conversation. At most one system message, and it comes first.
+
+    `calls` are what an assistant's message asks for; a tool's message is the answer to the call of its `call_id`.
+    """
 
     role: MessageRole
     content: str
     name: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
 
 
 @value
@@ -65,7 +88,10 @@ class Limits:
 
 @value
 class Exchange:
-    """One question. `schema` asks for a JSON object of that shape; `metadata` says who asks and at which turn."""
+    """One question. `schema` asks for a JSON object of that shape; `metadata` says who asks and at which turn.
+
+    Whoever offers `tools` may be answered with calls for them, and asks again with their results.
+    """
 
     messages: tuple[Message, ...]
     model: str | None = None
@@ -73,6 +99,7 @@ class Exchange:
     schema_name: str = "answer"
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
+    tools: tuple[Tool, ...] = ()
     metadata: Mapping[str, str | int] = field(default_factory=dict)
 
 
@@ -125,7 +152,8 @@ class Completion:
     """One answer, good or bad. On success `failure` is None and, where a schema was asked for, `structured` is valid.
 
     `text` is what others are told and keeps the limits of the question; `output` is for the record, and holds all that was
-    kept of what a program printed.
+    kept of what a program printed. With `calls`, and then alone, it ends with `tool_call`: the model wants their results before
+    it answers.
     """
 
     provider: str
@@ -138,6 +166,7 @@ class Completion:
     cost: Cost = Cost()
     latency_us: int = 0
     raw: bytes | None = None
+    calls: tuple[ToolCall, ...] = ()
     tool_events: tuple[ToolEvent, ...] = ()
     failure: Failure | None = None
     exit_code: int | None = None

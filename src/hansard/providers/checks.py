@@ -5,11 +5,12 @@ section 6, kept for every provider, because third-party ones are wrong about the
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, get_args
 
-from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Failure, Usage
+from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Failure, Tool, ToolCall, Usage
 from hansard.domain.value import replace
 from hansard.errors import UsageError
 from hansard.providers.parse import Reading, plain, read
@@ -17,6 +18,7 @@ from hansard.providers.schema import Breach, compile
 
 KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
 BYTES_PER_TOKEN = 4
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUCCESS = frozenset({"stop", "length", "content_filter"})
 _FAILURE = frozenset({"error", "length", "content_filter"})
 
@@ -42,6 +44,21 @@ def fault_of(exchange: Exchange) -> Failure | None:
             compile(exchange.schema)
     except UsageError as error:
         return _invalid(str(error))
+    return _fault_of_tools(exchange.tools)
+
+
+def _fault_of_tools(tools: Sequence[Tool]) -> Failure | None:
+    names: set[str] = set()
+    for tool in tools:
+        if not _TOOL_NAME.fullmatch(tool.name):
+            return _invalid(f"the tool {tool.name!r:.80} needs a name of 1 to 64 letters, digits, _ and -")
+        if tool.name in names:
+            return _invalid(f"two tools are named {tool.name}")
+        names.add(tool.name)
+        try:
+            compile(tool.input_schema)
+        except UsageError as error:
+            return _invalid(f"the input of the tool {tool.name}: {error}")
     return None
 
 
@@ -78,13 +95,13 @@ def settled(
 
 def checked(exchange: Exchange, completion: Completion) -> Completion:
     """The completion if it holds together and fits the schema; otherwise its failure."""
-    return _structured(exchange, _consistent(completion))
+    return _structured(exchange, _consistent(exchange, completion))
 
 
 def spoiled(completion: Completion, why: Failure) -> Completion:
-    """An answer that came and does not count. Its text and its cost stay."""
+    """An answer that came and does not count. Its text and its cost stay; what it calls for is not to be run."""
     finish = completion.finish if completion.finish in _FAILURE else "error"
-    return replace(completion, structured=None, failure=why, finish=finish)
+    return replace(completion, structured=None, calls=(), failure=why, finish=finish)
 
 
 def malformed(exchange: Exchange, completion: Completion, breach: Breach) -> Completion:
@@ -117,7 +134,7 @@ def _encodable(completion: Completion) -> Completion:
 
 
 def _bounded(exchange: Exchange, completion: Completion) -> Completion:
-    limit, size = exchange.limits.max_output_bytes, len(completion.text.encode())
+    limit, size = exchange.limits.max_output_bytes, len(completion.text.encode()) + _size(completion.calls)
     if size <= limit:
         return completion
     cut = completion.text.encode()[: max(0, limit)].decode("utf-8", "ignore")
@@ -126,12 +143,9 @@ def _bounded(exchange: Exchange, completion: Completion) -> Completion:
     return replace(spoiled(completion, completion.failure or why), text=cut)
 
 
-def _consistent(completion: Completion) -> Completion:
-    """Finish and failure tell the same story, and the kind is one of the twelve."""
-    why = completion.failure
-    if why is None and completion.finish not in _SUCCESS:
-        message = f"the provider calls this a success and says that it ended with {completion.finish!r}"
-        return spoiled(completion, Failure(kind="internal", message=message, retryable=False))
+def _consistent(exchange: Exchange, completion: Completion) -> Completion:
+    """Finish, calls and failure tell the same story, and the kind is one of the twelve."""
+    why = completion.failure or _contradiction(exchange, completion)
     if why is None:
         return completion
     if why.kind not in KINDS:
@@ -143,9 +157,39 @@ def _consistent(completion: Completion) -> Completion:
     return spoiled(completion, why)
 
 
+def _contradiction(exchange: Exchange, completion: Completion) -> Failure | None:
+    """Why this is no success, although the provider says so."""
+    calls, finish = completion.calls, completion.finish
+    if not calls and finish in _SUCCESS:
+        return None
+    if not calls:
+        message = f"the provider calls this a success and says that it ended with {finish!r}"
+        return Failure(kind="internal", message=message, retryable=False)
+    names = ", ".join(call.name for call in calls)
+    if not exchange.tools:
+        return _miscalled(f"the model asked for {names}, and no tool was offered")
+    if finish != "tool_call":
+        return _miscalled(f"the model asked for {names}, and the provider says that it ended with {finish!r}")
+    return None
+
+
+def _miscalled(message: str) -> Failure:
+    return Failure(kind="tool_failure", message=message, retryable=False)
+
+
+def _called(completion: Completion) -> Completion:
+    """The calls as JSON holds them. The text beside them is no answer yet, whatever shape was asked for."""
+    readings = [plain({"id": call.id, "name": call.name, "arguments": call.arguments}) for call in completion.calls]
+    if breach := next((each.breach for each in readings if each.breach), None):
+        return spoiled(completion, _miscalled(f"a call for a tool is no JSON: {breach}"))
+    return replace(completion, structured=None, calls=tuple(ToolCall(**each.value) for each in readings))
+
+
 def _structured(exchange: Exchange, completion: Completion) -> Completion:
     if completion.failure is not None:
         return completion
+    if completion.calls:
+        return _called(completion)
     validator = compile(exchange.schema) if exchange.schema is not None else None
     if completion.structured is not None:
         reading = plain(completion.structured)
@@ -179,10 +223,17 @@ def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -
         return usage
     if completion.failure and completion.failure.kind != "timeout" and not completion.text and not completion.output:
         return Usage()
-    asked = sum(len(message.content.encode()) for message in exchange.messages)
+    asked = sum(len(message.content.encode()) + _size(message.calls) for message in exchange.messages)
     # What was spilled is kept for the record; nobody's answer is longer than was asked for.
-    said = len(completion.text.encode()) or min(len(completion.output or b""), exchange.limits.max_output_bytes)
+    said = len(completion.text.encode()) + _size(completion.calls) or min(
+        len(completion.output or b""), exchange.limits.max_output_bytes
+    )
     return Usage(input_tokens=_tokens(asked), output_tokens=_tokens(said), estimated=True)
+
+
+def _size(calls: Sequence[ToolCall]) -> int:
+    """How many bytes the calls are, with their arguments as JSON."""
+    return sum(len(f"{call.id}{call.name}{_as_text(call.arguments)}".encode("utf-8", "replace")) for call in calls)
 
 
 def _tokens(size: int) -> int:

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from hansard.domain.exchange import ErrorKind, Exchange, Failure, Finish, Usage
+from hansard.domain.exchange import ErrorKind, Exchange, Failure, Finish, ToolCall, Usage
 from hansard.providers.faults import Fault
 
 
@@ -15,6 +15,7 @@ class Said:
 
     text: str = ""
     structured: Any = None
+    calls: tuple[ToolCall, ...] = ()
     finish: Finish = "stop"
     usage: Usage | None = None
     model: str = ""

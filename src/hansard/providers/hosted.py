@@ -152,6 +152,7 @@ def _completion(id: str, model: str, exchange: Exchange, said: Said, heard: Hear
         returned_model=said.model or model,
         text=said.text,
         structured=None if why else said.structured,
+        calls=() if why else said.calls,
         finish=said.finish,
         usage=said.usage or Usage(),
         raw=heard.raw,
@@ -167,7 +168,7 @@ def _unusable(exchange: Exchange, said: Said) -> Failure | None:
         if exchange.schema is not None and parse.read(said.text, compile(exchange.schema)).breach is None:
             return None
         return failure("content_filter", "the answer was withheld or cut off by the server's content filter")
-    if said.text or said.structured is not None or exchange.schema is not None:
+    if said.text or said.structured is not None or exchange.schema is not None or said.finish == "tool_call":
         return None
     if said.finish == "length":
         return failure("context_length_exceeded", "the limit of tokens was used up before a word of the answer came")

@@ -58,6 +58,14 @@ def read(text: str, validator: Validator | None = None, *, max_bytes: int = MAX_
         return _no(str(error))
 
 
+def whole(text: str) -> Reading:
+    """The JSON value that the whole text is; nothing is looked for within it."""
+    try:
+        return Reading(value=_whole(text.strip(_SPACE)))
+    except (json.JSONDecodeError, _Refused) as error:
+        return _no(str(error))
+
+
 def plain(value: Any) -> Reading:
     """A value as JSON holds it, copied: no NaN, no number that programs disagree about, no half of a character.
 

@@ -13,9 +13,12 @@ from hansard.domain.exchange import (
     ErrorKind,
     Failure,
     Finish,
+    ToolCall,
     ToolEvent,
     Usage,
 )
+from hansard.domain.value import replace
+from hansard.errors import UsageError
 from hansard.providers.fields import Fields
 
 
@@ -30,6 +33,7 @@ class Reply:
     cost: Cost = field(default_factory=Cost)
     returned_model: str = ""
     failure: Failure | None = None
+    calls: tuple[ToolCall, ...] = ()
     tool_events: tuple[ToolEvent, ...] = ()
     latency_us: int = 0
     exit_code: int | None = None
@@ -40,15 +44,18 @@ class Reply:
     def read(cls, fields: Fields) -> Self:
         """From the fields of a table; the caller calls `done` when it has read its own."""
         failure = _read_failure(Fields(fields.any("failure"), f"{fields.where}, failure")) if _given(fields) else None
+        calls = tuple(_read_call(each, number) for number, each in enumerate(fields.tables("calls"), 1))
+        natural = "error" if failure else "tool_call" if calls else "stop"
         output, stderr = fields.any("output"), fields.any("stderr")
         return cls(
             text=fields.text("text"),
             structured=fields.any("structured"),
-            finish=fields.choice("finish", get_args(Finish), "error" if failure else "stop"),  # type: ignore[arg-type]
+            finish=fields.choice("finish", get_args(Finish), natural),  # type: ignore[arg-type]
             usage=_read_usage(Fields(fields.any("usage"), f"{fields.where}, usage")) if fields.has("usage") else None,
             cost=_read_cost(fields),
             returned_model=fields.text("returned_model"),
             failure=failure,
+            calls=calls,
             tool_events=tuple(_read_event(each) for each in fields.tables("tool_events")),
             latency_us=fields.count("latency_us"),
             exit_code=fields.any("exit_code"),
@@ -68,6 +75,7 @@ class Reply:
             usage=self.usage or Usage(),
             cost=self.cost,
             latency_us=self.latency_us,
+            calls=tuple(replace(each, arguments=_apart(each.arguments)) for each in self.calls),
             tool_events=deepcopy(self.tool_events) if self.tool_events else (),
             failure=deepcopy(self.failure) if self.failure else None,
             exit_code=self.exit_code,
@@ -118,6 +126,16 @@ def _read_cost(fields: Fields) -> Cost:
     given = fields.has("cost_usd_nano")
     basis = fields.choice("cost_basis", get_args(CostBasis), "reported" if given else "unknown")
     return Cost(usd_nano=fields.count("cost_usd_nano"), basis=basis)  # type: ignore[arg-type]
+
+
+def _read_call(fields: Fields, number: int) -> ToolCall:
+    call = ToolCall(
+        id=fields.text("id", f"call_{number}"), name=fields.text("name"), arguments=fields.any("arguments", {})
+    )
+    fields.done()
+    if not call.id or not call.name:
+        raise UsageError(f"{fields.where}: a call needs the name of a tool, and an id that is not empty")
+    return call
 
 
 def _read_event(fields: Fields) -> ToolEvent:

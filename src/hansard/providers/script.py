@@ -10,6 +10,10 @@
     match = { role = "worker" }
     failure = { kind = "rate_limit", retry_after_s = 2 }
 
+    [[entries]]
+    match = { role = "researcher" }
+    calls = [{ id = "c1", name = "look", arguments = { at = "Paris" } }]   # for tools that the question offers
+
 `match` names metadata of the exchange, and `schema` for the name of the shape that is asked for.
 """
 

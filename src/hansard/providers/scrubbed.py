@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hansard.domain.exchange import Completion, Exchange, Failure, ToolEvent
+from hansard.domain.exchange import Completion, Exchange, Failure, ToolCall, ToolEvent
 from hansard.providers import checks
 from hansard.providers.base import Provider, Wrapper
 from hansard.providers.secrets import Secrets
@@ -44,6 +44,7 @@ def scrubbed(completion: Completion, secrets: Secrets) -> Completion:
         diff=data(completion.diff),
         argv=tuple(secrets.scrub(each) for each in completion.argv),
         failure=_failure(completion.failure, secrets),
+        calls=tuple(_call(each, secrets) for each in completion.calls),
         tool_events=tuple(_event(each, secrets) for each in completion.tool_events),
     )
 
@@ -53,6 +54,12 @@ def _failure(failure: Failure | None, secrets: Secrets) -> Failure | None:
         return None
     details = secrets.scrub_json(failure.details)
     return replace(failure, message=secrets.scrub(failure.message), details=details)
+
+
+def _call(call: ToolCall, secrets: Secrets) -> ToolCall:
+    return ToolCall(
+        id=secrets.scrub(call.id), name=secrets.scrub(call.name), arguments=secrets.scrub_json(call.arguments)
+    )
 
 
 def _event(event: ToolEvent, secrets: Secrets) -> ToolEvent:

@@ -18,16 +18,22 @@ _NAMED_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties", "de
 
 
 def told(exchange: Exchange) -> tuple[Message, ...]:
-    """The messages, with the schema described at the end of the last one."""
+    """The messages, with the schema described at the end of the last one. The results of calls are left as they are."""
     if exchange.schema is None:
         return exchange.messages
-    *before, last = exchange.messages
     schema = json.dumps(exchange.schema, ensure_ascii=False)
     words = (
         f"Answer with one JSON object and nothing else: no prose before or after it, no code fence. "
         f"It must be valid against this JSON Schema, `{exchange.schema_name}`:\n{schema}"
     )
-    return (*before, replace(last, content=f"{last.content}\n\n{words}"))
+    messages = list(exchange.messages)
+    last = next((n for n in reversed(range(len(messages))) if _is_question(messages[n])), -1)
+    messages[last] = replace(messages[last], content=f"{messages[last].content}\n\n{words}")
+    return tuple(messages)
+
+
+def _is_question(message: Message) -> bool:
+    return message.role != "assistant" and message.call_id is None
 
 
 def label(name: str) -> str:

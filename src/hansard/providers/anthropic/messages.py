@@ -3,12 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
-from hansard.domain.exchange import Exchange, Finish, Message, Usage
+from hansard.domain.exchange import Exchange, Finish, Message, Tool, Usage
 from hansard.providers import shapes
 from hansard.providers.anthropic import models
 from hansard.providers.base import failure
+from hansard.providers.calls import called, is_result
 from hansard.providers.dialect import Lost, Said, count
 
 MAX_TOKENS = 4096
@@ -20,6 +22,7 @@ _FINISH: Mapping[str, Finish] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
+    "tool_use": "tool_call",
 }
 
 
@@ -28,7 +31,7 @@ def body(exchange: Exchange, model: str, best: models.Structured) -> dict[str, A
     way = models.structured(model, exchange.schema, best) if exchange.schema is not None else "none"
     messages = shapes.told(exchange) if way == "none" else exchange.messages
     rules = [each.content for each in messages if each.role == "system"]
-    asked = [_message(each) for each in messages if each.role != "system"]
+    asked = _conversation([each for each in messages if each.role != "system"])
     said: dict[str, Any] = {
         "model": model,
         "max_tokens": exchange.limits.max_output_tokens or MAX_TOKENS,
@@ -38,27 +41,61 @@ def body(exchange: Exchange, model: str, best: models.Structured) -> dict[str, A
         said["system"] = rules[0]
     if exchange.sampling.stop:
         said["stop_sequences"] = list(exchange.sampling.stop)
-    return said | models.sampling(model, exchange.sampling) | _shape(exchange, way, model)
+    return said | models.sampling(model, exchange.sampling) | _config(exchange, way, model) | _tools(exchange, way)
 
 
-def _message(message: Message) -> dict[str, str]:
-    return {"role": "assistant" if message.role == "assistant" else "user", "content": message.content}
+def _conversation(messages: list[Message]) -> list[dict[str, Any]]:
+    """The messages as the format has them: all results that follow one another are one message of the user's."""
+    said: list[dict[str, Any]] = []
+    for results, run in groupby(messages, key=is_result):
+        if results:
+            said.append({"role": "user", "content": [_result(each) for each in run]})
+        else:
+            said += [_message(each) for each in run]
+    return said
 
 
-def _shape(exchange: Exchange, way: models.Structured, model: str) -> dict[str, Any]:
+def _result(message: Message) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": message.call_id, "content": message.content}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    role = "assistant" if message.role == "assistant" else "user"
+    if not message.calls:
+        return {"role": role, "content": message.content}
+    spoken = [{"type": "text", "text": message.content}] if message.content else []
+    uses = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments} for call in message.calls]
+    return {"role": role, "content": [*spoken, *uses]}
+
+
+def _config(exchange: Exchange, way: models.Structured, model: str) -> dict[str, Any]:
     effort = exchange.sampling.reasoning_effort
     config: dict[str, Any] = {"effort": effort} if effort and models.takes_effort(model, effort) else {}
-    tool: dict[str, Any] = {}
     if exchange.schema is not None and way == "json_schema":
         config["format"] = {"type": "json_schema", "schema": models.native(exchange.schema)}
-    elif exchange.schema is not None and way == "tool":
-        name = shapes.label(exchange.schema_name)
-        about = "Give the answer. Call this exactly once, with the whole answer as its input."
-        tool = {
-            "tools": [{"name": name, "description": about, "input_schema": exchange.schema}],
-            "tool_choice": {"type": "tool", "name": name},
-        }
-    return tool | ({"output_config": config} if config else {})
+    return {"output_config": config} if config else {}
+
+
+def _tools(exchange: Exchange, way: models.Structured) -> dict[str, Any]:
+    """The tools that are offered, and the one that stands for the schema, of which one must be called then."""
+    tools = exchange.tools
+    if exchange.schema is None or way != "tool":
+        return {"tools": [_tool(each) for each in tools]} if tools else {}
+    name = shapes.label(exchange.schema_name)
+    if _offers(exchange, name):
+        raise Lost("invalid_request", f"the tool {name} has the name under which the answer is asked for; rename one")
+    about = "Give the answer. Call this exactly once, with the whole answer as its input."
+    answer = Tool(name=name, description=about, input_schema=exchange.schema)
+    choice = {"type": "any"} if tools else {"type": "tool", "name": name}
+    return {"tools": [_tool(each) for each in (*tools, answer)], "tool_choice": choice}
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+
+
+def _offers(exchange: Exchange, name: str) -> bool:
+    return any(tool.name == name for tool in exchange.tools)
 
 
 def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
@@ -74,27 +111,38 @@ def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
         usage=_usage(reply.get("usage")),
         model=str(reply.get("model") or ""),
     )
-    calls = [block for block in blocks if block.get("type") == "tool_use"]
     if ended == "refusal":
         return replace(said, failure=failure("content_filter", f"the model refused: {_why(reply) or text or ended}"))
-    if calls:
-        return _called(said, calls, exchange)
+    said = _called(said, [block for block in blocks if block.get("type") == "tool_use"], exchange)
     if said.finish == "error":
         return replace(said, failure=failure("internal", f"the answer ended with {ended!r}, which no format knows"))
     return said
 
 
-def _called(said: Said, calls: list[Mapping[str, Any]], exchange: Exchange) -> Said:
-    wanted = shapes.label(exchange.schema_name) if exchange.schema is not None else None
-    inputs = [call.get("input") for call in calls if call.get("name") == wanted]
-    if len(inputs) != 1 or len(calls) != 1:
-        names = ", ".join(str(call.get("name")) for call in calls)
-        return replace(said, finish="error", failure=failure("tool_failure", f"the model called {names} unasked"))
+def _called(said: Said, uses: list[Mapping[str, Any]], exchange: Exchange) -> Said:
+    """What the tools that it uses make of a message. An answer beside calls is given too early, and dropped."""
+    wanted = _answer_tool(exchange)
+    answers = [use.get("input") for use in uses if wanted and use.get("name") == wanted]
+    asked = [(use.get("id"), use.get("name"), use.get("input")) for use in uses if use.get("name") != wanted]
+    if asked or not answers:
+        return called(said, asked, exchange)
+    if len(answers) > 1:
+        return replace(said, failure=failure("tool_failure", f"the model gave {len(answers)} answers at once"))
+    return _answered(said, answers[0])
+
+
+def _answer_tool(exchange: Exchange) -> str:
+    """The tool that stands for the schema; nothing where there is no schema, or an offered tool has its name."""
+    name = shapes.label(exchange.schema_name)
+    return "" if exchange.schema is None or _offers(exchange, name) else name
+
+
+def _answered(said: Said, answer: Any) -> Said:
     finish: Finish = "length" if said.finish == "length" else "stop"
-    if isinstance(inputs[0], str):
-        return replace(said, text=inputs[0], finish=finish)
+    if isinstance(answer, str):
+        return replace(said, text=answer, finish=finish)
     # The answer is the input; what the model says around it is no part of it.
-    return replace(said, text=json.dumps(inputs[0], ensure_ascii=False), structured=inputs[0], finish=finish)
+    return replace(said, text=json.dumps(answer, ensure_ascii=False), structured=answer, finish=finish)
 
 
 def _why(reply: Mapping[str, Any]) -> str:

@@ -2,17 +2,25 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Finish, Message, Usage
 from hansard.providers import shapes
 from hansard.providers.base import failure
+from hansard.providers.calls import called, is_result
 from hansard.providers.dialect import Lost, Said, count
+from hansard.providers.openai.calls import CallPieces, chat_calls, chat_tools, in_chat
 from hansard.providers.openai.servers import Server, Structured, reasons, sampling, shape, tells
 
 _NAME = re.compile(r"[^\s<|\\/>]{1,64}")
-_FINISH: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "content_filter"}
-_CALLS = frozenset({"tool_calls", "function_call"})
+_FINISH: Mapping[str, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+    "tool_calls": "tool_call",
+    "function_call": "tool_call",
+}
 
 
 def body(exchange: Exchange, model: str, server: Server, structured: Structured) -> dict[str, Any]:
@@ -30,17 +38,22 @@ def body(exchange: Exchange, model: str, server: Server, structured: Structured)
     if (form := shape(exchange, structured)) is not None:
         inner = {name: value for name, value in form.items() if name != "type"}
         said["response_format"] = {"type": form["type"]} | ({"json_schema": inner} if inner else {})
+    if exchange.tools:
+        said["tools"] = chat_tools(exchange.tools)
     return said
 
 
 def _message(message: Message) -> dict[str, Any]:
-    # A tool's message needs the id of a call, and no call is ever made: to the model it is what the user brings.
+    if is_result(message):
+        return {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
     role = "user" if message.role == "tool" else message.role
     name = {"name": message.name} if message.name and _NAME.fullmatch(message.name) else {}
+    if message.calls:
+        return {"role": role, "content": message.content or None, **name, "tool_calls": chat_calls(message.calls)}
     return {"role": role, "content": message.content, **name}
 
 
-def read(reply: Mapping[str, Any]) -> Said:
+def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
     """What a chat completion says."""
     choice = _first(reply.get("choices"))
     message = choice.get("message")
@@ -56,23 +69,12 @@ def read(reply: Mapping[str, Any]) -> Said:
         fingerprint=reply.get("system_fingerprint") or None,
     )
     if refusal:
-        return _failed(said, "content_filter", f"the model refused: {refusal}", "content_filter")
-    if ended in _CALLS or (message.get("tool_calls") and not said.text):
-        return _failed(said, "tool_failure", "the model asked for a tool, and none was offered")
+        why = failure("content_filter", f"the model refused: {refusal}")
+        return replace(said, finish="content_filter", failure=why)
+    said = called(said, in_chat(message), exchange)
     if said.finish == "error":
-        return _failed(said, "internal", f"the answer ended with {ended!r}, which no format knows")
+        return replace(said, failure=failure("internal", f"the answer ended with {ended!r}, which no format knows"))
     return said
-
-
-def _failed(said: Said, kind: Any, message: str, finish: Finish = "error") -> Said:
-    return Said(
-        text=said.text,
-        finish=finish,
-        usage=said.usage,
-        model=said.model,
-        fingerprint=said.fingerprint,
-        failure=failure(kind, message),
-    )
 
 
 def text_of(content: Any) -> str:
@@ -108,7 +110,7 @@ class ChatFold:
         self._head: dict[str, Any] = {}
         self._text: list[str] = []
         self._refusal: list[str] = []
-        self._calls: list[Any] = []
+        self._calls = CallPieces()
         self._finish: str | None = None
         self.held = 0
 
@@ -123,10 +125,8 @@ class ChatFold:
         delta = choice.get("delta")
         if not isinstance(delta, Mapping):
             return ""
-        calls, refusal, piece = delta.get("tool_calls"), delta.get("refusal"), text_of(delta.get("content"))
-        if isinstance(calls, list):
-            self._calls.extend(calls)
-            self.held += len(str(calls))
+        refusal, piece = delta.get("refusal"), text_of(delta.get("content"))
+        self.held += self._calls.take(delta.get("tool_calls"))
         if isinstance(refusal, str):
             self._refusal.append(refusal)
             self.held += len(refusal)
@@ -138,7 +138,7 @@ class ChatFold:
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text)}
         if refusal := "".join(self._refusal):
             message["refusal"] = refusal
-        if self._calls:
-            message["tool_calls"] = self._calls
+        if calls := self._calls.calls():
+            message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
         return {**self._head, "object": "chat.completion", "choices": [choice]}

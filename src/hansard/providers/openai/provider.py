@@ -63,8 +63,8 @@ class _Openai:
         return chat.ChatFold() if self._api == "chat" else responses.ResponsesFold()
 
     def read(self, reply: Mapping[str, Any], exchange: Exchange) -> Said:
-        said = chat.read(reply) if self._api == "chat" else responses.read(reply)
-        return relax(said, exchange, self._structured)
+        read = chat.read if self._api == "chat" else responses.read
+        return relax(read(reply, exchange), exchange, self._structured)
 
     def classify(self, fault: Fault) -> ErrorKind:
         return kind_of(fault)

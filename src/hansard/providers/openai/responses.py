@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hansard.domain.exchange import Exchange, Finish, Usage
+from hansard.domain.exchange import Exchange, Finish, Message, Usage
 from hansard.providers import faults, shapes
 from hansard.providers.base import failure
+from hansard.providers.calls import called, is_result
 from hansard.providers.dialect import Lost, Said, count
+from hansard.providers.openai.calls import in_response, response_calls, response_tools
 from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, sampling, shape, tells
 
@@ -19,7 +21,7 @@ def body(exchange: Exchange, model: str, server: Server, structured: Structured)
     """The arguments of responses.create."""
     messages = shapes.told(exchange) if tells(server, structured) else exchange.messages
     rules = [each.content for each in messages if each.role == "system"]
-    asked = [{"role": _role(each.role), "content": each.content} for each in messages if each.role != "system"]
+    asked = [item for each in messages if each.role != "system" for item in _items(each)]
     said: dict[str, Any] = {"model": model, "input": asked or rules[0], "store": False}
     if rules and asked:
         said["instructions"] = rules[0]
@@ -31,14 +33,20 @@ def body(exchange: Exchange, model: str, server: Server, structured: Structured)
         said["max_output_tokens"] = exchange.limits.max_output_tokens
     if (form := shape(exchange, structured)) is not None:
         said["text"] = {"format": form}
+    if exchange.tools:
+        said["tools"] = response_tools(exchange.tools)
     return said
 
 
-def _role(role: str) -> str:
-    return "user" if role == "tool" else role
+def _items(message: Message) -> list[dict[str, Any]]:
+    if is_result(message):
+        return [{"type": "function_call_output", "call_id": message.call_id, "output": message.content}]
+    role = "user" if message.role == "tool" else message.role
+    spoken = [{"role": role, "content": message.content}] if message.content or not message.calls else []
+    return spoken + response_calls(message.calls)
 
 
-def read(reply: Mapping[str, Any]) -> Said:
+def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
     """What a response says."""
     if not isinstance(reply.get("output"), list) and reply.get("status") != "failed":
         raise Lost("internal", f"the reply holds no output; its keys are {', '.join(map(str, reply))}")
@@ -53,7 +61,7 @@ def read(reply: Mapping[str, Any]) -> Said:
     if refusal:
         why = failure("content_filter", f"the model refused: {refusal}")
         return replace(said, finish="content_filter", failure=why)
-    return _ended(said, reply)
+    return called(_ended(said, reply), in_response(reply.get("output")), exchange)
 
 
 def _ended(said: Said, reply: Mapping[str, Any]) -> Said:

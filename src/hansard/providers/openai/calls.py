@@ -1,0 +1,105 @@
+"""Tools and calls for them in OpenAI's two formats: how they are offered, how calls are sent back, and where they stand."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hansard.domain.exchange import Tool, ToolCall
+from hansard.providers.calls import Asked, written
+
+
+def chat_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": _function(tool)} for tool in tools]
+
+
+def response_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    return [{"type": "function", **_function(tool), "strict": False} for tool in tools]
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+
+
+def chat_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """The calls of an assistant's message."""
+    return [_chat_call(call.id, call.name, written(call.arguments)) for call in calls]
+
+
+def _chat_call(id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def response_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    """The calls as items of a conversation."""
+    return [
+        {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": written(call.arguments)}
+        for call in calls
+    ]
+
+
+def in_chat(message: Mapping[str, Any]) -> list[Asked]:
+    """The calls that a chat message makes."""
+    called = [(call.get("id"), call.get("function")) for call in _tables(message.get("tool_calls"))]
+    return [
+        (id, function.get("name"), function.get("arguments"))
+        for id, function in called
+        if isinstance(function, Mapping)
+    ]
+
+
+def in_response(output: Any) -> list[Asked]:
+    """The calls among the items of a response."""
+    return [
+        (item.get("call_id"), item.get("name"), item.get("arguments"))
+        for item in _tables(output)
+        if item.get("type") == "function_call"
+    ]
+
+
+def _tables(items: Any) -> Iterable[Mapping[str, Any]]:
+    return (item for item in items if isinstance(item, Mapping)) if isinstance(items, list) else ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Begun:
+    id: str = ""
+    name: list[str] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+
+
+class CallPieces:
+    """The calls of a chat completion, put together from the pieces in its chunks by their index."""
+
+    def __init__(self) -> None:
+        self._begun: list[_Begun] = []
+        self._at: dict[Any, _Begun] = {}
+
+    def take(self, pieces: Any) -> int:
+        """Take the pieces of one chunk; how many characters they add."""
+        return sum(self._add(piece) for piece in _tables(pieces))
+
+    def _add(self, piece: Mapping[str, Any]) -> int:
+        call, function = self._call(piece), piece.get("function")
+        said = function if isinstance(function, Mapping) else {}
+        name, arguments = said.get("name"), said.get("arguments")
+        if isinstance(name, str):
+            call.name.append(name)
+        if arguments is not None:
+            call.arguments.append(written(arguments))
+        return len(str(piece))
+
+    def _call(self, piece: Mapping[str, Any]) -> _Begun:
+        id, index = piece.get("id"), piece.get("index")
+        said = id if isinstance(id, str) else ""
+        place = index if isinstance(index, int) else None
+        call = self._at.get(place)
+        # Some servers count none of their calls, or all of them as the first: another id is another call.
+        if call is None or (said and call.id and said != call.id):
+            call = self._at[place] = _Begun()
+            self._begun.append(call)
+        call.id = call.id or said
+        return call
+
+    def calls(self) -> list[dict[str, Any]]:
+        """The calls as they would have come whole, in the order in which they began."""
+        return [_chat_call(each.id, "".join(each.name), "".join(each.arguments)) for each in self._begun]

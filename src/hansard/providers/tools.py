@@ -1,0 +1,185 @@
+"""Tools of the host: what a model may ask for while it answers, and what it hears of them [§6.4].
+
+A call is checked before anything runs: its tool was offered, and its arguments fit the tool's schema. What fails ends the answer
+with `tool_failure`; only a handler that refuses by itself lets the model go on without a result.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from hansard.domain.exchange import (
+    Completion,
+    Cost,
+    CostBasis,
+    Exchange,
+    Failure,
+    Message,
+    Tool,
+    ToolCall,
+    ToolEvent,
+    Usage,
+)
+from hansard.domain.value import replace, value
+from hansard.providers.base import Provider, failure
+from hansard.providers.checks import spoiled
+from hansard.providers.schema import compile
+
+MOST_RESULT_BYTES = 1024 * 1024
+LEAST_S = 0.001
+Handler = Callable[[Mapping[str, Any]], Awaitable[object]]
+"""Does what a tool is asked for. Gives text or JSON, or a Refusal."""
+
+
+@value
+class Refusal:
+    """What a handler gives when it cannot do what it is asked for and the model is to know why."""
+
+    message: str
+
+
+class Witness(Protocol):
+    """Is told of each batch of calls before any of them runs, and of what came of them."""
+
+    async def called(self, iteration: int, completion: Completion) -> None: ...
+    async def returned(self, iteration: int, events: Sequence[ToolEvent]) -> None: ...
+
+
+@value
+class Toolbox:
+    """The handlers of a host, how often one answer may ask for them, and what no text of theirs may hold."""
+
+    handlers: Mapping[str, Handler]
+    most_iterations: int = 8
+    clean: Callable[[str], str] = str
+
+
+async def with_tools(provider: Provider, exchange: Exchange, box: Toolbox, witness: Witness) -> Completion:
+    """One answer, with every tool run that it takes. The time limit covers all of it; what it used is added up."""
+    until, spent, iteration = time.monotonic() + exchange.limits.timeout_s, _Spent(), 0
+    while True:
+        left_s = max(LEAST_S, until - time.monotonic())
+        completion = await provider.complete(replace(exchange, limits=replace(exchange.limits, timeout_s=left_s)))
+        spent.add(completion)
+        if not completion.calls:
+            return spent.over(completion)
+        iteration += 1
+        if iteration > box.most_iterations:
+            why = failure("tool_failure", f"the model asked for tools more than {box.most_iterations} times")
+            return spent.over(spoiled(completion, why))
+        await witness.called(iteration, completion)
+        events, results, broken = await _batch(completion.calls, exchange.tools, box, until)
+        spent.events += events
+        await witness.returned(iteration, events)
+        if broken:
+            return spent.over(spoiled(completion, broken))
+        asked = Message(role="assistant", content=completion.text, calls=completion.calls)
+        exchange = replace(exchange, messages=(*exchange.messages, asked, *results))
+
+
+class _Spent:
+    """What all the calls of one answer took."""
+
+    def __init__(self) -> None:
+        self.events: list[ToolEvent] = []
+        self._usage, self._cost_usd_nano, self._latency_us = Usage(), 0, 0
+        self._bases: set[CostBasis] = set()
+
+    def add(self, completion: Completion) -> None:
+        before, now = self._usage, completion.usage
+        self._usage = Usage(
+            input_tokens=before.input_tokens + now.input_tokens,
+            output_tokens=before.output_tokens + now.output_tokens,
+            cached_tokens=before.cached_tokens + now.cached_tokens,
+            estimated=before.estimated or now.estimated,
+        )
+        self._cost_usd_nano += completion.cost.usd_nano
+        self._latency_us += completion.latency_us
+        self._bases.add(completion.cost.basis)
+
+    def over(self, completion: Completion) -> Completion:
+        basis: CostBasis = next(iter(self._bases)) if len(self._bases) == 1 else "estimate"
+        return replace(
+            completion,
+            usage=self._usage,
+            cost=Cost(usd_nano=self._cost_usd_nano, basis=basis),
+            latency_us=self._latency_us,
+            calls=(),
+            tool_events=(*self.events, *completion.tool_events),
+        )
+
+
+async def _batch(
+    calls: Sequence[ToolCall], tools: Sequence[Tool], box: Toolbox, until: float
+) -> tuple[list[ToolEvent], list[Message], Failure | None]:
+    """Run the calls of one batch in their order, or none of them when one is wrong."""
+    offered = {tool.name: tool for tool in tools}
+    for call in calls:
+        if wrong := _wrong(call, offered.get(call.name), box):
+            return (
+                [ToolEvent(name=call.name, arguments=_arguments(call), error=wrong)],
+                [],
+                failure("tool_failure", wrong),
+            )
+    events: list[ToolEvent] = []
+    results: list[Message] = []
+    for call in calls:
+        event, broken = await _run(call, box, until)
+        events.append(event)
+        if broken:
+            return events, results, broken
+        said = json.dumps({"error": event.error}) if event.error is not None else event.result
+        content = "null" if said is None else said
+        results.append(Message(role="tool", content=content, name=call.name, call_id=call.id))
+    return events, results, None
+
+
+def _wrong(call: ToolCall, tool: Tool | None, box: Toolbox) -> str | None:
+    if tool is None:
+        return f"the model asked for the tool {call.name!r:.80}, which was not offered"
+    if call.name not in box.handlers:
+        return f"the tool {call.name} has no handler"
+    if not isinstance(call.arguments, dict):
+        return f"the arguments of {call.name} are no JSON object"
+    breach = compile(tool.input_schema).check(call.arguments)
+    return f"the arguments of {call.name} do not fit its schema: {breach}" if breach else None
+
+
+def _arguments(call: ToolCall) -> Mapping[str, Any]:
+    return call.arguments if isinstance(call.arguments, dict) else {"text": str(call.arguments)}
+
+
+async def _run(call: ToolCall, box: Toolbox, until: float) -> tuple[ToolEvent, Failure | None]:
+    started, deadline = time.perf_counter(), asyncio.timeout(max(0.0, until - time.monotonic()))
+    broken, said = None, None
+    try:
+        async with deadline:
+            said = await box.handlers[call.name](call.arguments)
+    except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises ends this answer and nothing else
+        kind = "timeout" if isinstance(error, TimeoutError) and deadline.expired() else "tool_failure"
+        why = "did not end in time" if kind == "timeout" else f"raised {type(error).__name__}: {error}"
+        broken = failure(kind, box.clean(f"the tool {call.name} {why}"))  # type: ignore[arg-type]
+    result, error_text = (None, broken.message) if broken else _said(call.name, said, box)
+    event = ToolEvent(
+        name=call.name,
+        arguments=call.arguments,
+        result=result,
+        error=error_text,
+        latency_us=int((time.perf_counter() - started) * 1_000_000),
+    )
+    return event, broken
+
+
+def _said(name: str, said: object, box: Toolbox) -> tuple[str | None, str | None]:
+    """What a handler gave, as text: the result, or why there is none."""
+    if isinstance(said, Refusal):
+        return None, box.clean(said.message)
+    if said is None:
+        return None, None
+    text = box.clean(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str))
+    size = len(text.encode("utf-8", "replace"))
+    if size > MOST_RESULT_BYTES:
+        return None, f"the result of {name} has {size} bytes; at most {MOST_RESULT_BYTES} are given to a model"
+    return text.encode("utf-8", "replace").decode(), None
