@@ -77,6 +77,8 @@ class Voices:
         blank = Completion(provider=self.id, requested_model="voice", returned_model="voice", usage=usage, cost=cost)
         if isinstance(said, Failure):
             return replace(blank, failure=said, finish="error")
+        if isinstance(said, dict) and "calls" in said:
+            return replace(blank, calls=said["calls"], finish="tool_call")
         return replace(blank, text=said) if isinstance(said, str) else replace(blank, structured=said)
 
     def asked(self, agent: str) -> list[Exchange]:

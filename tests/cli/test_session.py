@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,39 @@ def test_what_is_probably_not_meant_is_said_before_the_session(shell: Shell) -> 
     shell.write("config.json", data)
     shell.type("deliberate", "--config", "config.json", "--provider", "rehearsal")
     assert "'nobody', which is no agent" in shell.err
-    assert "ada declare tools" in shell.err
+    assert "nobody here runs the tool t, so it is offered to no model" in shell.err
+
+
+def test_a_program_of_the_project_runs_what_an_agent_asks_for(shell: Shell) -> None:
+    (shell.folder / "almanac.py").write_text(
+        "import json, sys\nasked = json.load(sys.stdin)\n"
+        "print(json.dumps({'asked': asked}) if asked['arguments']['year'] > 0 else '{\"error\": \"before our time\"}')\n"
+    )
+    (shell.folder / "hansard.toml").write_text(
+        "[tools.almanac]\ncommand = " + json.dumps([sys.executable, "almanac.py"]) + "\n"
+        '[providers.fake]\nkind = "scripted"\nmode = "sequential"\nentries = [\n'
+        + "".join(
+            f"  {{{', '.join(each)}}},\n"
+            for each in (
+                ["calls = [{name = 'almanac', arguments = {year = 1969}}, {name = 'almanac', arguments = {year = 0}}]"],
+                *[["structured = {text = 'Well.'}"]] * 3,
+                ["text = " + json.dumps(json.dumps(dict(verdict("finalize").content)))],
+                ["text = " + json.dumps(json.dumps(dict(synthesis().content)))],
+            )
+        )
+        + "]\n"
+    )
+    data = config().as_data()
+    schema = {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]}
+    data["agents"][0]["tools"] = [{"name": "almanac", "description": "What happened.", "input_schema": schema}]
+    shell.write("config.json", data)
+    assert shell.type("deliberate", "--config", "config.json", "--output", "runs")[0] == 0, shell.err
+    [line] = (shell.folder / "runs" / "s-1" / "tool_events.jsonl").read_text().splitlines()
+    known, unknown = json.loads(line)["tool_events"]
+    assert json.loads(known["result"])["asked"] == {"seam": "tool", "tool": "almanac", "arguments": {"year": 1969}}
+    assert (unknown["result"], unknown["error"]) == (None, "before our time")
+    assert shell.type("session", "validate", "s-1")[0] == 0
+    assert shell.type("verify", ".hansard/ledger.db", "--deep")[0] == 0
 
 
 @requirement("R-7.9-1")

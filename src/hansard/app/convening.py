@@ -14,11 +14,13 @@ from hansard.app.panels import panel_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.settings import Settings
+from hansard.app.tooltables import handlers_of
 from hansard.app.wiring import open_script
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, FakeProviderScript
 from hansard.deliberation.documents.config_rules import config_warnings
 from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.experts import checked_cap, checked_needs
+from hansard.deliberation.offering import unhandled
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL
 from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
@@ -44,6 +46,8 @@ class Convening:
 
     config: Config
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What runs the tools that agents declare, by name."""
     folder: str = "."
     runs: str | None = None
     shape: MessageShape = "golden"
@@ -62,6 +66,7 @@ class Convening:
         data = {
             "config": self.config.as_data(),
             "providers": {name: dict(table) for name, table in self.providers.items()},
+            "tools": {name: dict(table) for name, table in self.tools.items()},
             "folder": self.folder,
             "runs": self.runs,
             "message_shape": self.shape,
@@ -84,10 +89,11 @@ class Convening:
     @property
     def warnings(self) -> list[str]:
         """What is allowed and probably not meant."""
-        agents = (*self.config.agents, self.config.coordinator)
-        tools = [agent.id for agent in agents if agent.tools]
-        unused = [f"{', '.join(tools)} declare tools, which nobody here runs: they are offered to no model"]
-        return [*config_warnings(self.config), *(unused if tools else [])]
+        unused = [
+            f"nobody here runs the tool {name}, so it is offered to no model; write [tools.{name}] into hansard.toml"
+            for name in unhandled(self.config, self.tools)
+        ]
+        return [*config_warnings(self.config), *unused]
 
     def named(self, session: str) -> Self:
         """The same under another session id."""
@@ -108,7 +114,14 @@ class Convening:
         if self.selector_script is not None:
             chosen = neutral_script(FakeProviderScript.parse(self.selector_script), for_selector=True)
             selector = open_script(chosen, FAKE)
-        return Setting.of(config, providers=providers, selector=selector, secrets=pool.secrets, shape=self.shape)
+        return Setting.of(
+            config,
+            providers=providers,
+            selector=selector,
+            secrets=pool.secrets,
+            handlers=pool.handlers(self.tools, self.folder),
+            shape=self.shape,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +168,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         max_expansions=checked_cap(call.max_expansions),
         config=config,
         providers=tables,
+        tools=handlers_of(settings, unhandled(config, ()), pool.seams),
         folder=where,
         runs=str(call.runs.absolute()) if call.runs else None,
         shape=call.shape,

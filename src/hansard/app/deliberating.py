@@ -20,6 +20,7 @@ from hansard.deliberation.replay import ExecutionReplay, PinningViolation, Trans
 from hansard.deliberation.replay import transcript_replay as _transcript_replay
 from hansard.errors import UsageError
 from hansard.providers.base import Provider
+from hansard.providers.tools import Handler
 
 Providers = Mapping[str, Provider] | Provider
 T = TypeVar("T")
@@ -44,11 +45,13 @@ async def run_session_async(
     script: Mapping[str, Any] | None = None,
     selector_script: Mapping[str, Any] | None = None,
     wishes: Wishes | None = None,
+    tools: Mapping[str, Handler] | None = None,
     harness_pinning: Pins | None = None,
 ) -> Artifact:
     """Hold a session and give its artifact. Cancelling this leaves it resumable; `Hansard.deliberations` can also end it.
 
-    `providers` are those that the configuration names, by id, or one for all; without them, those of hansard.toml.
+    `providers` are those that the configuration names, by id, or one for all; without them, those of hansard.toml. `tools` run
+    what agents declare, by name: each is awaited with the arguments and gives text or JSON, or a `Refusal`.
     """
     call = Call(
         config=config,
@@ -61,6 +64,7 @@ async def run_session_async(
     async with Hansard.open(ledger) as hansard:
         if providers is not None:
             given(hansard.pool, providers, Config.parse(config) if isinstance(config, Mapping) else config)
+        hansard.pool.seams.update(tools or {})
         made = convening(hansard.settings, hansard.pool, call)
         run = await hansard.deliberations.convene(made)
         sat = await hansard.deliberations.hold(run, pins=harness_pinning)

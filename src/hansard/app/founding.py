@@ -76,6 +76,11 @@ ledger = "{ledger}"
 #max_calls = 20
 #max_tokens = 200000
 
+# What runs a tool that agents of a deliberation declare. See docs/panels.md.
+#[tools.almanac]
+#command = ["python", "almanac.py"]  # or url = "http://...", or entry_point = "NAME"
+#description = "What happened in a year."
+
 # What runs may use.
 #[policy]
 #max_parallel = 8

@@ -26,6 +26,7 @@ from hansard.orchestration.purse import estimated_tokens
 from hansard.providers.base import Heard, Provider, Wrapper, answer, answered, failed, failure
 from hansard.providers.prompt import prompt_of
 from hansard.providers.secrets import Secrets
+from hansard.providers.tools import Handler
 from hansard.store.base import Query, Store
 
 NANO = 1_000_000_000
@@ -42,12 +43,18 @@ KINDS: Mapping[str, ErrorKind] = {
 
 
 class Panel:
-    """A panel that can be asked. `providers` are those that its agents name."""
+    """A panel that can be asked. `providers` are those that its agents name, `tools` run what they may use."""
 
     def __init__(
-        self, name: str, table: Mapping[str, Any], providers: Mapping[str, Provider], store: Store, secrets: Secrets
+        self,
+        name: str,
+        table: Mapping[str, Any],
+        providers: Mapping[str, Provider],
+        tools: Mapping[str, Handler],
+        store: Store,
+        secrets: Secrets,
     ) -> None:
-        self.id, self.share = name, share_of(table)
+        self.id, self.share, self._tools = name, share_of(table), tools
         self._config = Config.parse(table["config"])
         self._store, self._secrets = store, secrets
         used = [agent.provider for agent in (*self._config.agents, self._config.coordinator)]
@@ -143,7 +150,7 @@ class Panel:
     def _setting(self, config: Config, most_output: int | None, nested: Nested) -> Setting:
         purse = _Allowance(nested, most_output)
         charged = {id: _Charged(provider, purse) for id, provider in self._providers.items()}
-        return Setting.of(config, providers=charged, secrets=self._secrets)
+        return Setting.of(config, providers=charged, secrets=self._secrets, handlers=self._tools)
 
     def _is_cancelled(self, run: str) -> bool:
         return any(self._store.select(Query(run=run, kind="run.cancel_asked", limit=1)))

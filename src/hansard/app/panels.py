@@ -3,12 +3,13 @@
 What a run or a session is configured with holds its personas whole: no file is read a second time.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hansard.app.pool import PANEL_KIND
 from hansard.app.settings import Settings
+from hansard.app.tooltables import ToolTable, tool_of
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
 from hansard.domain.budget import Budget
@@ -31,6 +32,8 @@ class Seat:
 
     persona: Persona
     target: str | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """The tools that it may use, as a configuration declares them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,8 @@ class PanelPlan:
     max_seconds: int = 1800
     on_agent_failure: str = "continue_without"
     ensemble: bool = False
+    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What runs the tools of its agents, by name."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -89,6 +94,7 @@ class PanelPlan:
             "persona_ref": seat.persona.as_data(),
             "provider": provider,
             "model": model,
+            **({"tools": list(seat.tools)} if seat.tools else {}),
         }
 
     def as_table(self, resolve: Callable[[str | None], tuple[str, str]]) -> dict[str, Any]:
@@ -99,7 +105,8 @@ class PanelPlan:
                 f"or put the problem to it with `hansard deliberate --panel panel:{self.name}`"
             )
         config = Config.parse(self.config(resolve)).as_data()
-        return {"kind": PANEL_KIND, "config": config, "max_calls": self.most_calls}
+        tools = {"tools": dict(self.tools)} if self.tools else {}
+        return {"kind": PANEL_KIND, "config": config, "max_calls": self.most_calls, **tools}
 
 
 def share_of(table: Mapping[str, Any]) -> Budget:
@@ -141,10 +148,10 @@ def panel_of(settings: Settings, name: str) -> PanelPlan:
             f"there is no panel {name!r} ({known}); write [panels.{name}] into hansard.toml, or panels/{name}.toml"
         )
     table, where = found[name]
-    return read_panel(name, Fields(table, where), personas_of(settings))
+    return read_panel(name, Fields(table, where), personas_of(settings), lambda tool: tool_of(settings, tool))
 
 
-def read_panel(name: str, fields: Fields, personas: Personas) -> PanelPlan:
+def read_panel(name: str, fields: Fields, personas: Personas, tool: Callable[[str], ToolTable]) -> PanelPlan:
     """A panel from its table, strictly."""
     usual = fields.text("provider") or None
     apart = fields.table("providers")
@@ -153,13 +160,21 @@ def read_panel(name: str, fields: Fields, personas: Personas) -> PanelPlan:
     for id, target in apart.items():
         if id not in (*ids, chair) or not isinstance(target, str):
             raise UsageError(f"{fields.where}: providers must name agents of the panel and a provider each, not {id!r}")
+    used = _tools(fields, (*ids, chair))
+    tables = {name: tool(name) for names in used.values() for name in names}
+
+    def seat(id: str) -> Seat:
+        declared = tuple(tables[each].declared for each in used.get(id, ()))
+        return Seat(persona=_known(personas, id, fields), target=apart.get(id, usual), tools=declared)
+
     for target in (usual, *apart.values()):
         if is_panel(target):
             raise UsageError(f"{fields.where}: {target!r} is a panel, and a panel is not answered by another one")
     plan = PanelPlan(
         name=name,
-        seats=tuple(Seat(persona=_known(personas, id, fields), target=apart.get(id, usual)) for id in ids),
-        coordinator=Seat(persona=_known(personas, chair, fields), target=apart.get(chair, usual)),
+        seats=tuple(map(seat, ids)),
+        coordinator=seat(chair),
+        tools={name: table.runs for name, table in tables.items()},
         max_rounds=fields.count("max_rounds", 3, least=1),
         max_calls=fields.count("max_calls", least=1) if fields.has("max_calls") else None,
         max_tokens=fields.count("max_tokens", 200_000, least=1),
@@ -170,6 +185,15 @@ def read_panel(name: str, fields: Fields, personas: Personas) -> PanelPlan:
     )
     fields.done()
     return plan
+
+
+def _tools(fields: Fields, members: Collection[str]) -> dict[str, list[str]]:
+    """Who may use which tools."""
+    found = dict(fields.table("tools"))
+    for id, names in found.items():
+        if id not in members or not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+            raise UsageError(f'{fields.where}: tools must name agents of the panel, such as {{critic = ["almanac"]}}')
+    return found
 
 
 def _ids(fields: Fields) -> list[str]:

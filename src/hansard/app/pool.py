@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hansard.app.seams import open_reviser, open_source, open_verifier
+from hansard.app.seams import open_handler, open_reviser, open_source, open_verifier
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_providers
 from hansard.errors import ProviderError, UsageError
@@ -17,6 +17,7 @@ from hansard.providers.environment import passed_on
 from hansard.providers.prices import Prices
 from hansard.providers.process import Program, Ran, run
 from hansard.providers.secrets import Secrets
+from hansard.providers.tools import Handler
 
 MOST_SEEN = 256
 PANEL_KIND = "panel"
@@ -32,12 +33,14 @@ class Pool:
         self.prices = Prices.read(settings.prices, where=str(settings.config or "hansard.toml"))
         self.given = dict(given or {})
         self.seams: dict[str, Any] = {}
-        """Context sources, verifiers and revisers that a program handed in, by name."""
+        """Context sources, verifiers, revisers and handlers of tools that a program handed in, by name."""
         self.settings = settings
         self.capsule: Callable[[str], str] = _no_capsule
         """The capsule of a run, as context for another."""
-        self.panel: Callable[[str, Mapping[str, Any], Mapping[str, Provider]], Provider] = _no_panel
-        """A panel of this name and table, whose agents ask these."""
+        self.panel: Callable[[str, Mapping[str, Any], Mapping[str, Provider], Mapping[str, Handler]], Provider] = (
+            _no_panel
+        )
+        """A panel of this name and table, whose agents ask these and use these tools."""
         self._open: dict[str, Provider] = {}
         self._seen: dict[tuple[str, int, str], tuple[Mapping[str, Any], Provider]] = {}
         """The same by the very tables that were asked with: a daemon's runs share a few configurations."""
@@ -56,6 +59,11 @@ class Pool:
             reviser=open_reviser(config.reviser, programs, self.seams) if config.reviser else None,
         )
 
+    def handlers(self, tables: Mapping[str, Mapping[str, Any]], folder: str) -> dict[str, Handler]:
+        """What runs the tools of these tables, by the name of the tool."""
+        programs = self._programs_in(folder)
+        return {name: open_handler(name, table, programs, self.seams) for name, table in tables.items()}
+
     def _programs_in(self, folder: str) -> "_Programs":
         """What runs the programs of checks, in the project's folder; in this one where that is gone."""
         if folder not in self._programs:
@@ -72,7 +80,10 @@ class Pool:
             if table.get("kind") != PANEL_KIND
         }
         panels = {name: table for name, table in tables.items() if table.get("kind") == PANEL_KIND}
-        return plain | {name: self.panel(name, table, plain) for name, table in panels.items()}
+        return plain | {
+            name: self.panel(name, table, plain, self.handlers(table.get("tools", {}), config.folder))
+            for name, table in panels.items()
+        }
 
     async def close(self) -> None:
         opened, self._open = self._open, {}
@@ -103,7 +114,7 @@ class Pool:
         return self._open[key]
 
 
-def _no_panel(name: str, table: Mapping[str, Any], providers: Mapping[str, Provider]) -> Provider:
+def _no_panel(name: str, *_: object) -> Provider:
     raise UsageError(f"there is no ledger open in which {name} could meet")
 
 

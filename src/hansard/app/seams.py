@@ -14,8 +14,14 @@ from urllib.request import Request, urlopen
 from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.judge import Programs
 from hansard.orchestration.seams import SEAM_SECONDS, ContextSource, Reviser, Source, Verification, Verifier
+from hansard.providers.tools import Handler, Refusal
 
-GROUPS = {"context": "hansard.context", "verifier": "hansard.verifiers", "reviser": "hansard.revisers"}
+GROUPS = {
+    "context": "hansard.context",
+    "verifier": "hansard.verifiers",
+    "reviser": "hansard.revisers",
+    "tool": "hansard.tools",
+}
 MOST_BYTES = 4 * 1024 * 1024
 # A server that hangs takes a thread of these, and none of those that everybody reads with.
 _FETCHING = ThreadPoolExecutor(8, "hansard-seam")
@@ -51,6 +57,20 @@ class Remote:
     async def revise(self, request: str, answer: str) -> str | None:
         return await self._ask({"seam": "reviser", "request": request, "answer": answer}) or None
 
+    def handler(self, tool: str) -> Handler:
+        """The same as what runs a tool: text is its result, and `{"error": "…"}` says why there is none."""
+
+        async def handle(arguments: Mapping[str, Any]) -> object:
+            said = await self._ask({"seam": "tool", "tool": tool, "arguments": arguments})
+            try:
+                found = json.loads(said)
+            except (ValueError, RecursionError):
+                return said
+            refused = isinstance(found, dict) and found.keys() == {"error"}
+            return Refusal(message=str(found["error"])) if refused else said
+
+        return handle
+
 
 class Capsule:
     """What another run knows, as context."""
@@ -79,6 +99,13 @@ def open_verifier(table: Mapping[str, Any], programs: Programs, given: Mapping[s
 def open_reviser(table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any]) -> Reviser:
     found: Reviser = _opened("reviser", table, programs, given)
     return found
+
+
+def open_handler(name: str, table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any]) -> Handler:
+    """What runs a tool."""
+    found = _opened("tool", table, programs, given)
+    handler: Handler = found.handler(name) if isinstance(found, Remote) else found
+    return handler
 
 
 def _opened(seam: str, table: Mapping[str, Any], programs: Programs, given: Mapping[str, Any]) -> Any:

@@ -36,6 +36,7 @@ class Settings:
     policy: Policy = field(default_factory=Policy)
     panels: Mapping[str, Any] = field(default_factory=dict)
     personas: Mapping[str, Any] = field(default_factory=dict)
+    tools: Mapping[str, Any] = field(default_factory=dict)
     roster_file: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -97,6 +98,7 @@ def read_settings(
         policy=parse_policy(_table(table, "policy", config), f"{config}: [policy]"),
         panels=_table(table, "panels", config),
         personas=_table(table, "personas", config),
+        tools=_table(table, "tools", config),
         roster_file=_roster_file(table, config),
         environment=dict(env),
     )

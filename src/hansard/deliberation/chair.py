@@ -5,7 +5,7 @@ One call is in flight at any moment. The chair decides nothing: the rules do. On
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,17 +35,20 @@ from hansard.deliberation.protocol.moves import (
 from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story
+from hansard.deliberation.tooling import ToolMinutes
 from hansard.deliberation.transcript import Transcript
 from hansard.deliberation.turn import heard, settled
 from hansard.domain.council import TurnAsked
 from hansard.domain.exchange import Completion, Exchange, Limits, Message, Sampling, Schema
 from hansard.domain.fact import Body
+from hansard.domain.value import replace
 from hansard.errors import Broken, StoreError
 from hansard.providers.ask import corrected
 from hansard.providers.base import Provider, failed, failure
 from hansard.providers.checks import requested_model
 from hansard.providers.retry import Retries
 from hansard.providers.scrubbed import scrubbed
+from hansard.providers.tools import with_tools
 from hansard.record.encoder import fastest
 from hansard.record.recorder import Cause
 
@@ -162,6 +165,8 @@ class Chair:
         packet = derive(ask, self.machine.state, self._transcript, setting.config, setting.personas, setting.window)
         prompt = self._prompts.render(packet)
         exchange = self._limited(ask, prompt.messages, ask.expect, asking_schema(ask.expect))
+        if offered := setting.tools.get(ask.agent):
+            exchange = replace(exchange, tools=offered)
         return corrected(exchange, self.last) if ask.correcting and self.last else exchange, prompt
 
     def _limited(
@@ -206,22 +211,25 @@ class Chair:
             ),
             self._setting.secrets.scrub(prompt.recalled) if prompt else "",
         )
-        completion = await self._in_flight(provider, exchange)
+        tools = ToolMinutes(self._minutes, asked, ask.agent, self._setting.secrets) if exchange.tools else None
+        completion = await self._in_flight(provider, exchange, tools)
         if self._setting.secrets:
             completion = scrubbed(completion, self._setting.secrets)
         if exchange.schema is not None:
             completion = settled(exchange, completion, ask.expect)
         self.last = completion
         scripted = provider.describe().get("kind") == "scripted"
-        return Called(asked=asked, completion=completion, usage=usage_of(completion, scripted=scripted))
+        ran = (tools.last,) if tools and tools.last is not asked else ()
+        return Called(asked=asked, completion=completion, usage=usage_of(completion, scripted=scripted), tools=ran)
 
-    async def _in_flight(self, provider: Provider, exchange: Exchange) -> Completion:
+    async def _in_flight(self, provider: Provider, exchange: Exchange, tools: ToolMinutes | None) -> Completion:
         """The one call of this moment. Cancelling the session ends it."""
         if self._calling:
             raise Broken("a session asks one model at a time, and this one asked two")
         self._calling = True
+        work = with_tools(provider, exchange, self._setting.toolbox, tools) if tools else provider.complete(exchange)
         try:
-            return await _asked(self._interruptible, provider, exchange)
+            return await _asked(self._interruptible, provider, exchange, work)
         finally:
             self._calling = False
 
@@ -304,11 +312,13 @@ class Chair:
 async def unless_cancelled(cancel: asyncio.Event, provider: Provider, exchange: Exchange) -> Completion:
     """Ask, unless the session is cancelled meanwhile; then nothing of the call goes on."""
     async with Interruptible(cancel) as interruptible:
-        return await _asked(interruptible, provider, exchange)
+        return await _asked(interruptible, provider, exchange, provider.complete(exchange))
 
 
-async def _asked(interruptible: Interruptible, provider: Provider, exchange: Exchange) -> Completion:
-    completion = await interruptible.run(provider.complete(exchange))
+async def _asked(
+    interruptible: Interruptible, provider: Provider, exchange: Exchange, work: Coroutine[Any, Any, Completion]
+) -> Completion:
+    completion = await interruptible.run(work)
     if completion is not None:
         return completion
     why = failure("internal", "the session was cancelled while this call was in flight", retryable=False)

@@ -3,12 +3,23 @@
 from collections.abc import Mapping
 from operator import attrgetter
 
-from hansard.domain.council import PanelSelected, SessionEnded, TurnAsked, TurnFailed, TurnTaken
+from hansard.domain.council import (
+    PanelSelected,
+    SessionEnded,
+    ToolsCalled,
+    ToolsReturned,
+    TurnAsked,
+    TurnFailed,
+    TurnTaken,
+)
 from hansard.domain.fact import Fact
 from hansard.record.codec import shape_of
 from hansard.record.encoder import fastest
 
-_EVENTS: tuple[type[Fact], ...] = (TurnAsked, TurnFailed, TurnTaken, PanelSelected, SessionEnded)
+_EVENTS: tuple[type[Fact], ...] = (
+    *(TurnAsked, TurnFailed, TurnTaken, PanelSelected, SessionEnded),
+    *(ToolsCalled, ToolsReturned),
+)
 _NAMES: Mapping[type[Fact], tuple[str, ...]] = {
     kind: tuple(field.name for field in shape_of(kind).data if field.name != "jitter_seed") for kind in _EVENTS
 }

@@ -48,6 +48,12 @@ class Called:
     asked: Recorded[Fact]
     completion: Completion
     usage: Usage
+    tools: tuple[Recorded[Fact], ...] = ()
+    """The newest entry about tools that were run for it, where there were any."""
+
+    @property
+    def causes(self) -> tuple[Recorded[Fact], ...]:
+        return (self.asked, *self.tools)
 
 
 class Minutes:
@@ -108,6 +114,10 @@ class Minutes:
         """A question, before it is asked. What it recalls of earlier rounds is recorded before the first that does."""
         newest = self._newest()
         causes = (newest, self._recall(fact.round, recalled, newest)) if recalled else (newest,)
+        return await self.note(fact, *causes)
+
+    async def note(self, fact: Fact, *causes: Cause) -> Recorded[Fact]:
+        """A fact now, together with what waits."""
         self._waiting.append(Step(fact, ACTOR, causes))
         return (await self.flush())[-1]
 
@@ -119,7 +129,7 @@ class Minutes:
 
     def failed(self, called: Called, ask: Ask, elapsed_us: int) -> None:
         """A call that has led to nothing, where no step follows from it."""
-        self._waiting.append(Step(_failed(called, ask, elapsed_us), ACTOR, (called.asked,)))
+        self._waiting.append(Step(_failed(called, ask, elapsed_us), ACTOR, called.causes))
 
     def heard(self, called: Called, ask: Ask, moved: Moved, elapsed_us: int) -> None:
         """What came back, and every message that follows from it."""
@@ -137,14 +147,12 @@ class Minutes:
             rounds=rounds,
             artifact=Body.json(artifact),
         )
-        self._waiting.append(Step(fact, ACTOR, (self._newest(),)))
-        return (await self.flush())[-1]
+        return await self.note(fact, self._newest())
 
     async def archived(self, session: str, files: int, listing: bytes) -> Recorded[Fact]:
         """The directory is complete: the hash of every file in it."""
         fact = SessionArchived(session=session, files=files, manifest=Body.json(listing))
-        self._waiting.append(Step(fact, ACTOR, (self.last,)))
-        return (await self.flush())[-1]
+        return await self.note(fact, self.last)
 
     async def flush(self) -> Sequence[Recorded[Fact]]:
         """Record what waits, in one commit, and then write it into the journal."""
@@ -172,11 +180,11 @@ class Minutes:
     def _follow(self, moved: Moved, called: Called | None, elapsed_us: int) -> None:
         """The facts of a step, and the lines that they add to the journal."""
         for draft in moved.appended:
-            cause = called.asked if called and not self._waiting else self._newest()
+            causes = called.causes if called and not self._waiting else (self._newest(),)
             self._lines.append(self._transcript.append(draft))
             answered = called if draft.usage is not None else None
             fact = _taken(draft, self._lines[-1], answered, elapsed_us)
-            self._waiting.append(Step(fact, ACTOR, (cause,)))
+            self._waiting.append(Step(fact, ACTOR, causes))
         for draft in moved.amended:
             before = self._transcript.messages[draft.ordinal]
             self._lines.append(self._transcript.amend(draft))
@@ -205,6 +213,7 @@ def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) ->
         cost_usd_nano=round(usage.get("cost_usd", 0) * NANO),
         elapsed_us=elapsed_us,
         confidence_ppm=None if confidence is None else round(confidence * 1_000_000),
+        tools=(len(called.completion.tool_events) or None) if called else None,
         message=Body.json(line),
         result=as_body(called.completion, called.usage) if called else None,
     )

@@ -1,11 +1,11 @@
 """What came back for a call, as it goes on the record, and back from there when a session is resumed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hansard.deliberation.documents import Usage
-from hansard.domain.exchange import Completion, ErrorKind, Failure
+from hansard.domain.exchange import Completion, ErrorKind, Failure, ToolEvent
 from hansard.domain.fact import Body
 from hansard.record.encoder import fastest
 
@@ -30,10 +30,26 @@ def as_body(completion: Completion, usage: Usage) -> Body:
             "details": dict(why.details),
         }
     if completion.tool_events:
-        said["tool_events"] = [
-            {"name": each.name, "arguments": each.arguments, "result": each.result, "error": each.error}
-            for each in completion.tool_events
-        ]
+        said["tool_events"] = events_data(completion.tool_events)
+    return json_body(said)
+
+
+def events_data(events: Sequence[ToolEvent]) -> list[dict[str, Any]]:
+    """What tools did, in the order in which they ran."""
+    return [
+        {
+            "name": each.name,
+            "arguments": dict(each.arguments),
+            "result": each.result,
+            "error": each.error,
+            "latency_us": each.latency_us,
+        }
+        for each in events
+    ]
+
+
+def json_body(said: object) -> Body:
+    """JSON as it goes on the record."""
     try:
         return Body.json(_encode(said))
     except (TypeError, ValueError):

@@ -21,6 +21,7 @@ from hansard.deliberation.pins import Pins, live
 from hansard.deliberation.protocol.moves import Stopped, Synthesized
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story, Told
+from hansard.deliberation.tooling import tool_line
 from hansard.deliberation.transcript import Transcript
 from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Fact
@@ -29,7 +30,7 @@ from hansard.record.recorder import Cause, Recorded, Recorder
 from hansard.store.base import Claim
 
 PRODUCER: Mapping[str, str] = {"name": "hansard", "version": __version__}
-PINS, METRICS, SELECTION = "pins.json", "metrics.json", "selector_output.json"
+PINS, METRICS, SELECTION, TOOLS = "pins.json", "metrics.json", "selector_output.json", "tool_events.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ async def resume_session(
         archive = _reopened(runs, setting, pins, story, producer)
     sitting = _Sitting(setting, pen, pins, archive, cancel, listener)
     sitting.events = [event for told in story.told if (event := event_line(told.seq, told.fact))]
+    sitting.tools = [line for told in story.told if (line := tool_line(told.fact))]
     try:
         if (artifact := story.artifact) is not None:
             sitting.minutes.take_up(story.convened, story.seqs, story.last)
@@ -156,6 +158,7 @@ class _Sitting:
         listener: Listener | None,
     ) -> None:
         self.events: list[bytes] = []
+        self.tools: list[bytes] = []
         self._setting, self._archive, self._listener = setting, archive, listener
         self._transcript = Transcript(pins, setting.shape)
         self.minutes = Minutes(pen.recorder, pen.run, pen.claim, self._transcript, journal=archive, listener=self._hear)
@@ -164,6 +167,8 @@ class _Sitting:
     def _hear(self, recorded: Recorded[Fact]) -> None:
         if self._archive is not None and (event := event_line(recorded.seq, recorded.fact)):
             self.events.append(event)
+        if self._archive is not None and (line := tool_line(recorded.fact)):
+            self.tools.append(line)
         if self._listener is not None:
             self._listener(recorded)
 
@@ -193,6 +198,8 @@ class _Sitting:
         if selection is not None:
             archive.put(SELECTION, _shown({"schema_version": "1.0.0", "selector_output": selection.as_data()}))
         archive.put(EVENTS, b"".join(self.events))
+        if self.tools:
+            archive.put(TOOLS, b"".join(self.tools))
         archive.put(METRICS, _shown_in_lines(figures_of(artifact)))
         return archive.finish(artifact, written, notes=_notes(held))
 

@@ -6,12 +6,15 @@ from typing import Self
 
 from hansard.deliberation.documents import Breach, Config, Persona, unrepresentable
 from hansard.deliberation.documents.config_rules import config_breaches
+from hansard.deliberation.offering import offered
 from hansard.deliberation.packet import Window
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.turn import MessageShape
+from hansard.domain.exchange import Tool
 from hansard.errors import UsageError
 from hansard.providers.base import Answering, Provider, keeps_the_contract
 from hansard.providers.secrets import Secrets
+from hansard.providers.tools import Handler, Toolbox
 
 LONGEST_NAME = 256
 """Names stand in the data of the record, which takes no longer text."""
@@ -28,6 +31,9 @@ class Setting:
     selector: Provider | None = None
     breaches: tuple[Breach, ...] = ()
     secrets: Secrets = field(default_factory=Secrets)
+    tools: Mapping[str, tuple[Tool, ...]] = field(default_factory=dict)
+    """What each agent is offered, by agent."""
+    toolbox: Toolbox = field(default_factory=lambda: Toolbox(handlers={}))
     window: Window = field(default_factory=Window)
     shape: MessageShape = "golden"
 
@@ -40,10 +46,13 @@ class Setting:
         registry: Personas | None = None,
         selector: Provider | None = None,
         secrets: Secrets | None = None,
+        handlers: Mapping[str, Handler] | None = None,
         window: Window | None = None,
         shape: MessageShape = "golden",
     ) -> Self:
-        """The setting of a configuration. `selector` answers the llm selector where the coordinator's provider should not."""
+        """The setting of a configuration. `selector` answers the llm selector where the coordinator's provider should not;
+        `handlers` run the tools of their names, and what nobody runs is offered to nobody.
+        """
         known, hidden = registry or Personas(), secrets or Secrets()
         clean = Config.parse(hidden.scrub_json(config.as_data())) if hidden else config
         agents = (*clean.agents, clean.coordinator)
@@ -59,6 +68,12 @@ class Setting:
                 config_breaches(clean, providers=providers.keys(), personas=[persona.id for persona in known])
             ),
             secrets=hidden,
+            tools=offered(clean, handlers or {}),
+            toolbox=Toolbox(
+                handlers=handlers or {},
+                most_iterations=clean.runtime.knobs.max_tool_iterations,
+                clean=hidden.scrub,
+            ),
             window=window or Window(),
             shape=shape,
         )

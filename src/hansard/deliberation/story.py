@@ -18,6 +18,8 @@ from hansard.domain.council import (
     SessionArchived,
     SessionConvened,
     SessionEnded,
+    ToolsCalled,
+    ToolsReturned,
     TurnAmended,
     TurnAsked,
     TurnFailed,
@@ -34,6 +36,8 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     SessionConvened.KIND: ("config",),
     PanelSelected.KIND: ("selection",),
     TurnAsked.KIND: (),
+    ToolsCalled.KIND: (),
+    ToolsReturned.KIND: (),
     TurnFailed.KIND: ("result",),
     TurnTaken.KIND: ("message",),
     TurnAmended.KIND: ("message",),
@@ -111,9 +115,11 @@ def _facts(store: Store, run: str) -> Iterator[Told]:
 
 
 def _bodies(store: Store, entry: Entry) -> dict[str, Body]:
-    """The bodies that the story needs: prompts and good results stay where they are."""
+    """The bodies that the story needs: prompts and good results stay where they are, unless tools have a part in them."""
     found = {}
-    for name in _NEEDED.get(entry.kind, ()):
+    needed = _NEEDED.get(entry.kind, ())
+    with_tools = entry.kind == TurnTaken.KIND and "tools" in entry.data
+    for name in (*needed, "result") if with_tools else needed:
         stored = store.body(entry.seq, name)
         if stored is not None:
             found[name] = Body(stored.media, stored.body)
@@ -129,6 +135,8 @@ def _take(story: Story, told: Told) -> None:
         case TurnAsked() as fact:
             story.seed = fact.jitter_seed or 0
             # A question that was never answered is nobody's cause: it will be asked again.
+            return
+        case ToolsCalled() | ToolsReturned():
             return
         case TurnFailed() as fact:
             story.results.append(_failed(fact))

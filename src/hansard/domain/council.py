@@ -115,12 +115,40 @@ class TurnAsked(Fact):
 
 
 @value
+class ToolsCalled(Fact):
+    """A model wants tools of the host before it answers; none of them has run yet."""
+
+    KIND: ClassVar[str] = "tools.called"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("turn.asked", "tools.returned")
+    agent: str
+    iteration: int
+    tools: tuple[str, ...]
+    prompt_tokens: int
+    completion_tokens: int
+    calls: Body
+
+
+@value
+class ToolsReturned(Fact):
+    """What came of a batch of tools, in the order in which they ran."""
+
+    KIND: ClassVar[str] = "tools.returned"
+    DRIVEN: ClassVar[bool] = True
+    CAUSES: ClassVar[tuple[str, ...]] = ("tools.called",)
+    agent: str
+    iteration: int
+    failed: int
+    results: Body
+
+
+@value
 class TurnFailed(Fact):
     """An attempt that gave no usable turn, with what it cost all the same."""
 
     KIND: ClassVar[str] = "turn.failed"
     DRIVEN: ClassVar[bool] = True
-    CAUSES: ClassVar[tuple[str, ...]] = ("turn.asked",)
+    CAUSES: ClassVar[tuple[str, ...]] = ("turn.asked", "tools.returned")
     agent: str
     attempt: int
     error: ErrorKind
@@ -144,6 +172,7 @@ class TurnTaken(Fact):
         "turn.asked",
         "turn.failed",
         "turn.taken",
+        "tools.returned",
     )
     type: TurnType
     speaker: str
@@ -155,6 +184,7 @@ class TurnTaken(Fact):
     cost_usd_nano: int
     elapsed_us: int
     confidence_ppm: int | None = None
+    tools: int | None = None
     message: Body
     result: Body | None = None
 

@@ -32,6 +32,8 @@ class Debate:
                 opened = [f"round {fact.round}"] if fact.round > self._round else []
                 self._round = fact.round
                 return [*opened, _turn(fact)]
+            case "tools.called":
+                return [f"  {plain(fact.agent):<{NAME}} (uses {plain(', '.join(fact.tools))})"]
             case "turn.failed":
                 again = "asked again" if fact.retriable else "not asked again"
                 return [f"  {plain(fact.agent):<{NAME}} ({fact.error}; {again})"]

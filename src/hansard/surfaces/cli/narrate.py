@@ -35,6 +35,8 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
             return "asked", f"the {data['role']}", f"({data['model']})"
         case "session.convened":
             return "convened", f"a panel of {data['agents']}"
+        case "tools.called":
+            return "uses", data["agent"], f"({', '.join(data['tools'])})"
         case "turn.taken" if data["type"] not in ("problem_statement", "synthesis"):
             return "spoke", data["speaker"], f"({data['type'].replace('_', ' ')}, round {data['round']})"
         case "session.ended":

@@ -36,6 +36,8 @@ class Teller(Nobody):
             case "turn.taken":
                 said = f": {_said(event)}" if self._aloud else ""
                 return f"round {data['round']}: {data['speaker']}, {data['type'].replace('_', ' ')}{said}"
+            case "tools.called":
+                return f"{data['agent']} uses {', '.join(data['tools'])}"
             case "turn.failed":
                 return f"{data['agent']} failed: {data['error']}"
         return None

@@ -1,0 +1,170 @@
+"""Tools of a project: written into hansard.toml, named by panels, handed in by Python, run by programs and URLs."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deliberating import config as plain_config
+from hansard import run_session
+from hansard.app.configuring import Wishes
+from hansard.app.convening import Call, Convening, convening
+from hansard.app.panels import panel_of
+from hansard.app.pool import Pool
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.tooltables import tool_of
+from hansard.domain.exchange import Exchange, ToolCall
+from hansard.errors import UsageError
+from hansard.providers.tools import Refusal
+from panels import PANELS, Voices, agreeing
+from running import Answers, audit, desk, one, plan, roster, task
+
+SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]}
+PROGRAM = [sys.executable, "-c", "import json, sys; print('in', json.load(sys.stdin)['arguments']['year'])"]
+ALMANAC: dict[str, Any] = {"command": PROGRAM, "description": "What happened.", "input_schema": SCHEMA}
+ARMED: dict[str, Any] = {"bench": {**PANELS["bench"], "tools": {"critic": ["almanac"]}}}
+
+
+def curious(exchange: Exchange) -> Any:
+    """Looks into the almanac once, wherever it is offered."""
+    if not exchange.tools or any(message.role == "tool" for message in exchange.messages):
+        return agreeing(exchange)
+    return {"calls": (ToolCall(id="c", name=exchange.tools[0].name, arguments={"year": 1969}),)}
+
+
+def settings(folder: Path, **more: Any) -> Settings:
+    given: dict[str, Any] = {"tools": {"almanac": ALMANAC}, "panels": ARMED, **more}
+    return Settings(ledger=str(folder / "log.db"), state=folder / "state", **given)
+
+
+def heard(voices: Voices) -> list[str]:
+    return [message.content for each in voices.calls for message in each.messages if message.role == "tool"]
+
+
+async def deliberated(folder: Path, **more: Any) -> tuple[Voices, Convening]:
+    voices = Voices(curious)
+    async with Hansard.open(settings=settings(folder, **more)) as hansard:
+        hansard.pool.given["voices"] = voices
+        made = convening(hansard.settings, hansard.pool, Call(problem="When?", named="bench"))
+        run = await hansard.deliberations.convene(made)
+        assert (await hansard.deliberations.hold(run)).sitting.reason == "synthesis"
+        return voices, made
+
+
+async def test_a_panels_agent_uses_a_program_of_the_project(tmp_path: Path) -> None:
+    voices, made = await deliberated(tmp_path)
+    assert heard(voices) == ["in 1969"]
+    assert {str(each.metadata["agent_id"]) for each in voices.calls if each.tools} == {"critic"}
+    # What runs it is on the record, so that whoever goes on with the session has it too.
+    assert Convening.from_json(made.as_json()).tools == {"almanac": {"command": PROGRAM}}
+    assert made.warnings == []
+
+
+class Service(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        said = json.dumps({"error": f"{asked['tool']} is closed"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def service() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Service)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_a_url_runs_a_tool_and_may_refuse(tmp_path: Path) -> None:
+    with service() as url:
+        voices, _ = await deliberated(tmp_path, tools={"almanac": {"url": url, "input_schema": SCHEMA}})
+    assert heard(voices) == ['{"error": "almanac is closed"}']
+
+
+async def test_a_program_that_fails_ends_the_turn_and_says_why(tmp_path: Path) -> None:
+    broken = {**ALMANAC, "command": [sys.executable, "-c", "import sys; sys.exit('no almanac here')"]}
+    voices = Voices(curious)
+    async with Hansard.open(settings=settings(tmp_path, tools={"almanac": broken})) as hansard:
+        hansard.pool.given["voices"] = voices
+        made = convening(hansard.settings, hansard.pool, Call(problem="When?", named="bench"))
+        run = await hansard.deliberations.convene(made)
+        await hansard.deliberations.hold(run)
+        [failed] = hansard.ledger.show(run=run, kind="turn.failed")
+        assert failed["data"]["error"] == "tool_failure"
+        body = hansard.store.body(failed["seq"], "result")
+        assert body is not None
+        assert "no almanac here" in json.loads(body.body)["failure"]["message"]
+    assert heard(voices) == []
+
+
+async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -> None:
+    voices = Voices(curious)
+    given = {"panels": ARMED, "tools": {"almanac": ALMANAC}}
+    d = desk(Answers(), voices, settings=given)
+    ended = await d.run("x", plan=plan(task("a")), wishes=Wishes(roster=roster(alpha={"provider": "panel:bench"})))
+    assert ended.state == "answered"
+    assert heard(voices) == ["in 1969"]
+    assert one(d.entries(ended.run, "tools.called")).data["tools"] == ["almanac"]
+    # Critic twice, engineer, verdict, synthesis.
+    assert len(voices.calls) == 5
+    assert one(d.entries(ended.run, "run.ended")).data["tokens"] >= 5 * 15
+    audit(d.store, ended.run)
+
+
+def test_python_hands_in_what_runs_a_tool(tmp_path: Path) -> None:
+    voices, asked = Voices(curious, id="fake"), list[Any]()
+    data = plain_config().as_data()
+    data["agents"][0]["tools"] = [{"name": "oracle", "description": "Knows.", "input_schema": SCHEMA}]
+
+    async def oracle(arguments: Mapping[str, Any]) -> object:
+        asked.append(arguments)
+        return Refusal(message="ask again later")
+
+    artifact = run_session(data, voices, ledger=str(tmp_path / "log.db"), tools={"oracle": oracle})
+    assert artifact.outcome.kind == "synthesis"
+    assert asked == [{"year": 1969}]
+    assert heard(voices) == ['{"error": "ask again later"}']
+
+
+@pytest.mark.parametrize(
+    ("tools", "panel", "said"),
+    [
+        ({}, {"critic": ["almanac"]}, "there is no tool 'almanac' .*write .tools.almanac."),
+        ({"almanac": {"description": "x"}}, {"critic": ["almanac"]}, "write one of command"),
+        ({"almanac": {**ALMANAC, "color": "red"}}, {"critic": ["almanac"]}, "color"),
+        ({"almanac": {**ALMANAC, "url": "http://x"}}, {"critic": ["almanac"]}, "write one of command"),
+        ({"almanac": ALMANAC}, {"nobody": ["almanac"]}, "tools must name agents of the panel"),
+        ({"almanac": ALMANAC}, {"critic": "almanac"}, "tools must name agents of the panel"),
+    ],
+)
+def test_a_tool_that_makes_no_sense_is_refused(tools: Any, panel: Any, said: str, tmp_path: Path) -> None:
+    found = settings(tmp_path, tools=tools, panels={"bench": {**PANELS["bench"], "tools": panel}})
+    with pytest.raises(UsageError, match=said):
+        panel_of(found, "bench")
+
+
+async def test_a_schema_that_cannot_be_kept_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+    odd = {**ALMANAC, "input_schema": {"type": "object", "requried": []}}
+    found = settings(tmp_path, tools={"almanac": odd})
+    pool = Pool(found, {"voices": Voices()})
+    with pytest.raises(UsageError, match=r"tool almanac: .*requried"):
+        convening(found, pool, Call(problem="When?", named="bench"))
+    assert tool_of(settings(tmp_path), "almanac").declared["name"] == "almanac"
