@@ -131,7 +131,7 @@ def test_cli_auto_gives_the_visionary_a_voice_of_its_own(tmp_path: Path) -> None
 async def test_a_panel_by_name_is_convened_whole(tmp_path: Path) -> None:
     settings = project(tmp_path)
     pool = Pool(settings, {"voices": Voices()})
-    made = convening(settings, pool, Call(problem="Keep it?", named="bench"))
+    made = convening(settings, pool, Call(problem="Keep it?", panel=["panel:bench"]))
     assert [agent.id for agent in made.config.agents] == ["lawyer", "critic"]
     assert made.config.agents[1].model == "large"
     assert made.config.problem_statement == "Keep it?"
@@ -141,7 +141,7 @@ async def test_a_panel_by_name_is_convened_whole(tmp_path: Path) -> None:
 async def sessions(folder: Path, says: Any = agreeing) -> tuple[Hansard, Any]:
     settings = project(folder)
     hansard = Hansard.open(settings=settings, providers={"voices": Voices(says)})
-    return hansard, convening(settings, hansard.pool, Call(problem="?", named="bench"))
+    return hansard, convening(settings, hansard.pool, Call(problem="?", panel=["panel:bench"]))
 
 
 async def test_a_panel_is_tried_on_a_set_of_problems_and_measured_from_the_record(tmp_path: Path) -> None:

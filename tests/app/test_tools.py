@@ -52,7 +52,7 @@ async def deliberated(folder: Path, **more: Any) -> tuple[Voices, Convening]:
     voices = Voices(curious)
     async with Hansard.open(settings=settings(folder, **more)) as hansard:
         hansard.pool.given["voices"] = voices
-        made = convening(hansard.settings, hansard.pool, Call(problem="When?", named="bench"))
+        made = convening(hansard.settings, hansard.pool, Call(problem="When?", panel=["panel:bench"]))
         run = await hansard.deliberations.convene(made)
         assert (await hansard.deliberations.hold(run)).sitting.reason == "synthesis"
         return voices, made
@@ -104,7 +104,7 @@ async def test_a_program_that_fails_ends_the_turn_and_says_why(tmp_path: Path) -
     voices = Voices(curious)
     async with Hansard.open(settings=settings(tmp_path, tools={"almanac": broken})) as hansard:
         hansard.pool.given["voices"] = voices
-        made = convening(hansard.settings, hansard.pool, Call(problem="When?", named="bench"))
+        made = convening(hansard.settings, hansard.pool, Call(problem="When?", panel=["panel:bench"]))
         run = await hansard.deliberations.convene(made)
         await hansard.deliberations.hold(run)
         [failed] = hansard.ledger.show(run=run, kind="turn.failed")
@@ -166,5 +166,5 @@ async def test_a_schema_that_cannot_be_kept_is_refused_before_anything_is_record
     found = settings(tmp_path, tools={"almanac": odd})
     pool = Pool(found, {"voices": Voices()})
     with pytest.raises(UsageError, match=r"tool almanac: .*requried"):
-        convening(found, pool, Call(problem="When?", named="bench"))
+        convening(found, pool, Call(problem="When?", panel=["panel:bench"]))
     assert tool_of(settings(tmp_path), "almanac").declared["name"] == "almanac"

@@ -1,11 +1,13 @@
 """What stands on the pages: the same as the views say, and nothing that a browser would act on."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import panels
 from daemons import ONE, Served, place, serving
 from forging import database
 from hansard.surfaces.http.dashboard.deliberations import disagreements
@@ -291,3 +293,25 @@ def test_a_message_that_was_swapped_is_told_and_is_no_bug(tmp_path: Path) -> Non
         said = Visitor(daemon).see(f"/dashboard/deliberations/{run}")
         assert (said.status_code, "hansard verify --deep" in said.text) == (503, True)
         assert "bug" not in [line["event"] for line in daemon.logged()]
+
+
+def test_a_turn_shows_which_tools_it_used(tmp_path: Path) -> None:
+    entries = [
+        "calls = [{name = 'almanac', arguments = {}}]",
+        "structured = {text = 'It was 1969.'}",
+        f"text = {json.dumps(json.dumps(panels.verdict()))}",
+        f"text = {json.dumps(json.dumps(panels.synthesis('1969')))}",
+    ]
+    scripted = (
+        "[providers.curious]\nkind = 'scripted'\nmode = 'sequential'\nentries = [{" + "}, {".join(entries) + "}]\n"
+    )
+    tool = f"[tools.almanac]\ncommand = {json.dumps([sys.executable, '-c', 'print(1969)'])}\n"
+    panel = "[panels.bench]\nagents = ['critic']\nprovider = 'curious'\ntools = {critic = ['almanac']}\n"
+    with serving(place(tmp_path, more=scripted + tool + panel), "--provider", "quick") as daemon:
+        asked = {"problem": "when?", "panel": ["panel:bench"], "provider": "curious"}
+        run = daemon.post("/v1/deliberations?wait=60", asked).json()["run"]
+        [called] = daemon.get(f"/v1/ledger/entries?run={run}&kind=tools.called").json()
+        text = Visitor(daemon).text(f"/dashboard/deliberations/{run}")
+    assert "used almanac" in text
+    assert f'href="/dashboard/ledger/{called["seq"]}"' in text
+    assert text.count("used almanac") == 1

@@ -26,6 +26,7 @@ from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.turn import MessageShape
 from hansard.errors import UsageError
+from hansard.orchestration.nested import is_panel
 from hansard.providers.base import Provider
 from hansard.providers.cli_auto import installed
 
@@ -131,6 +132,7 @@ class Call:
     problem: str | None = None
     config: Mapping[str, Any] | Config | None = None
     panel: Sequence[str] | None = None
+    """Agents of the configuration; or `panel:NAME` alone, a panel that is written down, instead of the default one."""
     max_rounds: int | None = None
     session: str | None = None
     runs: Path | None = None
@@ -138,8 +140,6 @@ class Call:
     selector_script: Mapping[str, Any] | None = None
     shape: MessageShape = "golden"
     producer: tuple[str, str] | None = None
-    named: str | None = None
-    """A panel that is written down, instead of the default one."""
     experts: Sequence[str] = ()
     ensemble: bool = False
     max_expansions: int = DEFAULT_EXPANSIONS
@@ -149,7 +149,7 @@ class Call:
 def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
     """Everything together, checked as far as it can be before a session begins. UsageError says what to write instead."""
     name, tables = flagged(call.wishes)
-    if call.named is not None and call.config is None and call.problem is not None:
+    if call.panel and is_panel(call.panel[0]) and call.config is None and call.problem is not None:
         call = _of_panel(settings, call, name)
     if name is not None and call.script is not None:
         raise UsageError("--script answers for every agent; leave out the flag that says whom to ask instead")
@@ -232,9 +232,12 @@ def _of_panel(settings: Settings, call: Call, chosen: str | None) -> Call:
         id, _, model = usual.partition(":")
         return id, model or str(settings.providers.get(id, {}).get("model") or ITS_OWN)
 
-    plan = panel_of(settings, call.named or "")
+    panel, *more = call.panel or [""]
+    if more:
+        raise UsageError(f"{panel} is a whole panel; name it alone, and not with {', '.join(more)}")
+    plan = panel_of(settings, panel)
     config = {**plan.config(resolve), "session_id": UNNAMED, "originator": "user", "problem_statement": call.problem}
-    return replace(call, config=config, ensemble=call.ensemble or plan.ensemble)
+    return replace(call, config=config, panel=None, ensemble=call.ensemble or plan.ensemble)
 
 
 def _default_provider(settings: Settings) -> str:

@@ -110,18 +110,16 @@ def read_problem(word: str | None) -> str | None:
 def call_of(args: argparse.Namespace, problem: str | None, runs: Path | None, config: Any = None) -> Call:
     """What the flags of `deliberate` and `session execution-replay` say."""
     panel = getattr(args, "panel", None)
-    named = panel is not None and panel.startswith("panel:")
     return Call(
         problem=problem,
         config=read_document(args.config) if getattr(args, "config", None) else config,
-        panel=[each.strip() for each in panel.split(",") if each.strip()] if panel and not named else None,
+        panel=[each.strip() for each in panel.split(",") if each.strip()] if panel else None,
         max_rounds=getattr(args, "max_rounds", None),
         runs=runs,
         script=read_document(args.script) if args.script else None,
         selector_script=read_document(args.selector_script) if args.selector_script else None,
         shape=args.message_shape or "golden",
         producer=tuple(args.producer) if args.producer else None,
-        named=panel if named else None,
         experts=getattr(args, "expert", ()),
         ensemble=getattr(args, "ensemble", False),
         max_expansions=DEFAULT_EXPANSIONS if (most := getattr(args, "max_expansions", None)) is None else most,

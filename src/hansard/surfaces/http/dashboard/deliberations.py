@@ -59,12 +59,17 @@ def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
 def _messages(hansard: Hansard, entries: Iterable[View]) -> list[Message]:
     """The transcript so far; what was annotated later stands in place of what it annotates."""
     found: dict[int, Message] = {}
+    used: list[View] = []
     for entry in entries:
+        if entry["kind"] == "tools.called":
+            used.append(entry)
         if entry["kind"] not in ("turn.taken", "turn.amended"):
             continue
-        text = hansard.runs.text(entry["seq"], "message")
+        text, place = hansard.runs.text(entry["seq"], "message"), entry["data"].get("amends", entry["seq"])
+        tools = [call for call in used if entry["data"].get("tools")] or found.get(place, {}).get("used", [])
         if text is not None:
-            found[entry["data"].get("amends", entry["seq"])] = {**json.loads(text), "seq": entry["seq"]}
+            found[place] = {**json.loads(text), "seq": entry["seq"], "used": tools}
+        used = []
     return list(found.values())
 
 
