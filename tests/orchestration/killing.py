@@ -19,7 +19,7 @@ from hansard.app.wiring import open_ledger
 from hansard.ledger.entry import Entry
 from hansard.ledger.verify import Options, Report, verify
 from hansard.store.base import Query
-from providers.programs import alive, marked_sleep, wait_until
+from providers.programs import alive, described, marked_sleep, wait_until
 
 DRIVER = Path(__file__).with_name("drive_a_run.py")
 SOURCE = Path(hansard.__file__).parents[1]
@@ -141,10 +141,10 @@ class Ground:
     def verified(self) -> Report:
         return verify(self.ledger, Options(deep=True), tools())
 
-    def forsaken(self) -> list[int]:
+    def forsaken(self) -> list[str]:
         """Processes of the run that are there although nobody drives it, after a while in which they may end."""
         wait_until(lambda: not alive(self.mark), 20)
-        return alive(self.mark)
+        return [said for pid in alive(self.mark) if (said := described(pid))]
 
     @property
     def ledger(self) -> str:

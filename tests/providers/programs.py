@@ -54,6 +54,18 @@ def alive(mark: str) -> list[int]:
     return found
 
 
+def described(pid: int) -> str:
+    """What a process is and does, for whoever has to find out why it is still there; nothing when it is gone."""
+    try:
+        about = Path(f"/proc/{pid}")
+        words = about.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        state, parent = about.joinpath("stat").read_text().rpartition(")")[2].split()[:2]
+        waits = about.joinpath("wchan").read_text()
+    except OSError:
+        return ""
+    return f"{pid} of {parent}, {state} in {waits}: {words}"
+
+
 def wait_until(claim: Callable[[], object], within_s: float = 10.0) -> bool:
     until = time.monotonic() + within_s
     while not claim():
