@@ -248,6 +248,18 @@ async def test_the_time_limit_is_for_the_whole_answer() -> None:
     assert (answer.failure.kind, answer.failure.message) == ("timeout", "the tool almanac did not end in time")
 
 
+async def test_a_handler_that_cancels_itself_ends_the_answer_and_nobody_else() -> None:
+    async def giving_up(_: Mapping[str, Any]) -> str:
+        raise asyncio.CancelledError
+
+    answer = await ask(Model([("almanac", {"year": 1})]), giving_up)
+    assert answer.failure is not None
+    assert (answer.failure.kind, answer.failure.message) == (
+        "tool_failure",
+        "the tool almanac was cancelled from inside",
+    )
+
+
 async def test_a_handler_is_ended_when_the_answer_is_cancelled() -> None:
     started, ended = asyncio.Event(), asyncio.Event()
 

@@ -157,6 +157,11 @@ async def _run(call: ToolCall, box: Toolbox, until: float) -> tuple[ToolEvent, F
     try:
         async with deadline:
             said = await box.handlers[call.name](call.arguments)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        broken = failure("tool_failure", f"the tool {call.name} was cancelled from inside")
     except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises ends this answer and nothing else
         kind = "timeout" if isinstance(error, TimeoutError) and deadline.expired() else "tool_failure"
         why = "did not end in time" if kind == "timeout" else f"raised {type(error).__name__}: {error}"
