@@ -15,6 +15,7 @@ from deliberating import config as plain_config
 from hansard import run_session
 from hansard.app.configuring import Wishes
 from hansard.app.convening import Call, Convening, convening
+from hansard.app.deliberationviews import spent_on_record
 from hansard.app.panels import panel_of
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
@@ -22,6 +23,7 @@ from hansard.app.settings import Settings
 from hansard.app.tooltables import tool_of
 from hansard.domain.exchange import Exchange, ToolCall
 from hansard.errors import UsageError
+from hansard.orchestration.progress import progress_of
 from hansard.providers.tools import Refusal
 from panels import PANELS, Voices, agreeing
 from running import Answers, audit, desk, one, plan, roster, task
@@ -55,6 +57,10 @@ async def deliberated(folder: Path, **more: Any) -> tuple[Voices, Convening]:
         made = convening(hansard.settings, hansard.pool, Call(problem="When?", panel=["panel:bench"]))
         run = await hansard.deliberations.convene(made)
         assert (await hansard.deliberations.hold(run)).sitting.reason == "synthesis"
+        # Critic twice, engineer, verdict, synthesis.
+        [ended] = hansard.ledger.show(run=run, kind="run.ended")
+        assert ended["data"]["calls"] == hansard.runs.figures(run)["calls"] == len(voices.calls) == 5
+        assert spent_on_record(hansard.store, run).calls == 5
         return voices, made
 
 
@@ -125,7 +131,11 @@ async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -
     assert one(d.entries(ended.run, "tools.called")).data["tools"] == ["almanac"]
     # Critic twice, engineer, verdict, synthesis.
     assert len(voices.calls) == 5
-    assert one(d.entries(ended.run, "run.ended")).data["tokens"] >= 5 * 15
+    over = one(d.entries(ended.run, "run.ended"))
+    folded = progress_of(ended.run, d.entries(ended.run)).spent
+    assert (over.data["calls"], over.data["tokens"]) == (folded.calls, folded.tokens)
+    assert over.data["calls"] == 5 + len(d.entries(ended.run, "role.answered"))
+    assert d.runs.show(ended.run)["spent"]["calls"] == d.runs.figures(ended.run)["calls"] == folded.calls
     audit(d.store, ended.run)
 
 

@@ -104,7 +104,8 @@ def _calls(entries: Sequence[Entry]) -> int:
     panels = {entry.seq for entry in entries if is_panel(entry.data.get("provider"))}
     answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
     turns = [entry for entry in entries if entry.kind in ("turn.taken", "turn.failed") and "result" in entry.body]
-    return len(turns) + sum(1 for entry in answers if panels.isdisjoint(entry.causes))
+    batches = sum(1 for entry in entries if entry.kind == "tools.called")
+    return len(turns) + batches + sum(1 for entry in answers if panels.isdisjoint(entry.causes))
 
 
 def _by_role(entries: Sequence[Entry]) -> dict[str, int]:

@@ -97,6 +97,8 @@ def spent_on_record(store: Store, run: str) -> Spent:
             calls += 1
             tokens += data["input_tokens"] + data["output_tokens"]
             cost += data["cost_usd_nano"]
+        elif entry.kind == "tools.called":
+            calls += 1
         elif entry.kind == "session.ended":
             ended = entry.seq
     return Spent(calls=calls, tokens=tokens, cost_usd_nano=cost, elapsed_us=elapsed, ended_seq=ended)

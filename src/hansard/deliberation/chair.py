@@ -119,7 +119,7 @@ class Chair:
             raise StoreError(
                 "the record holds messages that the rules would not have made; this session is not resumed"
             )
-        self._minutes.take_up(story.convened, story.seqs, story.last)
+        self._minutes.take_up(story.convened, story.seqs, story.last, story.batches)
         return await self.go_on(step)
 
     def _restore(self, step: Step, story: Story, known: frozenset[bytes]) -> None:
@@ -301,7 +301,7 @@ class Chair:
             written=written,
             outcome=outcome,
             selection=self.selection,
-            calls=state.calls,
+            calls=state.calls + self._minutes.batches,
             tokens=state.tokens,
             cost_usd_nano=state.cost_usd_nano,
             elapsed_us=self._pins.elapsed_us(),

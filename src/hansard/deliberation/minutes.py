@@ -19,6 +19,7 @@ from hansard.domain.council import (
     SessionArchived,
     SessionConvened,
     SessionEnded,
+    ToolsCalled,
     TurnAmended,
     TurnAsked,
     TurnFailed,
@@ -78,12 +79,14 @@ class Minutes:
         self._lines: list[bytes] = []
         self.seqs: list[int] = []
         self.session = self.last = -1
+        self.batches = 0
+        """How many calls of models ended in calls for tools: what they took is counted with the answer, they are not."""
         self._recalled = ""
         self._recalled_at: Cause = -1
 
-    def take_up(self, session: int, seqs: Sequence[int], last: int) -> None:
+    def take_up(self, session: int, seqs: Sequence[int], last: int, batches: int) -> None:
         """Go on behind what is on the record already."""
-        self.session, self.seqs, self.last = session, list(seqs), last
+        self.session, self.seqs, self.last, self.batches = session, list(seqs), last, batches
 
     async def convened(self, config: Config, causes: Iterable[Cause], began: Moved) -> None:
         """The session and its problem statement."""
@@ -167,6 +170,8 @@ class Minutes:
                 self.seqs.append(each.seq)
             elif isinstance(each.fact, TurnsRecalled):
                 self._recalled_at = each.seq
+            elif isinstance(each.fact, ToolsCalled):
+                self.batches += 1
             if self._listener:
                 self._listener(each)
         if self._journal:

@@ -116,7 +116,7 @@ async def resume_session(
     sitting.tools = [line for told in story.told if (line := tool_line(told.fact))]
     try:
         if (artifact := story.artifact) is not None:
-            sitting.minutes.take_up(story.convened, story.seqs, story.last)
+            sitting.minutes.take_up(story.convened, story.seqs, story.last, story.batches)
             return await sitting.close(artifact, None, story.archived)
         held = await sitting.chair.resume(story)
         return await sitting.close(held.artifact, held)

@@ -88,6 +88,11 @@ class Story:
         return dict(json.loads(_bytes(cast(SessionEnded, self.ended.fact).artifact, "artifact")))
 
     @property
+    def batches(self) -> int:
+        """How many calls asked for tools."""
+        return sum(isinstance(told.fact, ToolsCalled) for told in self.told)
+
+    @property
     def calls(self) -> int:
         """How many calls were answered: where a script goes on."""
         return len(self.results)

@@ -133,7 +133,7 @@ class Progress:
             case "role.answered":
                 asked = self.asking.pop(entry.causes[0], None) if entry.causes else None
                 self._spend(entry, asked.data.get("task") if asked else None)
-            case "session.convened" | "turn.asked" | "turn.taken" | "turn.failed":
+            case "session.convened" | "turn.asked" | "turn.taken" | "turn.failed" | "tools.called" | "tools.returned":
                 self._take_session(entry)
             case "context.given":
                 self.contexts[str(data["source"]), data.get("task")] = entry
@@ -220,6 +220,10 @@ class Progress:
             case "turn.asked":
                 self._task_of[entry.seq] = self._task_of.get(str(data["session"]), "")
                 self._asked_ts[entry.seq] = entry.ts
+            case "tools.called" | "tools.returned":
+                task = self._task_of[entry.seq] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
+                # What a call for tools took is counted with the answer that it led to.
+                self._count(task, int(entry.kind == "tools.called"), 0, 0, 0)
             case _ if "result" in entry.body:
                 asked = next((seq for seq in entry.causes if seq in self._asked_ts), None)
                 took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0

@@ -117,6 +117,9 @@ class LedgerState:
                 run.calls += 1
                 run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
+            case "tools.called":
+                # What it took is counted with the answer that it led to.
+                run.calls += 1
             case "gate.opened":
                 run.open_gates.add(str(data.get("gate")))
             case "gate.closed":
