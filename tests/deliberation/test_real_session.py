@@ -52,6 +52,9 @@ def tightened(schema: Schema, action: str) -> dict[str, Any]:
     kept = dict(schema)
     if kept.get("type") == "string" and "enum" not in kept:
         kept |= {"minLength": 1, "maxLength": LONGEST}
+    if kept.get("type") == "number":
+        # A grammar knows no bounds of numbers, and a model of this size is a hundred times sure.
+        kept = {"enum": [0.25, 0.5, 0.75]}
     if kept.get("type") == "array":
         kept |= {"maxItems": MOST, "items": tightened(kept["items"], action)}
     if isinstance(properties := kept.get("properties"), Mapping):
