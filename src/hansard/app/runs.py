@@ -339,6 +339,9 @@ class Runs:
 
     def has_gates(self, run: str) -> bool:
         """Whether people have a say in a run."""
+        if self._is_of_a_panel(run):
+            # Its configuration is another one, and has no gates.
+            return False
         configured = [entry for entry in self.entries(run) if entry.kind == "run.configured"]
         return bool(configured) and bool(self._config(run).gates)
 
