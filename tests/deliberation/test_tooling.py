@@ -14,7 +14,7 @@ from hansard.domain.exchange import Completion, Exchange, ToolCall, Usage
 from hansard.errors import UsageError
 from hansard.providers.base import Heard, answered
 from hansard.providers.secrets import Secrets
-from hansard.providers.tools import Handler
+from hansard.providers.tools import MOST_CALLS, Handler
 from hansard.store.base import StoredBody
 
 requirement = pytest.mark.requirement
@@ -35,8 +35,9 @@ class Curious:
 
     id, unmetered = "fake", True
 
-    def __init__(self, times: int = 1, arguments: Any = None) -> None:
+    def __init__(self, times: int = 1, arguments: Any = None, *, name: str = "almanac", calls: int = 1) -> None:
         self.times, self.arguments = times, arguments or {"year": 1969}
+        self.name, self.calls = name, calls
         self.asked: list[Exchange] = []
 
     def describe(self) -> Mapping[str, str]:
@@ -49,7 +50,9 @@ class Curious:
     async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
         self.asked.append(exchange)
         looked = sum(message.role == "tool" for message in exchange.messages)
-        calls = (ToolCall(id=f"c{looked}", name="almanac", arguments=self.arguments),)
+        calls = tuple(
+            ToolCall(id=f"c{looked + place}", name=self.name, arguments=self.arguments) for place in range(self.calls)
+        )
         wants = bool(exchange.tools) and looked < self.times
         heard.usage = Usage(input_tokens=10)
         return Completion(
@@ -187,6 +190,18 @@ async def test_a_session_that_is_cut_off_while_a_tool_runs_goes_on_and_loses_not
     assert [json.loads(line)["message_id"] for line in lines] == [sitting.artifact["canonical_transcript"][1]["id"]]
     kinds = [entry.kind for entry in room.facts()]
     assert (kinds.count("tools.called"), kinds.count("tools.returned")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 10_000, "\U0001f600" * 64, "\x1b" * 64, ""], ids=["long", "wide", "control", "empty"]
+)
+async def test_whatever_a_model_calls_its_tools_can_be_recorded(name: str) -> None:
+    room = Room()
+    curious = Curious(name=name, calls=MOST_CALLS)
+    sitting = await room.hold(armed(on_agent_failure="continue_without"), curious, setting=handled())
+    assert sitting.reason == "synthesis"
+    assert [entry.data["error"] for entry in room.facts("turn.failed")] == ["tool_failure"]
+    assert len(room.facts("tools.called")[0].data["tools"]) == MOST_CALLS
 
 
 async def test_secrets_are_taken_out_of_calls_and_results() -> None:

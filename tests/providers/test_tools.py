@@ -18,7 +18,7 @@ from hansard.domain.exchange import (
     Usage,
 )
 from hansard.providers.base import Heard, answered
-from hansard.providers.tools import MOST_RESULT_BYTES, Refusal, Toolbox, with_tools
+from hansard.providers.tools import MOST_CALLS, MOST_REASON, MOST_RESULT_BYTES, Refusal, Toolbox, with_tools
 
 requirement = pytest.mark.requirement
 SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]}
@@ -246,6 +246,57 @@ async def test_the_time_limit_is_for_the_whole_answer() -> None:
     answer = await ask(Model([("almanac", {"year": 1})]), slow, limits=Limits(timeout_s=0.05))
     assert answer.failure is not None
     assert (answer.failure.kind, answer.failure.message) == ("timeout", "the tool almanac did not end in time")
+
+
+class Odd:
+    """Cannot be put into words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def ring() -> list[object]:
+    found: list[object] = []
+    found.append(found)
+    return found
+
+
+WORDLESS: Any = Odd()
+
+
+@pytest.mark.parametrize("gives", [ring(), WORDLESS, Refusal(message=WORDLESS), {"a": WORDLESS}], ids=type)
+async def test_a_result_that_is_none_ends_the_answer_and_nothing_else(gives: object) -> None:
+    answer = await ask(Model([("almanac", {"year": 1})]), Almanac(gives))
+    assert answer.failure is not None
+    assert answer.failure.kind == "tool_failure"
+
+
+async def test_a_reason_is_as_long_as_anybody_reads_and_can_be_recorded() -> None:
+    model = Model([("almanac", {"year": 1})])
+    [event] = (await ask(model, Almanac(Refusal(message="\ud800" + "x" * 10**6)))).tool_events
+    assert event.error == "?" + "x" * (MOST_REASON - 1)
+    raised = await ask(Model([("almanac", {"year": 1})]), Almanac(ValueError("x" * 10**6)))
+    assert raised.failure is not None
+    assert len(raised.failure.message) < MOST_REASON + 100
+
+
+async def test_a_handler_cannot_change_what_was_asked_for() -> None:
+    async def greedy(arguments: dict[str, Any]) -> str:
+        arguments["year"] = 2
+        return "done"
+
+    model = Model([("almanac", {"year": 1})])
+    [event] = (await ask(model, greedy)).tool_events
+    assert event.arguments == {"year": 1}
+    assert model.asked[1].messages[-2].calls[0].arguments == {"year": 1}
+
+
+async def test_a_batch_has_a_size_that_the_record_can_hold() -> None:
+    almanac, log = Almanac(), Log()
+    answer = await ask(Model([("almanac", {"year": 1})] * (MOST_CALLS + 1)), almanac, log=log)
+    assert answer.failure is not None
+    assert (answer.failure.kind, almanac.years, log.heard) == ("tool_failure", [], [])
+    assert (await ask(Model([("almanac", {"year": 1})] * MOST_CALLS), almanac)).ok
 
 
 async def test_a_handler_that_cancels_itself_ends_the_answer_and_nobody_else() -> None:

@@ -8,12 +8,14 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Protocol
 
 from hansard.domain.exchange import (
     Completion,
     Cost,
     CostBasis,
+    ErrorKind,
     Exchange,
     Failure,
     Message,
@@ -28,6 +30,9 @@ from hansard.providers.checks import spoiled
 from hansard.providers.schema import compile
 
 MOST_RESULT_BYTES = 1024 * 1024
+MOST_REASON = 2_000
+MOST_CALLS = 128
+"""In one batch: their names stand in one line of the record."""
 LEAST_S = 0.001
 Handler = Callable[[Mapping[str, Any]], Awaitable[object]]
 """Does what a tool is asked for. Gives text or JSON, or a Refusal."""
@@ -66,9 +71,8 @@ async def with_tools(provider: Provider, exchange: Exchange, box: Toolbox, witne
         if not completion.calls:
             return spent.over(completion)
         iteration += 1
-        if iteration > box.most_iterations:
-            why = failure("tool_failure", f"the model asked for tools more than {box.most_iterations} times")
-            return spent.over(spoiled(completion, why))
+        if too_much := _too_much(iteration, completion, box):
+            return spent.over(spoiled(completion, failure("tool_failure", too_much)))
         await witness.called(iteration, completion)
         events, results, broken = await _batch(completion.calls, exchange.tools, box, until)
         spent.events += events
@@ -77,6 +81,13 @@ async def with_tools(provider: Provider, exchange: Exchange, box: Toolbox, witne
             return spent.over(spoiled(completion, broken))
         asked = Message(role="assistant", content=completion.text, calls=completion.calls)
         exchange = replace(exchange, messages=(*exchange.messages, asked, *results))
+
+
+def _too_much(iteration: int, completion: Completion, box: Toolbox) -> str | None:
+    if iteration > box.most_iterations:
+        return f"the model asked for tools more than {box.most_iterations} times"
+    count = len(completion.calls)
+    return f"the model asked for {count} tools at once; at most {MOST_CALLS} are run" if count > MOST_CALLS else None
 
 
 class _Spent:
@@ -153,25 +164,27 @@ def _arguments(call: ToolCall) -> Mapping[str, Any]:
 
 async def _run(call: ToolCall, box: Toolbox, until: float) -> tuple[ToolEvent, Failure | None]:
     started, deadline = time.perf_counter(), asyncio.timeout(max(0.0, until - time.monotonic()))
-    broken, said = None, None
+    result, refused, broken = None, None, None
     try:
         async with deadline:
-            said = await box.handlers[call.name](call.arguments)
+            # A copy: what the model asked for is on the record, and stays as it is.
+            said = await box.handlers[call.name](deepcopy(call.arguments))
+        result, refused = _said(call.name, said, box)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         broken = failure("tool_failure", f"the tool {call.name} was cancelled from inside")
     except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises ends this answer and nothing else
-        kind = "timeout" if isinstance(error, TimeoutError) and deadline.expired() else "tool_failure"
-        why = "did not end in time" if kind == "timeout" else f"raised {type(error).__name__}: {error}"
-        broken = failure(kind, box.clean(f"the tool {call.name} {why}"))  # type: ignore[arg-type]
-    result, error_text = (None, broken.message) if broken else _said(call.name, said, box)
+        late = isinstance(error, TimeoutError) and deadline.expired()
+        why = "did not end in time" if late else f"raised {type(error).__name__}: {_short(error)}"
+        kind: ErrorKind = "timeout" if late else "tool_failure"
+        broken = failure(kind, box.clean(f"the tool {call.name} {why}"))
     event = ToolEvent(
         name=call.name,
         arguments=call.arguments,
         result=result,
-        error=error_text,
+        error=broken.message if broken else refused,
         latency_us=int((time.perf_counter() - started) * 1_000_000),
     )
     return event, broken
@@ -180,7 +193,7 @@ async def _run(call: ToolCall, box: Toolbox, until: float) -> tuple[ToolEvent, F
 def _said(name: str, said: object, box: Toolbox) -> tuple[str | None, str | None]:
     """What a handler gave, as text: the result, or why there is none."""
     if isinstance(said, Refusal):
-        return None, box.clean(said.message)
+        return None, box.clean(_short(said.message))
     if said is None:
         return None, None
     text = box.clean(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str))
@@ -188,3 +201,8 @@ def _said(name: str, said: object, box: Toolbox) -> tuple[str | None, str | None
     if size > MOST_RESULT_BYTES:
         return None, f"the result of {name} has {size} bytes; at most {MOST_RESULT_BYTES} are given to a model"
     return text.encode("utf-8", "replace").decode(), None
+
+
+def _short(said: object) -> str:
+    """Why something did not work, as text that can be recorded and is no longer than anybody reads."""
+    return str(said)[:MOST_REASON].encode("utf-8", "replace").decode()
