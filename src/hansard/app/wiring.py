@@ -210,7 +210,7 @@ def open_script(script: "Script", id: str) -> "Provider":
     """A provider that answers from this script, one call at a time."""
     from hansard.providers.scripted import Scripted
 
-    return Scripted(script, id=id, one_at_a_time=True)
+    return Scripted(script, id=id, one_at_a_time=True, keep=False)
 
 
 def restorer(location: str) -> "Restore":

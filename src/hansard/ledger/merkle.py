@@ -85,7 +85,7 @@ class Frontier:
 
     def copy(self) -> Self:
         """A frontier that can grow on its own."""
-        twin = type(self)()
+        twin = object.__new__(type(self))
         twin.size, twin._stack = self.size, self._stack[:]
         return twin
 

@@ -51,25 +51,31 @@ class Scripted:
         id: str = "scripted",
         model: str = "scripted",
         one_at_a_time: bool = False,
+        keep: bool = True,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.id = id
         self.calls: list[Exchange] = []
-        self._script, self._model, self._sleep = script, model, sleep
+        """What was asked, for whoever tests with a script. Without `keep` nothing of it stays in memory."""
+        self._keep, self._asked = keep, 0
+        self._described = {"name": id, "kind": "scripted", "model": model, "script": script.name}
+        self._script, self._sleep = script, sleep
         self._one_at_a_time = one_at_a_time
         self._used = [0] * len(script.entries)
         self._missing: list[str] = []
         self._in_flight = self._peak = 0
 
     def describe(self) -> Mapping[str, str]:
-        return {"name": self.id, "kind": "scripted", "model": self._model, "script": self._script.name}
+        return self._described
 
     async def close(self) -> None:
         """There is nothing to let go of."""
 
     @answered
     async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
-        self.calls.append(exchange)
+        self._asked += 1
+        if self._keep:
+            self.calls.append(exchange)
         self._in_flight += 1
         self._peak = max(self._peak, self._in_flight)
         try:
@@ -97,7 +103,7 @@ class Scripted:
             for number, (entry, used) in enumerate(zip(self._script.entries, self._used, strict=True), 1)
             if not used
         ]
-        return Report(calls=len(self.calls), unused=tuple(unused), missing=tuple(self._missing), peak=self._peak)
+        return Report(calls=self._asked, unused=tuple(unused), missing=tuple(self._missing), peak=self._peak)
 
     def _next(self, exchange: Exchange) -> Entry | Failure:
         found = self._in_order(exchange) if self._script.mode == "sequential" else self._by_key(exchange)
@@ -107,7 +113,7 @@ class Scripted:
         return self._script.entries[found]
 
     def _in_order(self, exchange: Exchange) -> int | Failure:
-        entries, number = self._script.entries, len(self.calls) - 1
+        entries, number = self._script.entries, self._asked - 1
         if number >= len(entries) and self._script.on_exhaustion == "error":
             return self._refusal("entries exhausted", exchange)
         index = number % len(entries)
@@ -127,7 +133,7 @@ class Scripted:
         return chosen
 
     def _refusal(self, why: str, exchange: Exchange) -> Failure:
-        self._missing.append(f"call {len(self.calls)} {_who(exchange)}: {why}")
+        self._missing.append(f"call {self._asked} {_who(exchange)}: {why}")
         return failure("internal", f"{self._script.name}: {why}", retryable=False, asked_by=dict(exchange.metadata))
 
 
@@ -150,4 +156,4 @@ def open_scripted(id: str, options: Mapping[str, Any], environment: Mapping[str,
         raise UsageError(f'{where}: write script = "FILE.toml", or entries in this table, and not both')
     else:
         script = Script.load(Path(path))
-    return Scripted(script, id=id, model=model, one_at_a_time=alone)
+    return Scripted(script, id=id, model=model, one_at_a_time=alone, keep=False)

@@ -3,6 +3,7 @@
 import os
 import re
 from base64 import b64decode, b64encode
+from binascii import hexlify
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -15,6 +16,8 @@ _NAMES = rb'"media":"(?:[^"\\]|\\.)*","part":"([a-z][a-z0-9_]{0,31})","salt":"[0
 _TEXT = re.compile(rb"\{" + _NAMES + rb',"text":"')
 _B64 = re.compile(rb'",' + _NAMES + rb"\}\Z")
 _B64_BEGINS = b'{"b64":"'
+_B64_LINE = b'{"b64":"%b","media":%b,"part":"%b","salt":"%b","seq":%d}\n'
+_TEXT_LINE = b'{"media":%b,"part":"%b","salt":"%b","seq":%d,"text":%b}\n'
 _NAMES_BYTES = 512
 
 Encode = Callable[[object], bytes]
@@ -24,13 +27,14 @@ Key = tuple[int, str]
 
 
 def encode_body(seq: int, part: Part, encode: Encode = dump) -> bytes:
-    """One part as a line, LF included."""
-    members: dict[str, object] = {"media": part.media, "part": part.name, "salt": part.salt.hex(), "seq": seq}
+    """One part as a line, LF included. Its members are put together here, in their order: only texts need an encoder."""
+    name, media, salt, body = part
     try:
-        members["text"] = part.body.decode()
+        text = encode(body.decode())
     except UnicodeDecodeError:
-        members["b64"] = b64encode(part.body).decode()
-    return encode(members) + LF
+        coded = b64encode(body)
+        return _B64_LINE % (coded, encode(media), name.encode(), hexlify(salt), seq)
+    return _TEXT_LINE % (encode(media), name.encode(), hexlify(salt), seq, text)
 
 
 def decode_body(line: bytes) -> StoredBody:

@@ -71,14 +71,13 @@ class Tail:
 
     def append(self, data: bytes) -> None:
         """Write behind the end, going on after short writes; OSError leaves the rest to take_back."""
-        left = memoryview(data)
         self._dirty = True
-        while left:
-            done = os.pwrite(self.fd, left, self._end)
+        while data:
+            done = os.pwrite(self.fd, data, self._end)
             if not done:
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
             self._end += done
-            left = left[done:]
+            data = data[done:]
 
     def sync(self) -> None:
         """Make everything appended durable."""

@@ -29,6 +29,9 @@ PAGE = 512
 _NAMES = re.compile(rb'"kind":"([a-z_.]+)","prev":"[0-9a-f]{64}","run":"[A-Za-z0-9_-]*","seq":\d+,"ts":\d+,"v":1}\Z')
 _LONGEST_END = 400
 
+_New = tuple[int, int, bytes, str, tuple[int, ...]]
+"""A line that the index does not know yet: its seq, where it lies, itself, its run, its causes."""
+
 
 class LineLog:
     """The log as far as it was read; safe between threads. `fault` says where it stops holding together, if it does."""
@@ -42,7 +45,7 @@ class LineLog:
         self._writing = writing
         self._lock = threading.RLock()
         self._closed = False
-        self._marks: list[Mark] = []
+        self._new: list[_New] = []
         self._nodes: list[tuple[int, int, bytes]] = []
         self._bytes = self._at = 0
         self.fault: str | None = None
@@ -72,14 +75,14 @@ class LineLog:
         """Go on to what was just written behind the last line."""
         with self._lock:
             at = self._at
-            for row in rows:
-                self._marks.append(_mark(row, at))
-                at += len(row.line) + 1
+            for seq, _, _, line, causes, draft in rows:
+                self._new.append((seq, at, line, draft[0], causes))
+                at += len(line) + 1
             self._nodes += nodes
             # The place comes last: an interruption before it is noticed by whoever compares it with the file.
             self._sequence = sequence
             self._at = at
-            if len(self._marks) >= PAGE:
+            if len(self._new) >= PAGE:
                 # The lines are written, the index is derived: what ails it is told to whoever reads through it.
                 with suppress(sqlite3.Error, OSError):
                     self._flush()
@@ -168,7 +171,7 @@ class LineLog:
                 return
             self._closed = True
             with suppress(sqlite3.Error):
-                if self._marks:
+                if self._new:
                     self._keep()
             self._index.close()
 
@@ -176,7 +179,7 @@ class LineLog:
         """Take the index where it can be trusted, and read on from where it ends."""
         index = self._believed(Index.kept(self._index_path) if self._writing else Index.over(self._index_path))
         self._index = index or self._fresh()
-        self._marks, self._nodes = [], []
+        self._new, self._nodes = [], []
         self._bytes = os.fstat(self._fd).st_size
         try:
             self.fault = scan(self._fd, self._index)
@@ -213,7 +216,7 @@ class LineLog:
             if self._closed:
                 raise StoreError(f"{self._place} is closed")
             try:
-                if self._marks and through_index:
+                if self._new and through_index:
                     self._flush()
                 if not self._writing:
                     self._follow()
@@ -247,11 +250,11 @@ class LineLog:
                 raise
             # Not a byte past what is known to be written: another thread may be in the middle of an append.
             self._lay_over(end=self._at)
-            self._marks, self._nodes = [], []
+            self._new, self._nodes = [], []
 
     def _keep(self) -> None:
-        self._index.add(self._marks, self._nodes, self._sequence, self._at)
-        self._marks, self._nodes = [], []
+        self._index.add([_mark(*each) for each in self._new], self._nodes, self._sequence, self._at)
+        self._new, self._nodes = [], []
 
     def _place_of(self, seq: int) -> tuple[int, int]:
         place = self._index.place(seq)
@@ -296,8 +299,8 @@ class LineLog:
 _MEND = "delete the index, or run: hansard ledger repair"
 
 
-def _mark(row: Placed, at: int) -> Mark:
-    end = _NAMES.search(row.line, max(len(row.line) - _LONGEST_END, 0))
+def _mark(seq: int, at: int, line: bytes, run: str, causes: tuple[int, ...]) -> Mark:
+    end = _NAMES.search(line, max(len(line) - _LONGEST_END, 0))
     kind = end[1].decode() if end else None
-    actor = row.line[10 : row.line.index(b'"', 10)].decode()
-    return Mark(row.seq, at, len(row.line), row.draft.run, kind, actor, row.causes)
+    actor = line[10 : line.index(b'"', 10)].decode()
+    return Mark(seq, at, len(line), run, kind, actor, causes)

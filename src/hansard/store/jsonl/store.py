@@ -135,7 +135,8 @@ class JsonlStore:
         return self._log.fault if self._reading else self._writer.trouble or self._log.fault
 
     def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
-        with self._writing():
+        with self._mutex:
+            self._check_writable()
             sequence = self._log.sequence.copy()
             told, rows, nodes = place_all(sequence, groups, self._now_us(), self._claims.epoch)
             if rows:
@@ -306,15 +307,18 @@ class JsonlStore:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         with self._mutex:
-            if self._closed:
-                raise StoreError(f"{self.place} is closed")
-            if self._reading:
-                raise StoreError(f"{self.place} was opened for reading; open it for writing to change it")
-            if not self._lock.here():
-                raise StoreError(f"{self.place} was opened by another process before a fork; open it again here")
-            if self.broken:
-                raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
+            self._check_writable()
             yield
+
+    def _check_writable(self) -> None:
+        if self._closed:
+            raise StoreError(f"{self.place} is closed")
+        if self._reading:
+            raise StoreError(f"{self.place} was opened for reading; open it for writing to change it")
+        if not self._lock.here():
+            raise StoreError(f"{self.place} was opened by another process before a fork; open it again here")
+        if self.broken:
+            raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
 
     def _signed(self, seal: Seal | None, sequence: Sequence) -> bytes:
         if seal is None or not seal.due(sequence.size) or seal.epoch != self._claims.epoch("seal"):
