@@ -37,7 +37,7 @@ from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story
 from hansard.deliberation.tooling import ToolMinutes
 from hansard.deliberation.transcript import Transcript
-from hansard.deliberation.turn import heard, settled
+from hansard.deliberation.turn import heard
 from hansard.domain.council import TurnAsked
 from hansard.domain.exchange import Completion, Exchange, Limits, Message, Sampling, Schema
 from hansard.domain.fact import Body
@@ -47,7 +47,7 @@ from hansard.providers.ask import corrected
 from hansard.providers.base import Provider, failed, failure
 from hansard.providers.checks import requested_model
 from hansard.providers.retry import Retries
-from hansard.providers.scrubbed import scrubbed
+from hansard.providers.scrubbed import without_secrets
 from hansard.providers.tools import with_tools
 from hansard.record.encoder import fastest
 from hansard.record.recorder import Cause
@@ -214,9 +214,7 @@ class Chair:
         tools = ToolMinutes(self._minutes, asked, ask.agent, self._setting.secrets) if exchange.tools else None
         completion = await self._in_flight(provider, exchange, tools)
         if self._setting.secrets:
-            completion = scrubbed(completion, self._setting.secrets)
-        if exchange.schema is not None:
-            completion = settled(exchange, completion, ask.expect)
+            completion = without_secrets(exchange, completion, self._setting.secrets)
         self.last = completion
         scripted = provider.describe().get("kind") == "scripted"
         ran = (tools.last,) if tools and tools.last is not asked else ()

@@ -1,20 +1,12 @@
-"""One turn at its two ends: what an answer must be before the rules hear of it, and the message that it becomes.
-
-An answer is trimmed to its schema, parsed strictly, and refused where it has no canonical bytes: a session that was paid
-for must not fail when its digest is made. Knows no provider and records nothing.
-"""
+"""One turn at its two ends: what the rules hear of an answer, and the message that it becomes. Records nothing."""
 
 from typing import Any, Literal
 
-from hansard.deliberation.documents import Invalid, Usage, unrepresentable
-from hansard.deliberation.documents.output import canonical_output
-from hansard.deliberation.protocol.moves import Answered, Draft, Expect, Failed, Json, Reading, Spent
+from hansard.deliberation.documents import Usage, unrepresentable
+from hansard.deliberation.protocol.moves import Answered, Draft, Failed, Json, Reading, Spent
 from hansard.deliberation.protocol.session import GONE, UNROUTABLE
-from hansard.domain.exchange import Completion, Exchange
-from hansard.domain.value import replace
-from hansard.providers.checks import malformed
+from hansard.domain.exchange import Completion
 from hansard.providers.retry import may_retry
-from hansard.providers.schema import Breach
 
 MessageShape = Literal["golden", "reference"]
 """`golden` is what the protocol's own fixtures have; `reference` what its reference runtime writes [A-1]."""
@@ -29,20 +21,8 @@ _REASONS = {
 _ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 
 
-def settled(exchange: Exchange, completion: Completion, expect: Expect) -> Completion:
-    """The completion with its content trimmed and strictly valid, or as a malformed one [§6.5]."""
-    if completion.failure is not None:
-        return completion
-    try:
-        data = canonical_output(expect, completion.structured)
-    except Invalid as error:
-        return malformed(exchange, completion, Breach(path=error.path, rule=error.rule, message=error.message))
-    # Equal values have the same canonical bytes here: a text is never a number, nor a number true or false.
-    return completion if completion.structured == data else replace(completion, structured=data)
-
-
 def heard(completion: Completion, usage: Usage, reading: Reading) -> Answered | Failed:
-    """What the rules hear of a settled completion. Whether to try again is ours to say, not the provider's alone."""
+    """What the rules hear of a completion. Whether to try again is ours to say, not the provider's alone."""
     spent = Spent(tokens=usage.total_tokens, cost_usd_nano=round(usage.cost_usd * NANO))
     why = completion.failure
     if why is None:

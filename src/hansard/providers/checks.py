@@ -13,7 +13,7 @@ from typing import Any, get_args
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Failure, Tool, ToolCall, Usage
 from hansard.domain.value import replace
 from hansard.errors import UsageError
-from hansard.providers.parse import Reading, plain, read
+from hansard.providers.parse import Reading, judged, plain, read
 from hansard.providers.schema import Breach, compile
 
 KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
@@ -190,11 +190,12 @@ def _structured(exchange: Exchange, completion: Completion) -> Completion:
         return completion
     if completion.calls:
         return _called(completion)
-    validator = compile(exchange.schema) if exchange.schema is not None else None
+    validator, text = compile(exchange.schema) if exchange.schema is not None else None, completion.text
     if completion.structured is not None:
         reading = plain(completion.structured)
-        if reading.breach is None and validator:
-            reading = Reading(value=reading.value, breach=validator.check(reading.value))
+        if reading.breach is None:
+            text = text or _as_text(reading.value)
+            reading = judged(reading.value, validator)
     elif validator:
         reading = read(completion.text, validator, max_bytes=exchange.limits.max_output_bytes)
         if reading.breach is None and reading.value is None:
@@ -203,7 +204,6 @@ def _structured(exchange: Exchange, completion: Completion) -> Completion:
         return completion
     if reading.breach:
         return malformed(exchange, completion, reading.breach)
-    text = completion.text or _as_text(reading.value)
     return replace(completion, structured=reading.value, text=text)
 
 

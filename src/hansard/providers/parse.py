@@ -47,7 +47,7 @@ def read(text: str, validator: Validator | None = None, *, max_bytes: int = MAX_
     if len(text) > max_bytes:
         return _no(f"is {len(text)} characters long; at most {max_bytes} bytes are read")
     try:
-        return _judged(_whole(text.strip(_SPACE)), validator)
+        return judged(_whole(text.strip(_SPACE)), validator)
     except json.JSONDecodeError as error:
         why = f"{error.msg}, character {error.pos}"
     except _Refused as error:
@@ -115,15 +115,18 @@ def _text(value: Any) -> str:
     return value
 
 
-def _judged(value: Any, validator: Validator | None) -> Reading:
-    breach = validator.check(value) if validator else None
+def judged(value: Any, validator: Validator | None) -> Reading:
+    """A value as whoever asks wants to have it."""
+    if validator is None:
+        return Reading(value=value)
+    value, breach = validator.read(value)
     return Reading(breach=breach) if breach else Reading(value=value)
 
 
 def _chosen(found: list["_Object"], validator: Validator | None, why: str) -> Reading:
     if not found:
         return _no(f"is not JSON and holds no JSON object ({why})")
-    readings = [_judged(each.value, validator) if each.fault is None else _no(each.fault) for each in found]
+    readings = [judged(each.value, validator) if each.fault is None else _no(each.fault) for each in found]
     valid = [reading for reading in readings if reading.breach is None]
     if len(valid) == 1:
         return valid[0]

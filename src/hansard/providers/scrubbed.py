@@ -16,10 +16,13 @@ class Scrubbed(Wrapper):
         self._secrets = secrets
 
     async def complete(self, exchange: Exchange) -> Completion:
-        completion = await self.inner.complete(exchange)
-        clean = scrubbed(completion, self._secrets)
-        # A mark in place of a secret may miss the schema, which asks for what the secret was.
-        return completion if clean == completion else checks.checked(exchange, clean)
+        return without_secrets(exchange, await self.inner.complete(exchange), self._secrets)
+
+
+def without_secrets(exchange: Exchange, completion: Completion, secrets: Secrets) -> Completion:
+    """The completion of this exchange, scrubbed and checked again: a mark may miss the schema, which asks for what the secret was."""
+    clean = scrubbed(completion, secrets)
+    return completion if clean == completion else checks.checked(exchange, clean)
 
 
 def scrubbed(completion: Completion, secrets: Secrets) -> Completion:

@@ -45,15 +45,22 @@ class Validator:
         except RecursionError:
             return Breach(path="", rule="depth", message="is nested too deeply to check")
 
+    def read(self, value: Any) -> tuple[Any, Breach | None]:
+        """The value as whoever asks wants to have it, or why it is not what was asked for. A schema alone changes nothing."""
+        return value, self.check(value)
+
 
 class Constant(dict[str, Any]):
-    """A schema that nobody changes, ever: its validator is made once and stays with it."""
+    """A schema that nobody changes, ever: its validator is made once and stays with it.
+
+    Whoever reads answers more strictly than a schema can say brings a validator of his own; models are shown the schema.
+    """
 
     __slots__ = ("validator",)
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], validator: Validator | None = None) -> None:
         super().__init__(schema)
-        self.validator = _made(self)
+        self.validator = validator or _made(self)
 
 
 def compile(schema: Mapping[str, Any] | bool) -> Validator:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from hansard.ledger.canonical import Malformed, decode, dump
 from hansard.store.base import Part, StoredBody
-from hansard.store.jsonl.files import LF, line_start, lines_from, pieces, whole_end
+from hansard.store.jsonl.files import line_start, lines_from, pieces, whole_end
 
 # Keys are sorted: what identifies a body stands in front of `text` and behind `b64`, and its length is bounded.
 _NAMES = rb'"media":"(?:[^"\\]|\\.)*","part":"([a-z][a-z0-9_]{0,31})","salt":"[0-9a-f]{64}","seq":(\d{1,16})'
