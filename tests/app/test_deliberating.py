@@ -164,7 +164,7 @@ async def test_a_crash_between_the_directory_and_the_record_leaves_the_directory
 class Dies(Deliberations):
     """A process that ends when a session is over, before the run says so."""
 
-    async def _ended(self, pen: Any, sitting: Any) -> None:
+    async def _ended(self, pen: Any, sitting: Any, *, alone: bool = True) -> None:
         raise RuntimeError("killed")
 
 

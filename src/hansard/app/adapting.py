@@ -65,12 +65,6 @@ async def prepared(store: Store, pool: Pool, made: Convening, pen: Pen, cancel: 
     return Ready(made=made, causes=[*pen.causes, *from_experts, *from_answers])
 
 
-def spent_before(store: Store, run: str) -> bool:
-    """Whether anybody was asked before the session began."""
-    kinds = ("role.answered", "ensemble.answered")
-    return any(any(store.select(Query(run=run, kind=kind, limit=1))) for kind in kinds)
-
-
 class _Preparing:
     """The calls before one session."""
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from hansard.app.adapting import prepared, spent_before
+from hansard.app.adapting import prepared
 from hansard.app.claiming import claimed
 from hansard.app.convening import UNNAMED, Convening
 from hansard.app.deliberationviews import (
@@ -137,7 +137,7 @@ class Deliberations:
                 await self._interrupted(progress, pen)
                 raise
             if progress.ended is None:
-                await self._ended(pen, sitting)
+                await self._ended(pen, sitting, alone=not made.experts and not made.ensemble)
             return Sat(run=run, sitting=sitting)
 
     async def generate(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> View:
@@ -302,10 +302,9 @@ class Deliberations:
         self._tell(progress.run, [recorded])
         progress.claims.append(recorded.seq)
 
-    async def _ended(self, pen: Pen, sitting: Sitting) -> None:
-        """The answer, where there is one, and the end of the run: one commit."""
-        before = spent_before(self._store, pen.run)
-        held = sitting.held if sitting.held and not before else spent_on_record(self._store, pen.run)
+    async def _ended(self, pen: Pen, sitting: Sitting, *, alone: bool = True) -> None:
+        """The answer, where there is one, and the end of the run: one commit. `alone`: nobody was asked before the session."""
+        held = sitting.held if sitting.held and alone else spent_on_record(self._store, pen.run)
         steps = []
         if sitting.reason == "synthesis":
             answer = sitting.artifact["canonical_transcript"][-1]["content"]["integrated_answer"]

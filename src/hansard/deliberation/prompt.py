@@ -88,6 +88,8 @@ class Prompts:
         self._systems: dict[str, Message] = {}
         self._earlier: tuple[tuple[Json, ...], str] = ((), "")
         self._verdict: tuple[Json | None, str] = (None, "")
+        self._panels: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {}
+        self._words: dict[str, tuple[Json, str]] = {}
 
     def render(self, packet: Packet) -> Prompt:
         """The prompt of the first attempt. Its last message is always the user's [§6.3]."""
@@ -99,7 +101,7 @@ class Prompts:
         messages = (
             self._systems[agent],
             Message(role="user", content=recalled.join(around)),
-            *[Message(role="assistant", content=_turn(message, fence)) for message in packet.current],
+            *[Message(role="assistant", content=self._turn(message, fence)) for message in packet.current],
             Message(role="user", content=_now(packet, fence)),
         )
         return Prompt(messages=messages, recalled=recalled, around=around)
@@ -108,15 +110,30 @@ class Prompts:
         """The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then."""
         if self._earlier[0] != earlier:
             self._earlier = earlier, quoted("\n\n".join(map(_said, earlier)))
+            self._words.clear()
         return self._earlier[1]
+
+    def _turn(self, message: Json, fence: Fence) -> str:
+        """A turn of this round. Everybody after it is shown the same words, each in a fence of his own."""
+        known = self._words.get(message["id"])
+        if known is None or known[0] is not message:
+            known = self._words[message["id"]] = message, _content(message)
+        index = message["turn_index"]
+        return f"[speaker: {message['speaker']}] (turn_index={index})\n{fence.data(f'turn {index}', known[1])}"
+
+    def _panel(self, packet: Packet) -> str:
+        known = self._panels.get(packet.ask.agent)
+        if known is None or known[0] != packet.disclosure:
+            members = [f"{id}: {role}" for id, role in packet.disclosure]
+            known = packet.disclosure, _listed("The panel, in the order in which it speaks", members)
+            self._panels[packet.ask.agent] = known
+        return known[1]
 
     def _case(self, packet: Packet, fence: Fence, recalled: str) -> tuple[str, str]:
         """What is told of the case before and behind what is recalled."""
-        before = [
-            fence.data("problem", packet.problem),
-            f"This is round {packet.ask.round}.",
-            _listed("The panel, in the order in which it speaks", [f"{id}: {role}" for id, role in packet.disclosure]),
-        ]
+        before = [fence.data("problem", packet.problem), f"This is round {packet.ask.round}."]
+        if panel := self._panel(packet):
+            before.append(panel)
         if packet.left_out:
             before.append(f"({packet.note}.)")
         behind = []
@@ -131,7 +148,7 @@ class Prompts:
             behind.append(fence.data("latest verdict", self._verdict[1]))
         if not recalled:
             before, behind = before + behind, []
-        return "\n\n".join(part for part in before if part), "\n\n".join(behind)
+        return "\n\n".join(before), "\n\n".join(behind)
 
 
 def render(packet: Packet, seed: int) -> tuple[Message, ...]:
@@ -159,11 +176,6 @@ def _persona(packet: Packet) -> str:
 
 def _listed(title: str, items: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(f"- {item}" for item in items)]) if items else ""
-
-
-def _turn(message: Json, fence: Fence) -> str:
-    speaker, index = message["speaker"], message["turn_index"]
-    return f"[speaker: {speaker}] (turn_index={index})\n{fence.data(f'turn {index}', _content(message))}"
 
 
 def _said(message: Json) -> str:

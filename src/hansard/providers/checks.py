@@ -81,16 +81,17 @@ def settled(
     latency_us: int,
 ) -> Completion:
     """The completion as it is handed on: named, bounded, consistent, valid against the schema, and counted."""
+    good = checked(exchange, _bounded(exchange, _encodable(completion)))
     requested = completion.requested_model or requested_model(exchange, description)
-    named = replace(
-        completion,
+    return replace(
+        good,
         provider=completion.provider or id,
         requested_model=requested,
         returned_model=completion.returned_model or requested,
         latency_us=completion.latency_us or latency_us,
+        usage=_usage(exchange, good, reported),
+        cost=settled_cost(good.cost, unmetered=unmetered),
     )
-    good = checked(exchange, _bounded(exchange, _encodable(named)))
-    return replace(good, usage=_usage(exchange, good, reported), cost=settled_cost(good.cost, unmetered=unmetered))
 
 
 def checked(exchange: Exchange, completion: Completion) -> Completion:
@@ -125,7 +126,7 @@ def malformed(exchange: Exchange, completion: Completion, breach: Breach) -> Com
 def _encodable(completion: Completion) -> Completion:
     """Text that can be recorded. What was no character is replaced, and stays in `raw`."""
     try:
-        completion.text.encode()
+        completion.text.isascii() or completion.text.encode()
     except UnicodeEncodeError:
         kept = completion.text.encode("utf-8", "surrogatepass")
         text = kept.decode("utf-8", "replace")
@@ -134,7 +135,9 @@ def _encodable(completion: Completion) -> Completion:
 
 
 def _bounded(exchange: Exchange, completion: Completion) -> Completion:
-    limit, size = exchange.limits.max_output_bytes, len(completion.text.encode()) + _size(completion.calls)
+    limit, size = exchange.limits.max_output_bytes, len(completion.text.encode())
+    if completion.calls:
+        size += _size(completion.calls)
     if size <= limit:
         return completion
     cut = completion.text.encode()[: max(0, limit)].decode("utf-8", "ignore")

@@ -25,6 +25,8 @@ from hansard.store.jsonl.scan import agrees, scan
 from hansard.store.sequence import Sequence
 
 PAGE = 512
+MOST_NEW = 4096
+"""How many lines the index may be behind while nobody reads through it."""
 # The end of a line of our own: [E2] and [E4] fix everything behind `data`, and how long it can be.
 _NAMES = re.compile(rb'"kind":"([a-z_.]+)","prev":"[0-9a-f]{64}","run":"[A-Za-z0-9_-]*","seq":\d+,"ts":\d+,"v":1}\Z')
 _LONGEST_END = 400
@@ -82,7 +84,7 @@ class LineLog:
             # The place comes last: an interruption before it is noticed by whoever compares it with the file.
             self._sequence = sequence
             self._at = at
-            if len(self._new) >= PAGE:
+            if len(self._new) >= MOST_NEW:
                 # The lines are written, the index is derived: what ails it is told to whoever reads through it.
                 with suppress(sqlite3.Error, OSError):
                     self._flush()
