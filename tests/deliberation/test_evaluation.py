@@ -7,7 +7,7 @@ from typing import Any
 from deliberating import Heard, Room, config, fails, says, synthesis, turn, verdict
 from hansard.deliberation.documents import Config
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
-from hansard.deliberation.events import event_line
+from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.story import read_story
 
 SPLIT = {"topic": "when", "positions": [{"agent": "ada", "claim": "now"}, {"agent": "ben", "claim": "never"}]}
@@ -42,7 +42,7 @@ async def held(given: Config, answers: Sequence[Heard]) -> tuple[dict[str, Any],
     room = Room()
     artifact = (await room.hold(given, list(answers))).artifact
     told = read_story(room.store, room.run).told
-    return artifact, [json.loads(line) for each in told if (line := event_line(each.seq, each.fact))]
+    return artifact, [json.loads(line_of(event)) for each in told if (event := event_of(each.seq, each.fact))]
 
 
 # Round 1: ada speaks of tax, and asks ben for it (V1); ben answers; ben asks ada twice, of which one waits.

@@ -215,7 +215,7 @@ def _first(config: Config, id: str, provider: Provider, completion: Completion) 
             error=why.kind,
             retriable=False,
             elapsed_us=completion.latency_us,
-            result=as_body(completion, usage),
+            result=as_body(completion, usage.as_data()),
             **spent,
         )
         return fact, None

@@ -15,7 +15,7 @@ from hansard.app.views import View
 from hansard.deliberation.archive import EVENTS
 from hansard.deliberation.documents import Config
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
-from hansard.deliberation.events import event_line
+from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.story import read_story
 from hansard.domain.work import Surface
@@ -62,7 +62,7 @@ def _on_record(store: Store, name: str) -> Held | None:
     for entry in store.select(Query(kind="session.ended", newest_first=True)):
         if name in (entry.data["session"], entry.run, LAST):
             story = read_story(store, entry.run, str(entry.data["session"]))
-            events = [json.loads(line) for told in story.told if (line := event_line(told.seq, told.fact))]
+            events = [json.loads(line_of(event)) for told in story.told if (event := event_of(told.seq, told.fact))]
             return Held(artifact=story.artifact or {}, events=events)
     return None
 

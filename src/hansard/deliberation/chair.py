@@ -90,6 +90,7 @@ class Chair:
         self._interruptible = Interruptible(cancel)
         self._calling = False
         self._prompts = Prompts(pins.seed)
+        self._agents = {agent.id: agent for agent in (setting.config.coordinator, *setting.config.agents)}
         self.last: Completion | None = None
 
     async def convene(self, causes: Iterable[Cause]) -> Held:
@@ -173,7 +174,7 @@ class Chair:
         self, ask: Ask, messages: tuple[Message, ...], schema_name: str, schema: Schema | None = None
     ) -> Exchange:
         """A request that ends with the session's time, and says who is asked and where."""
-        agent = self._setting.config.agent(ask.agent)
+        agent = self._agents.get(ask.agent)
         if agent is None:
             raise Broken(f"the rules ask {ask.agent}, who is not in this session")
         left_us = self.machine.state.rules.max_wallclock_us - self._pins.elapsed_us() + GRACE_US

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from operator import attrgetter
+from typing import Any
 
 from hansard.domain.council import (
     PanelSelected,
@@ -27,12 +28,20 @@ _SHOWN = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
 _encode = fastest()
 
 
-def event_line(seq: int, fact: Fact) -> bytes | None:
-    """The fact without its bodies; None for what is no event of the session."""
+Event = tuple[type[Fact], int, tuple[Any, ...]]
+"""What is kept of a fact until the line is written: its kind, where it stands, and its values without the bodies."""
+
+
+def event_of(seq: int, fact: Fact) -> Event | None:
+    """The fact as an event; None for what is no event of the session."""
     kind = type(fact)
-    names = _NAMES.get(kind)
-    if names is None:
-        return None
-    event = {name: value for name, value in zip(names, _SHOWN[kind](fact), strict=True) if value is not None}
-    event["event"], event["seq"] = kind.KIND, seq
-    return _encode(event) + b"\n"
+    shown = _SHOWN.get(kind)
+    return (kind, seq, shown(fact)) if shown else None
+
+
+def line_of(event: Event) -> bytes:
+    """The event as a line of the log."""
+    kind, seq, values = event
+    said = {name: value for name, value in zip(_NAMES[kind], values, strict=True) if value is not None}
+    said["event"], said["seq"] = kind.KIND, seq
+    return _encode(said) + b"\n"

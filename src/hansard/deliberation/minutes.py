@@ -220,7 +220,7 @@ def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) ->
         confidence_ppm=None if confidence is None else round(confidence * 1_000_000),
         tools=(len(called.completion.tool_events) or None) if called else None,
         message=Body.json(line),
-        result=as_body(called.completion, called.usage) if called else None,
+        result=as_body(called.completion, usage) if called else None,
     )
 
 
@@ -237,5 +237,5 @@ def _failed(called: Called, ask: Ask, elapsed_us: int) -> TurnFailed:
         completion_tokens=usage.completion_tokens,
         cost_usd_nano=round(usage.cost_usd * NANO),
         elapsed_us=elapsed_us,
-        result=as_body(called.completion, usage),
+        result=as_body(called.completion, usage.as_data()),
     )

@@ -109,17 +109,23 @@ class Prompts:
     def _recalled(self, earlier: tuple[Json, ...]) -> str:
         """The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then."""
         if self._earlier[0] != earlier:
-            self._earlier = earlier, quoted("\n\n".join(map(_said, earlier)))
-            self._words.clear()
+            self._earlier = earlier, quoted("\n\n".join(map(self._said, earlier)))
+            self._words = {message["id"]: self._words[message["id"]] for message in earlier}
         return self._earlier[1]
+
+    def _said(self, message: Json) -> str:
+        return f"{message['speaker']} (round {message['round']}, {message['type']}): {self._content(message)}"
 
     def _turn(self, message: Json, fence: Fence) -> str:
         """A turn of this round. Everybody after it is shown the same words, each in a fence of his own."""
+        speaker, index = message["speaker"], message["turn_index"]
+        return f"[speaker: {speaker}] (turn_index={index})\n{fence.data(f'turn {index}', self._content(message))}"
+
+    def _content(self, message: Json) -> str:
         known = self._words.get(message["id"])
         if known is None or known[0] is not message:
             known = self._words[message["id"]] = message, _content(message)
-        index = message["turn_index"]
-        return f"[speaker: {message['speaker']}] (turn_index={index})\n{fence.data(f'turn {index}', known[1])}"
+        return known[1]
 
     def _panel(self, packet: Packet) -> str:
         known = self._panels.get(packet.ask.agent)
@@ -176,10 +182,6 @@ def _persona(packet: Packet) -> str:
 
 def _listed(title: str, items: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(f"- {item}" for item in items)]) if items else ""
-
-
-def _said(message: Json) -> str:
-    return f"{message['speaker']} (round {message['round']}, {message['type']}): {_content(message)}"
 
 
 def _content(message: Json) -> str:

@@ -12,14 +12,14 @@ from hansard.record.encoder import fastest
 _encode = fastest()
 
 
-def as_body(completion: Completion, usage: Usage) -> Body:
+def as_body(completion: Completion, usage: Mapping[str, Any]) -> Body:
     """The call's result with the model's words as they came."""
     why = completion.failure
     said: dict[str, Any] = {
         "model": completion.returned_model,
         "finish": completion.finish,
         "text": completion.text,
-        "usage": usage.as_data(),
+        "usage": usage,
         "latency_us": completion.latency_us,
     }
     if why is not None:

@@ -14,7 +14,7 @@ from hansard.__about__ import __version__
 from hansard.deliberation.archive import EVENTS, Archive
 from hansard.deliberation.chair import Chair, Held
 from hansard.deliberation.documents import content_hash, jcs
-from hansard.deliberation.events import event_line
+from hansard.deliberation.events import Event, event_of, line_of
 from hansard.deliberation.metrics import figures_of
 from hansard.deliberation.minutes import Listener, Minutes
 from hansard.deliberation.pins import Pins, live
@@ -112,7 +112,7 @@ async def resume_session(
     if runs is not None:
         archive = _reopened(runs, setting, pins, story, producer)
     sitting = _Sitting(setting, pen, pins, archive, cancel, listener)
-    sitting.events = [event for told in story.told if (event := event_line(told.seq, told.fact))]
+    sitting.events = [event for told in story.told if (event := event_of(told.seq, told.fact))]
     sitting.tools = [line for told in story.told if (line := tool_line(told.fact))]
     try:
         if (artifact := story.artifact) is not None:
@@ -159,7 +159,7 @@ class _Sitting:
         cancel: asyncio.Event | None,
         listener: Listener | None,
     ) -> None:
-        self.events: list[bytes] = []
+        self.events: list[Event] = []
         self.tools: list[bytes] = []
         self._setting, self._archive, self._listener = setting, archive, listener
         self._transcript = Transcript(pins, setting.shape)
@@ -167,7 +167,7 @@ class _Sitting:
         self.chair = Chair(setting, pins, self.minutes, self._transcript, cancel)
 
     def _hear(self, recorded: Recorded[Fact]) -> None:
-        if self._archive is not None and (event := event_line(recorded.seq, recorded.fact)):
+        if self._archive is not None and (event := event_of(recorded.seq, recorded.fact)):
             self.events.append(event)
         if self._archive is not None and (line := tool_line(recorded.fact)):
             self.tools.append(line)
@@ -199,7 +199,7 @@ class _Sitting:
         selection = self.chair.selection
         if selection is not None:
             archive.put(SELECTION, _shown({"schema_version": "1.0.0", "selector_output": selection.as_data()}))
-        archive.put(EVENTS, b"".join(self.events))
+        archive.put(EVENTS, b"".join(map(line_of, self.events)))
         if self.tools:
             archive.put(TOOLS, b"".join(self.tools))
         archive.put(METRICS, _shown_in_lines(figures_of(artifact)))

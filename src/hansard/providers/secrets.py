@@ -52,8 +52,7 @@ class Secrets:
     def scrub(self, text: bytes) -> bytes: ...
     def scrub(self, text: str | bytes) -> str | bytes:
         """The text with `[secret NAME]` in place of every known secret."""
-        names = set(self.found_in(text))
-        if not names:
+        if not self._forms or not (names := set(self.found_in(text))):
             return text
         forms = sorted((form for form, name in self._forms.items() if name in names), key=len, reverse=True)
         pattern = "|".join(map(re.escape, forms))

@@ -51,13 +51,14 @@ class Writer:
 
     def write(self, count: int, bodies: bytes, lines: bytes, note: bytes) -> None:
         """Write so many entries, their bodies and what seals them: one write to each file that grows, kept all or none."""
-        for tail in self._tails:
-            if moved := tail.moved():
+        pieces = (bodies, lines, note)
+        for tail, data in zip(self._tails, pieces, strict=True):
+            if data and (moved := tail.moved()):
                 self.trouble = moved
                 raise StoreError(f"nothing was written: {moved}; run: hansard verify {self._paths.entries}")
         durable = self._each or bool(note) or self._unsynced + count >= SYNC_ENTRIES
         try:
-            for tail, data in zip(self._tails, (bodies, lines, note), strict=True):
+            for tail, data in zip(self._tails, pieces, strict=True):
                 if data:
                     tail.append(data)
                 if durable:
