@@ -18,7 +18,7 @@ async def _session(asked: Asked) -> Answer:
     from hansard.app.service import Hansard
 
     folder, rounds = Path(asked["folder"]), asked["rounds"]
-    async with Hansard.open(settings=settings_for(str(folder / "ledger.db"))) as hansard:
+    async with Hansard.open(settings=settings_for(str(folder / asked.get("ledger", "ledger.db")))) as hansard:
         _seat(hansard, 1)
         await _held(hansard, folder / "warm", 1)
         _seat(hansard, rounds)
