@@ -45,39 +45,45 @@ class Writer:
         """Open the lock file; only once it is known that this is a ledger, so that a mistyped path leaves nothing behind."""
         self._lock_fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    @contextmanager
-    def transaction(self, *, trusting: bool = True) -> Iterator[sqlite3.Connection]:
-        """One durable commit around the block. Whatever fails, the cached head is read anew before the next one."""
-        with self.mutex:
-            if self.closed:
-                raise StoreError(f"{self.place} is closed")
-            if self.broken:
-                raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
-            with self.turn():
-                behind = self.sequence.behind
-                seen, self._seen = self._seen, None
-                self._begin(seen if trusting else None, behind, trusting)
-                try:
-                    yield self.connection
-                except BaseException as error:
-                    self._rollback()
-                    self.sequence.behind = behind
-                    if isinstance(error, sqlite3.Error | OSError):
-                        raise StoreError(f"nothing was written to {self.place}: {error}") from error
-                    raise
-                self._commit()
-                self._seen = self._version
-        with self.changed:
-            self.changed.notify_all()
+    def transaction(self, *, trusting: bool = True) -> "Transaction":
+        """One durable commit around a block. Whatever fails, the cached head is read anew before the next one."""
+        return Transaction(self, trusting)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """This process's turn to write."""
-        take_turn(self._lock_fd, self.place)
+        self.take_turn()
         try:
             yield
         finally:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+            self.end_turn()
+
+    def take_turn(self) -> None:
+        take_turn(self._lock_fd, self.place)
+
+    def end_turn(self) -> None:
+        fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def begin(self, *, trusting: bool) -> bool:
+        """Open a transaction, in one's turn; whether the clock was behind before it."""
+        behind, seen, self._seen = self.sequence.behind, self._seen, None
+        self._begin(seen if trusting else None, behind, trusting)
+        return behind
+
+    def commit(self) -> None:
+        """Make it durable. Nobody else has written meanwhile, so the head that is known still holds."""
+        self._commit()
+        self._seen = self._version
+
+    def take_back(self, behind: bool) -> None:
+        self._rollback()
+        self.sequence.behind = behind
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise StoreError(f"{self.place} is closed")
+        if self.broken:
+            raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
 
     def epoch(self, name: str) -> int:
         """A claim's newest epoch, inside a transaction."""
@@ -169,6 +175,48 @@ class Writer:
         self._dropped = True
         with suppress(sqlite3.Error):
             self.connection.close()
+
+
+class Transaction:
+    """A block under the mutex, in this process's turn. Written out, since every append goes through it: two generators
+    would take as long as the smallest commit's own statements."""
+
+    __slots__ = ("_behind", "_trusting", "_writer")
+
+    def __init__(self, writer: Writer, trusting: bool) -> None:
+        self._writer, self._trusting, self._behind = writer, trusting, False
+
+    def __enter__(self) -> sqlite3.Connection:
+        writer = self._writer
+        writer.mutex.acquire()
+        try:
+            writer.check_open()
+            writer.take_turn()
+            try:
+                self._behind = writer.begin(trusting=self._trusting)
+            except BaseException:
+                writer.end_turn()
+                raise
+        except BaseException:
+            writer.mutex.release()
+            raise
+        return writer.connection
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        writer = self._writer
+        try:
+            if error is None:
+                writer.commit()
+            else:
+                writer.take_back(self._behind)
+        finally:
+            writer.end_turn()
+            writer.mutex.release()
+        if isinstance(error, sqlite3.Error | OSError):
+            raise StoreError(f"nothing was written to {writer.place}: {error}") from error
+        if error is None:
+            with writer.changed:
+                writer.changed.notify_all()
 
 
 def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
