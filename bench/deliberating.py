@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from bench.process import SOURCE, Driver, DriverFailed, Sample, Samples, in_turn, run
 from bench.reference import find_reference
@@ -21,6 +22,7 @@ GROWS_TIMES = 1.3
 START_SHARE = 3.0
 STARTS = 7
 MEMORY = Path("/dev/shm")
+LEDGERS = {"in SQLite": "ledger.db", "in JSON lines": "ledger.jsonl"}
 
 
 def deliberations(bench: Setting) -> None:
@@ -36,17 +38,21 @@ def deliberations(bench: Setting) -> None:
     _start(bench, reference)
 
 
-def _held(driver: Driver, place: Path, rounds: int) -> Sample:
+def _held(driver: Driver, place: Path, rounds: int, **asked: Any) -> Sample:
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        return driver.sample("session", folder=folder, rounds=rounds)
+        return driver.sample("session", folder=folder, rounds=rounds, **asked)
 
 
 def _session(bench: Setting, reference: Driver | None, place: Path) -> None:
-    works: dict[str, Callable[[], Sample]] = {"ours": lambda: _held(OURS, place, ROUNDS)}
+    works: dict[str, Callable[[], Sample]] = {
+        name: lambda file=file: _held(OURS, place, ROUNDS, ledger=file)  # type: ignore[misc]
+        for name, file in LEDGERS.items()
+    }
     if reference:
         works["peer"] = lambda: _held(reference, place, ROUNDS)
     taken = in_turn(bench.times, works)
-    bench.table.add(_at_most(f"{ROUNDS} rounds, a message", taken["ours"], taken.get("peer"), MOST_TIMES))
+    for name in LEDGERS:
+        bench.table.add(_at_most(f"{ROUNDS} rounds, a message, {name}", taken[name], taken.get("peer"), MOST_TIMES))
 
 
 def _at_most(what: str, ours: Samples, peer: Samples | None, limit: float) -> Row:

@@ -42,6 +42,7 @@ class Sealer:
         self._ring = ring
         self._folder = folder
         self._claim = claim
+        self._seal = Seal(claim.epoch, self._sign_if_due, self._due)
         self._clock = clock
         self._identity: SigningKey | None = identity
         self._epoch_key: SigningKey | None = None
@@ -111,7 +112,7 @@ class Sealer:
         self._pending = None
         if not self.holds or not self._knows_log:
             return None
-        return Seal(self._claim.epoch, self._sign_if_due, self._due)
+        return self._seal
 
     def committed(self) -> None:
         """The append that was given seal() is durable."""
