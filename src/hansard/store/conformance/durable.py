@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 
 from hansard.errors import Fenced, StoreError
 from hansard.store.base import Query, Seal, Store, StoredCheckpoint
@@ -89,6 +90,25 @@ class Durable(Bench):
                 store.append([[draft()]])
             with refused(StoreError):
                 store.claim("r1", 60.0)
+
+    def test_closing_while_others_read_tells_them_so_and_takes_nobody_down(self) -> None:
+        with self.opened() as (store, _):
+            fill(store, 300)
+            threads = [threading.Thread(target=_read_until_closed, args=(store,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.01)
+            store.close()
+            for thread in threads:
+                thread.join(10.0)
+                assert not thread.is_alive(), "a reader learns that the store is closed"
+
+
+def _read_until_closed(store: Store) -> None:
+    with suppress(StoreError):
+        while True:
+            for entry in store.select(Query(limit=50)):
+                store.body(entry.seq, "missing") if entry.body else store.head()
 
 
 class Shared(Bench):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from hansard.errors import Fenced, StoreError, UsageError
 from hansard.ledger.canonical import Malformed
@@ -45,7 +45,8 @@ class SqliteStore:
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = path
         self._local = threading.local()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: list[_Reader] = []
+        self._closed = False
         self._writer = Writer(path, clock)
         try:
             self._check_ours()
@@ -283,9 +284,10 @@ class SqliteStore:
         return
 
     def close(self) -> None:
-        for connection in self._readers:
-            with suppress(sqlite3.Error):
-                connection.close()
+        self._closed = True
+        for reader in self._readers:
+            with reader.lock, suppress(sqlite3.Error):
+                reader.connection.close()
         self._writer.close()
 
     def _lease_end(self, lease_s: float) -> int:
@@ -332,16 +334,25 @@ class SqliteStore:
         return rows[0] if rows else None
 
     def _all(self, sql: str, *values: object) -> list[Any]:
-        connection = getattr(self._local, "reader", None)
+        reader = getattr(self._local, "reader", None)
         try:
-            if connection is None:
-                if self._writer.closed:
-                    raise StoreError(f"{self.place} is closed")
-                connection = self._local.reader = connect(self._path, reading=True)
-                self._readers.append(connection)
-            return connection.execute(sql, values).fetchall()
+            if reader is None and not self._closed:
+                reader = self._local.reader = _Reader(connect(self._path, reading=True), threading.Lock())
+                self._readers.append(reader)
+            if reader is not None:
+                with reader.lock:
+                    if not self._closed:
+                        return reader.connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self.place}: {error}; run: hansard verify {self.place}") from error
+        raise StoreError(f"{self.place} is closed")
+
+
+class _Reader(NamedTuple):
+    """One thread's connection. Closing it while a query runs on it would take the process down, so both take its lock."""
+
+    connection: sqlite3.Connection
+    lock: threading.Lock
 
 
 def _bounded(seq: int) -> int:
