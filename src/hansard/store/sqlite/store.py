@@ -334,7 +334,7 @@ class SqliteStore:
         return rows[0] if rows else None
 
     def _all(self, sql: str, *values: object) -> list[Any]:
-        reader = getattr(self._local, "reader", None)
+        reader: _Reader | None = getattr(self._local, "reader", None)
         try:
             if reader is None and not self._closed:
                 reader = self._local.reader = _Reader(connect(self._path, reading=True), threading.Lock())
