@@ -8,6 +8,7 @@ import struct
 import termios
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 import pytest
 from rich.console import Console
@@ -16,6 +17,7 @@ from command_line import started, workplace
 from hansard.surfaces.cli import narrate
 from hansard.surfaces.cli.board import Board, Event, levels, reason
 from hansard.surfaces.cli.live import picture
+from hansard.surfaces.cli.show import plain
 
 HOSTILE = "[bold red]x[/] \x1b[2J\x9b31m\u2028"
 SPENT: dict[str, Any] = {"input_tokens": 30, "output_tokens": 10, "cost_usd_nano": 2_000_000_000}
@@ -86,6 +88,13 @@ def test_hostile_text_neither_drives_the_terminal_nor_speaks_markup() -> None:
     for each in story(task=HOSTILE):
         told = narrate.line(each) or ""
         assert told.isprintable(), told
+
+
+def test_characters_that_hide_text_or_turn_it_round_are_spelled_out() -> None:
+    assert plain("run \u202esay\u2066 \u200bhello\U000e0041") == r"run \u202esay\u2066 \u200bhello\U000e0041"
+    hidden = [chr(code) for code in range(0x110000) if category(chr(code)) in {"Cc", "Cf"}]
+    assert [each for each in hidden if plain(each) == each] == []
+    assert plain("naïve 漢字 🎉") == "naïve 漢字 🎉"
 
 
 def test_a_picture_of_many_tasks_keeps_to_the_screen_and_shows_what_moves() -> None:

@@ -5,7 +5,18 @@ import json
 import sys
 from typing import Any
 
-_UNSAFE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {0x2028: "\\u2028", 0x2029: "\\u2029"}
+# Controls, line ends that terminals disagree about, and what Unicode calls format characters: they hide text or turn it round.
+_UNSAFE_RANGES = (
+    *((0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F)),
+    *((0x890, 0x891), (0x8E2, 0x8E2), (0x180E, 0x180E), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F)),
+    *((0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F)),
+    *((0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0001, 0xE007F)),
+)
+_UNSAFE = {
+    code: chr(code).encode("ascii", "backslashreplace").decode() if code > 0x7F else f"\\x{code:02x}"
+    for first, last in _UNSAFE_RANGES
+    for code in range(first, last + 1)
+}
 
 
 def help_text(args: argparse.Namespace) -> int:
@@ -23,7 +34,7 @@ def as_json_line(value: Any) -> None:
 
 
 def say(text: str = "") -> None:
-    """Print a line of text whose parts may come from a record: control characters are shown, not obeyed."""
+    """Print a line of text whose parts may come from a record: characters that drive a terminal or hide text are spelled out."""
     print(plain(text))
 
 
