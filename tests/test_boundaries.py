@@ -71,6 +71,12 @@ WIRING = "hansard.app.wiring"
 SETTINGS = "hansard.app.settings"
 A_TERMINAL_ASKS_FOR = frozenset({"NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "LINES"})
 
+# Besides the one reader: who copies a log, and who says in which state a body is.
+MAY_TAKE_A_BODY = (
+    *("hansard.store", "hansard.record.reading", "hansard.record.export"),
+    *("hansard.app.ledger", "hansard.app.tampering"),
+)
+
 PURE = (
     "hansard.orchestration.schedule",
     "hansard.orchestration.escalate",
@@ -176,6 +182,15 @@ def only_settings_reads_the_environment(tree: Tree) -> list[str]:
     ]
 
 
+def a_body_is_read_where_its_commitment_is_opened(tree: Tree) -> list[str]:
+    return [
+        f"{module.name}:{line} takes a body from a store unopened: hansard.record.reading opens its commitment"
+        for module in tree.values()
+        for line in module.bodies
+        if not inside(module.name, *MAY_TAKE_A_BODY)
+    ]
+
+
 def surfaces_see_only_the_app(tree: Tree) -> list[str]:
     return [
         say(module, each, "a surface sees app and errors")
@@ -225,6 +240,7 @@ RULES: tuple[Rule, ...] = (
     a_provider_has_never_heard_of_a_plan_or_a_ledger,
     only_wiring_names_back_ends,
     only_settings_reads_the_environment,
+    a_body_is_read_where_its_commitment_is_opened,
     surfaces_see_only_the_app,
     the_command_line_starts_without_libraries,
     what_is_pure_touches_no_clock_disk_or_chance,
@@ -276,6 +292,8 @@ BREACHES: tuple[tuple[Rule, Files], ...] = (
     (only_settings_reads_the_environment, {"seal/keys.py": "import os\nos.getenv('NO_COLOR')"}),
     (only_settings_reads_the_environment, {"surfaces/cli/main.py": "import os\nos.environ.get('HANSARD_LEDGER')"}),
     (only_settings_reads_the_environment, {"surfaces/cli/main.py": "import os\nf('NO_COLOR', os.environ)"}),
+    (a_body_is_read_where_its_commitment_is_opened, {"orchestration/engine.py": "self._store.body(seq, 'plan')"}),
+    (a_body_is_read_where_its_commitment_is_opened, {"app/gates.py": "to_thread(store.body, 3, 'question')"}),
     (surfaces_see_only_the_app, {"surfaces/cli/show.py": "from hansard.domain.work import Task"}),
     (surfaces_see_only_the_app, {"surfaces/cli/show.py": "from hansard.ledger import entry", "ledger/entry.py": ""}),
     (surfaces_see_only_the_app, {"surfaces/http/v.py": "from hansard.ledger import verify", "ledger/verify.py": ""}),
@@ -320,7 +338,8 @@ ALLOWED: Files = {
     "seal/keys.py": "from cryptography.hazmat.primitives import hashes",
     "record/encoder.py": "def f():\n    import orjson",
     "record/recorder.py": "import asyncio\nfrom hansard.store import base\nfrom . import encoder",
-    "orchestration/engine.py": "from hansard.record.recorder import Recorder\nfrom . import schedule",
+    "record/reading.py": "store.body(entry.seq, part)",
+    "orchestration/engine.py": "from hansard.record.recorder import Recorder\nfrom . import schedule\nentry.body(1)",
     "orchestration/schedule.py": "from hansard.domain.exchange import Question",
     "app/settings.py": "import os\nos.environ.items()",
     "app/wiring.py": "from hansard.store.memory import Memory\nfrom hansard.store.open import f",

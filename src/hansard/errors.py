@@ -29,6 +29,10 @@ class StoreError(HansardError):
     """A disk or database refused, or a ledger is not in a state that may be extended."""
 
 
+class Tampered(StoreError):
+    """Something that is stored is not what was recorded."""
+
+
 class OutcomeUnknown(StoreError):
     """A commit failed halfway: the entries may or may not be there. Read the head before deciding anything."""
 

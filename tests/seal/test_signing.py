@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,3 +148,22 @@ def test_without_the_library_a_log_is_founded_unsigned_and_signing_says_what_to_
     )
     assert done.returncode == 0, done.stderr
     assert "pip install cryptography" in done.stdout
+
+
+class OldPrivateKey:
+    """A key of a `cryptography` of before 40, which had no `public_bytes_raw`."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+
+    def public_key(self) -> object:
+        class OldPublicKey:
+            public_bytes = self._key.public_key().public_bytes
+
+        return OldPublicKey()
+
+
+def test_an_old_library_is_good_enough_to_make_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = Ed25519PrivateKey.generate()
+    monkeypatch.setattr(Ed25519PrivateKey, "generate", lambda: OldPrivateKey(key))
+    assert SigningKey.generate(ORIGIN).verifier.public == key.public_key().public_bytes_raw()

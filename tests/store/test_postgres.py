@@ -401,7 +401,19 @@ def test_a_log_whose_end_was_tampered_with_is_read_and_not_extended(url: str, st
         assert len(list(store.lines())) >= 299
 
 
-@pytest.mark.parametrize("statement", [statement for statement, _ in DERIVED])
+OTHERWISE = [statement for statement, fault in DERIVED[:3] + LAST if fault != GONE]
+
+
+@pytest.mark.parametrize("statement", OTHERWISE)
+def test_repair_refuses_a_head_that_names_another_last_entry(url: str, statement: str) -> None:
+    with closing(tampered(url, statement)) as store:
+        fault = store.broken
+        with pytest.raises(StoreError, match="is not the entry"):
+            store.repair()
+        assert (store.broken, len(list(store.lines())) >= 299) == (fault, True)
+
+
+@pytest.mark.parametrize("statement", [statement for statement, _ in DERIVED if statement not in OTHERWISE])
 def test_repair_rebuilds_a_head_from_the_lines(url: str, statement: str) -> None:
     with closing(tampered(url, statement)) as store:
         assert store.repair() == [("derived", 1)]

@@ -3,6 +3,9 @@
 from hansard.domain.exchange import Completion
 from hansard.domain.value import value
 
+MOST_SPENT = 10**15
+"""No sum says more, and no limit allows for more: the record holds no number beyond 2^53 - 1."""
+
 
 @value
 class Spend:
@@ -14,11 +17,14 @@ class Spend:
     elapsed_us: int = 0
 
     def plus(self, completion: Completion, took_us: int = 0) -> "Spend":
+        return self.more(1, completion.usage.total, completion.cost.usd_nano, took_us)
+
+    def more(self, calls: int, tokens: int, cost_usd_nano: int, took_us: int = 0) -> "Spend":
         return Spend(
-            calls=self.calls + 1,
-            tokens=self.tokens + completion.usage.total,
-            cost_usd_nano=self.cost_usd_nano + completion.cost.usd_nano,
-            elapsed_us=self.elapsed_us + took_us,
+            calls=self.calls + calls,
+            tokens=min(self.tokens + tokens, MOST_SPENT),
+            cost_usd_nano=min(self.cost_usd_nano + cost_usd_nano, MOST_SPENT),
+            elapsed_us=min(self.elapsed_us + took_us, MOST_SPENT),
         )
 
 

@@ -38,10 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run(parser.parse_args(argv))
 
 
-def add_arguments(parser: argparse.ArgumentParser, default_path: str | None = None) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, needs_path: bool = True) -> None:
     """The arguments of the verifier, for whoever mounts it."""
     parser.add_argument(
-        "path", metavar="PATH", nargs="?" if default_path else None, default=default_path,
+        "path", metavar="PATH", nargs=None if needs_path else "?",
         help="a ledger (.db, .jsonl), an export folder or a receipt (.tlog-proof)",
     )  # fmt: skip
     parser.add_argument("--deep", action="store_true", help="open every body")

@@ -23,6 +23,8 @@ _MOVES = {
     "run.claimed": "running",
     "run.retry_asked": "requested",
 }
+TURNS = ("ensemble.answered", "panel.selected", "tools.called", "turn.taken", "turn.failed")
+"""What a call of a session leaves behind, with what it took: each is counted once, and sums are over all of them."""
 UNDER_WAY = ("attempted", "returned", "escalated", "restarted")
 """States of a task on which somebody works."""
 
@@ -113,13 +115,10 @@ class LedgerState:
                 run.calling.difference_update(entry.causes)
                 run.tokens += _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
-            case "turn.taken" | "turn.failed" if "result" in entry.body:
-                run.calls += 1
+            case kind if kind in TURNS:
+                run.calls += calls_of_turn(entry)
                 run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
-            case "tools.called":
-                # What it took is counted with the answer that it led to.
-                run.calls += 1
             case "gate.opened":
                 run.open_gates.add(str(data.get("gate")))
             case "gate.closed":
@@ -128,6 +127,18 @@ class LedgerState:
             run.tasks[str(data["task"])] = _task_state(entry.kind, data.get("ok") is True)
         if run.state == "running" and run.open_gates and not any(state in UNDER_WAY for state in run.tasks.values()):
             run.state = "waiting"
+
+
+def calls_of_turn(entry: Entry) -> int:
+    """How many calls of models one of TURNS is. None are a panel that no model chose, a message that nobody was asked for, and
+    a failure whose calls were all for tools, each of which is an entry of its own.
+    """
+    match entry.kind:
+        case "panel.selected":
+            return int("prompt_tokens" in entry.data)
+        case "turn.taken" | "turn.failed":
+            return _number(entry.data.get("calls", 1)) if "result" in entry.body else 0
+    return 1
 
 
 def fold(entries: Iterable[Entry]) -> LedgerState:

@@ -3,14 +3,15 @@
 A crash may have stopped a rotation at any step. Here it is finished, or its traces are removed, before anything is signed.
 """
 
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
 from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.merkle import root_at
+from hansard.ledger.merkle import Frontier, leaf_hash, root_at
 from hansard.ledger.note import VerifierKey, open_note, parse_note
-from hansard.record.epochs import Epoch, LogKeys
+from hansard.record.epochs import Epoch, LogKeys, read_keys
 from hansard.seal import anchors
 from hansard.seal.keys import KeyRing
 from hansard.seal.signing import SigningKey, sign_checkpoint, verify
@@ -26,6 +27,24 @@ def refuse_rollback(store: Store, anchors_folder: Path) -> None:
     anchor = anchors.read(anchors_folder)
     if anchor:
         check_anchor(anchor, store)
+
+
+def refuse_other_lines(store: Store, anchors_folder: Path) -> None:
+    """StoreError unless the lines are those of every checkpoint that is kept, here and in the log.
+
+    Whoever repairs asks this first. It reads lines alone: what is derived from them may be what is wrong.
+    """
+    own = [anchors.Anchor.of(each.note, f"its own checkpoint {each.size}") for each in store.checkpoints()]
+    kept = [each for each in (anchors.read(anchors_folder), *own) if each]
+    sizes, frontier = {each.checkpoint.size for each in kept}, Frontier()
+    roots = {0: frontier.root()}
+    for line in store.lines():
+        frontier.push(leaf_hash(line))
+        if frontier.size in sizes:
+            roots[frontier.size] = frontier.root()
+    origin = str(store.entry(0).data.get("origin"))
+    for each in kept:
+        anchors.check(each, origin=origin, size=frontier.size, root_at=roots.__getitem__, place=store.place)
 
 
 def check_anchor(anchor: anchors.Anchor, store: Store) -> None:
@@ -45,6 +64,35 @@ def newest_checkpoint(store: Store) -> StoredCheckpoint | None:
     if newest:
         check_anchor(anchors.Anchor.of(newest.note, f"its own checkpoint {newest.size}"), store)
     return newest
+
+
+def check_keys(store: Store, ring: KeyRing, anchors_folder: Path) -> None:
+    """StoreError where a sealer would refuse to begin: the log was rolled back, or keys are wrong. Changes nothing."""
+    refuse_rollback(store, anchors_folder)
+    with ring.locked():
+        keys = read_keys(store)
+        own_identity(store, ring, keys)
+        newest_checkpoint(store)
+        _refuse_older_copy(store, ring, keys.epoch, lost=False)
+        if _matching(ring, keys.epoch) is None:
+            raise no_epoch_key(store, ring, keys)
+
+
+def own_identity(store: Store, ring: KeyRing, keys: LogKeys) -> SigningKey:
+    """The private half of the identity key that the log names."""
+    identity = ring.identity
+    if identity.verifier != keys.identity:
+        raise StoreError(f"the identity key in {ring.folder} is not the one that {store.place} names: another log's")
+    return identity
+
+
+def no_epoch_key(store: Store, ring: KeyRing, keys: LogKeys) -> StoreError:
+    """What to say when the epoch key in force is gone."""
+    return StoreError(
+        f"epoch key {keys.epoch.number} of {keys.origin}, which is in force in {store.place}, is not in "
+        f"{ring.folder}; bring its file back. If it is gone for good, only a rotation without it goes on, "
+        f"and every verification will report that: hansard ledger seal --lost-key --ledger {shlex.quote(store.place)}"
+    )
 
 
 def seal_rotation(store: Store, ring: KeyRing, keys: LogKeys, identity: SigningKey, claim_epoch: int) -> None:
@@ -69,6 +117,14 @@ def settle_keys(store: Store, ring: KeyRing, in_force: Epoch, *, lost: bool) -> 
     Older keys have retired; the next one, not named by the log, was made by a rotation that never happened. Any other
     picture is that of an older copy of the log, and then nothing is destroyed.
     """
+    for number in _refuse_older_copy(store, ring, in_force, lost=lost):
+        if number != in_force.number:
+            ring.destroy_epoch(number)
+    return _matching(ring, in_force)
+
+
+def _refuse_older_copy(store: Store, ring: KeyRing, in_force: Epoch, *, lost: bool) -> list[int]:
+    """The epochs whose keys are here; StoreError when one of them is newer than the log knows."""
     files = ring.epochs()
     beyond = [number for number in files if number > in_force.number + (in_force.number in files or lost)]
     if beyond:
@@ -76,10 +132,7 @@ def settle_keys(store: Store, ring: KeyRing, in_force: Epoch, *, lost: bool) -> 
             f"ROLLED BACK: {store.place} ends in epoch {in_force.number}, but {ring.folder} holds a key of epoch "
             f"{beyond[-1]}. This is an older copy, or its end was cut off. {anchors.what_now(store.place)}"
         )
-    for number in files:
-        if number != in_force.number:
-            ring.destroy_epoch(number)
-    return _matching(ring, in_force)
+    return files
 
 
 def _matching(ring: KeyRing, epoch: Epoch) -> SigningKey | None:

@@ -11,10 +11,10 @@ from typing import Any
 from hansard.domain.exchange import RETRYABLE, Completion, Cost, Failure, Usage
 from hansard.domain.fact import Body
 from hansard.errors import StoreError
-from hansard.ledger.body import opens
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording
+from hansard.record.reading import read_body
 from hansard.store.base import Store
 
 CUT_SHORT = frozenset({"cancelled", "deadline"})
@@ -38,13 +38,9 @@ class Reader:
         """A body, if it opens its commitment; None where the entry has no such part."""
         if part not in entry.body:
             return None
-        stored = self._store.body(entry.seq, part)
+        stored = read_body(self._store, entry, part)
         if stored is None:
             raise StoreError(f"the {part} of entry {entry.seq} is not in the ledger any more: the run cannot be re-run")
-        if not opens(entry.body[part], stored.salt, stored.media, stored.body):
-            raise StoreError(
-                f"the {part} of entry {entry.seq} is not what was recorded: it does not open its commitment"
-            )
         return Body(stored.media, stored.body)
 
     def data(self, entry: Entry, part: str) -> bytes:
@@ -72,13 +68,18 @@ def recording_of(store: Store, entries: Iterable[Entry]) -> Recording:
 
 
 def _call(reader: Reader, question: Entry, answer: Entry) -> RecordedCall:
-    data: Any = question.data
-    role, turn = (WORKER, 1) if question.kind == "task.attempted" else (data["role"], data["turn"])
     return RecordedCall(
-        call=Call(role, data.get("task") or "", data["attempt"], turn),
+        call=call_asked(question),
         prompt_sha256=sha256(reader.data(question, "prompt")).hexdigest(),
         completion=_completion(reader, question, answer),
     )
+
+
+def call_asked(question: Entry) -> Call:
+    """Which call of its run a question is."""
+    data: Any = question.data
+    role, turn = (WORKER, 1) if question.kind == "task.attempted" else (data["role"], data["turn"])
+    return Call(role, data.get("task") or "", data["attempt"], turn)
 
 
 def _completion(reader: Reader, question: Entry, answer: Entry) -> Completion:

@@ -16,7 +16,15 @@ from hansard.ledger.entry import checked_sketch
 from hansard.ledger.events import ROTATED
 from hansard.ledger.note import VerifierKey
 from hansard.record.epochs import Epoch, LogKeys, read_keys
-from hansard.record.recovery import check_anchor, newest_checkpoint, refuse_rollback, seal_rotation, settle_keys
+from hansard.record.recovery import (
+    check_anchor,
+    newest_checkpoint,
+    no_epoch_key,
+    own_identity,
+    refuse_rollback,
+    seal_rotation,
+    settle_keys,
+)
 from hansard.seal import anchors
 from hansard.seal.cadence import CHECKPOINT_S, due, passed, rotation_due, utc_day
 from hansard.seal.keys import KeyRing
@@ -74,15 +82,10 @@ class Sealer:
         ([C7]).
         """
         refuse_rollback(store, anchors_folder)
-        named = read_keys(store).identity
+        keys = read_keys(store)
         claim = store.claim(CLAIM, LEASE_S)
         try:
-            identity = ring.identity
-            if identity.verifier != named:
-                raise StoreError(
-                    f"the identity key in {ring.folder} is not the one that {store.place} names: another log's"
-                )
-            sealer = cls(store, ring, anchors_folder, claim, identity, clock)
+            sealer = cls(store, ring, anchors_folder, claim, own_identity(store, ring, keys), clock)
             sealer._read_log(lost=lost_key_rotates)
             if sealer._epoch_key is None:
                 sealer._rotate("lost")
@@ -188,11 +191,7 @@ class Sealer:
             seal_rotation(self._store, self._ring, keys, self._identity, self._claim.epoch)
             key = settle_keys(self._store, self._ring, keys.epoch, lost=lost)
         if key is None and not lost:
-            raise StoreError(
-                f"epoch key {keys.epoch.number} of {keys.origin}, which is in force in {self._store.place}, is not in "
-                f"{self._ring.folder}; bring its file back. If it is gone for good, only a rotation without it goes on, "
-                f"and every verification will report that: hansard ledger seal --lost-key"
-            )
+            raise no_epoch_key(self._store, self._ring, keys)
         self._keys, self._epoch_key = keys, key
         self._last = newest_checkpoint(self._store)
         self._size = self._store.head().size

@@ -3,6 +3,7 @@
 The anchor may lag behind the log and is never ahead of it: whoever keeps a checkpoint here has seen it durable there.
 """
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ def what_now(place: str) -> str:
     """What an operator can do about a log that is older than what was signed."""
     return (
         "Nothing was written. Bring back the newer file; if it is gone for good, go on in a new log that names this one: "
-        f"hansard ledger adopt {place}"
+        f"hansard ledger adopt {shlex.quote(place)} --ledger NEW.db"
     )
 
 

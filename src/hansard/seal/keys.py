@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -42,7 +42,7 @@ class KeyRing:
     def open(cls, folder: Path, origin: str) -> Self:
         """The keys that are there; StoreError when there are none or others can read them."""
         if not folder.is_dir():
-            raise StoreError(f"no keys of {origin} at {folder}; bring the folder back, or go on unsealed")
+            raise StoreError(f"no keys of {origin} at {folder}; bring the folder back")
         private.check_folder(folder)
         return cls(folder, origin)
 
@@ -75,6 +75,14 @@ class KeyRing:
     def destroy_epoch(self, number: int) -> None:
         """Overwrite and remove an epoch key, if it is there."""
         private.destroy(self._epoch_file(number))
+
+    def destroy(self) -> None:
+        """Overwrite and remove every key, and the folder: for a log that was never made."""
+        for number in self.epochs():
+            self.destroy_epoch(number)
+        private.destroy(self._identity_file)
+        with suppress(OSError):
+            self.folder.rmdir()
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -13,11 +13,11 @@ _OTHERS = 0o077
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for its owner alone, with the folders above it, or check the one that is there."""
+    """Make a folder for its owner alone, with those above it that are missing, or check the one that is there."""
     with _speaking_of(folder):
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for each in missing:
+        for each in reversed(missing):
+            each.mkdir(mode=0o700, exist_ok=True)
             sync_folder(each.parent)
     check_folder(folder)
 

@@ -75,10 +75,11 @@ class SigningKey:
 
     @classmethod
     def _of(cls, name: str, private: "Ed25519PrivateKey") -> Self:
-        return cls(
-            verifier=VerifierKey.ed25519(name, private.public_key().public_bytes_raw()),
-            private=private,
-        )
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        # Not `public_bytes_raw()`, which older versions of the library lack: Debian 12 ships one of them.
+        public = private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        return cls(verifier=VerifierKey.ed25519(name, public), private=private)
 
 
 def sign_checkpoint(origin: str, size: int, root: bytes, keys: Iterable[SigningKey]) -> str:

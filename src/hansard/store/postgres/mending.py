@@ -52,7 +52,8 @@ def tail_fault(reader: Connection) -> str | None:
 
 
 def rebuild(turn: Turn, place: str) -> int:
-    """Derived rows from the lines, which must chain; comes back how many rows were wrong, missing or too many."""
+    """Derived rows from the lines, which must chain and end as the head row says; comes back how many were wrong,
+    missing or too many."""
     writer, sequence = turn.writer, turn.sequence
     nodes: set[tuple[int, int, bytes]] = set()
     changed = 0
@@ -70,6 +71,8 @@ def rebuild(turn: Turn, place: str) -> int:
     changed += writer.execute("DELETE FROM causes WHERE seq < 0 OR seq >= %s", (sequence.size,)).rowcount
     changed += _mend(writer, "nodes", "level, idx, hash", nodes, "", ())
     head = writer.execute(READ_HEAD).fetchall()
+    for size, leaf, *_ in head:
+        _check_head(writer, size - 1, leaf, place)
     if head != [tuple(head_row(sequence).values())]:
         write_head(writer, sequence)
         changed += 1
@@ -91,6 +94,16 @@ def finish_redactions(writer: Connection, place: str) -> int:
         if entry and part in entry.body and entry.body[part] == data.get("commitment"):
             erased += erase(writer, part_id(entry, part))
     return erased
+
+
+def _check_head(writer: Connection, last: int, leaf: bytes, place: str) -> None:
+    """A head row that lags behind, or is gone, is made anew. One that names another last entry is the only witness of it."""
+    line = only(writer, "SELECT line FROM entries WHERE seq = %s", last)
+    if line is None or leaf_hash(line) != leaf:
+        raise StoreError(
+            f"cannot repair {place}: what stands there is not the entry {last} that the head row names, so an entry was "
+            f"changed or cut off, or the head row was; bring back a copy that passes: hansard verify"
+        )
 
 
 def _pages(writer: Connection, place: str) -> Iterator[list[Entry]]:

@@ -47,10 +47,12 @@ def _fault(connection: sqlite3.Connection) -> str | None:
 def rebuild(writer: sqlite3.Connection, place: str) -> tuple[Sequence, int]:
     """Derived tables from the lines: the head as it is then, and how many rows were wrong.
 
-    Lines that do not follow each other, or that a kept checkpoint contradicts, are never made to look right: it raises.
+    Lines that do not follow each other, or that the head row or a kept checkpoint contradicts, are never made to look
+    right: it raises.
     """
     rebuilt, causes, nodes = _read_all(writer, place)
     _check_checkpoints(writer, place, rebuilt.size)
+    _check_head(writer, place)
     changed = 0
     for table, columns, wanted in (("causes", "seq, cause", causes), ("nodes", "level, idx, hash", nodes)):
         kept = set(writer.execute(f"SELECT {columns} FROM {table}").fetchall())
@@ -85,6 +87,20 @@ def _check_checkpoints(writer: sqlite3.Connection, place: str, size: int) -> Non
     if newest is not None and newest > size:
         raise StoreError(
             f"cannot repair {place}: a checkpoint of {newest} entries is kept and the log ends at {size}: its end was cut off"
+        )
+
+
+def _check_head(writer: sqlite3.Connection, place: str) -> None:
+    """A head row that lags behind, or is gone, is made anew. One that names another last entry is the only witness of it."""
+    row = writer.execute(READ_HEAD).fetchone()
+    if row is None:
+        return
+    last = row[0] - 1 if isinstance(row[0], int) and row[0] > 0 else -1
+    line = writer.execute("SELECT line FROM entries WHERE seq = ?", (last,)).fetchone()
+    if line is None or leaf_hash(as_bytes(line[0])) != row[1]:
+        raise StoreError(
+            f"cannot repair {place}: what stands there is not the entry {last} that the head row names, so an entry was "
+            f"changed or cut off, or the head row was; bring back a copy that passes: hansard verify"
         )
 
 

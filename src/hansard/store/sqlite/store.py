@@ -93,11 +93,18 @@ class SqliteStore:
             if not path.is_file():
                 raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
             if not path.stat().st_size:
-                raise UsageError(f"{path} is empty, and no ledger")
+                raise UsageError(
+                    f"{path} is empty, and no ledger: bring back a copy of it, or remove it to begin a new one"
+                )
             return cls(path, clock=clock)
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
                 raise UsageError(f"{path} is not a SQLite file") from error
+            if not os.access(path.parent, os.W_OK):
+                raise StoreError(
+                    f"cannot open {path}: nothing can be written beside it, and {path}-wal is still to be worked in; "
+                    f"copy both to another folder"
+                ) from error
             raise StoreError(f"cannot open {path}: {error}; `hansard verify` tells what is left of it") from error
         except OSError as error:
             raise StoreError(f"cannot open {path}: {error.strerror}") from error

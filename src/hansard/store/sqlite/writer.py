@@ -32,6 +32,7 @@ class Writer:
         self.sequence = Sequence()
         self.broken: str | None = None
         self.closed = False
+        self.read_only = is_still(path)
         self._path = path
         self._clock = clock
         self._seen: int | None = None
@@ -43,6 +44,8 @@ class Writer:
 
     def lock_file(self) -> None:
         """Open the lock file; only once it is known that this is a ledger, so that a mistyped path leaves nothing behind."""
+        if self.read_only:
+            return
         self._lock_fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def transaction(self, *, trusting: bool = True) -> "Transaction":
@@ -82,6 +85,8 @@ class Writer:
     def check_open(self) -> None:
         if self.closed:
             raise StoreError(f"{self.place} is closed")
+        if self.read_only:
+            raise StoreError(f"{self.place} lies where nothing can be written; copy it to another folder to extend it")
         if self.broken:
             raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
 
@@ -116,9 +121,10 @@ class Writer:
         with self.mutex:
             if self.closed:
                 return
-            with suppress(sqlite3.Error, StoreError), self.turn():
-                self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self.connection.close()
+            if not self.read_only:
+                with suppress(sqlite3.Error, StoreError), self.turn():
+                    self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    self.connection.close()
             self.abandon()
 
     def abandon(self) -> None:
@@ -221,7 +227,7 @@ class Transaction:
 
 def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
     """A connection to a file that exists. Text comes back as bytes: nothing that was stored is decoded on trust."""
-    uri = f"{path.absolute().as_uri()}?mode=rw"
+    uri = f"{path.absolute().as_uri()}?{'mode=ro&immutable=1' if is_still(path) else 'mode=rw'}"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     connection.text_factory = bytes
     try:
@@ -234,6 +240,16 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def is_still(path: Path) -> bool:
+    """Whether the file lies where this process can write nothing, as on read-only media, and is whole without a WAL.
+
+    SQLite must lay files of its own beside a ledger, unless it is told that the ledger does not change.
+    """
+    real = os.path.realpath(path)
+    wal = Path(f"{real}-wal")
+    return not os.access(os.path.dirname(real), os.W_OK) and not (wal.exists() and wal.stat().st_size)
 
 
 def take_turn(lock_fd: int, place: str) -> None:

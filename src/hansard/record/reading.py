@@ -1,0 +1,40 @@
+"""The one way to read a body for use: nobody is shown, asked or run with what does not open its commitment ([B2]).
+
+What a store gives is a stranger's word. Bare `store.body` is for those who say what state a body is in, and for copies.
+"""
+
+from hansard.domain.fact import Body
+from hansard.errors import Tampered
+from hansard.ledger.body import opens
+from hansard.ledger.entry import Entry
+from hansard.store.base import Store, StoredBody
+
+MARK = "(not what was recorded; run: hansard verify --deep)"
+
+
+def read_body(store: Store, entry: Entry, part: str) -> StoredBody | None:
+    """The body of a part; None where the entry has no such part, or the body is not in the ledger any more.
+
+    Tampered when the body is not the one that the entry commits to.
+    """
+    stored = store.body(entry.seq, part) if part in entry.body else None
+    if stored and not opens(entry.body[part], stored.salt, stored.media, stored.body):
+        raise Tampered(
+            f"the {part} of entry {entry.seq} in {store.place} is not what was recorded: it does not open its commitment; "
+            f"run: hansard verify --deep {store.place}"
+        )
+    return stored
+
+
+def read_text(store: Store, entry: Entry, part: str) -> str | None:
+    """The same as text."""
+    stored = read_body(store, entry, part)
+    return Body(stored.media, stored.body).as_text() if stored else None
+
+
+def read_for_list(store: Store, entry: Entry, part: str) -> str | None:
+    """The same where several stand side by side: one that was tampered with is marked, and hides no other."""
+    try:
+        return read_text(store, entry, part)
+    except Tampered:
+        return MARK
