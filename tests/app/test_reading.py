@@ -1,13 +1,16 @@
 """Figures, comparison, capsule and page of a run: counted by hand and compared with what the record gives."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from hansard.app.configuring import Wishes
+from hansard.app.gates import Gates
 from hansard.app.views import summary_view
 from hansard.domain.exchange import Exchange
-from hansard.errors import UsageError
+from hansard.errors import Tampered, UsageError
+from hansard.orchestration.gates import read_rules
 from hansard.record.history import fold
 from hansard.store.base import Query
 from running import POOR, Answers, Desk, Said, completion, desk, fails, obliging, plan, task, who
@@ -155,3 +158,45 @@ async def test_a_page_of_a_run_without_an_answer_says_so() -> None:
     ended = await at.run(plan=plan(task("a")))
     assert ended.state == "failed"
     assert "There is no answer" in at.runs.page(ended.run)
+
+
+SHOWN = {
+    "request": ("run.requested", "request", ("show", "capsule", "page")),
+    "answer": ("run.answered", "answer", ("show", "capsule", "page", "answer", "figures")),
+    "plan": ("plan.made", "plan", ("show", "page", "plan")),
+    "output": ("task.returned", "output", ("capsule", "page", "figures")),
+    "prompt": ("task.attempted", "prompt", ("page", "figures")),
+    "reasons": ("task.judged", "reasons", ("show", "page")),
+}
+
+
+@pytest.mark.parametrize(("kind", "part", "verbs"), SHOWN.values(), ids=SHOWN.keys())
+async def test_what_does_not_open_its_commitment_is_never_shown(kind: str, part: str, verbs: tuple[str, ...]) -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=plan(task("a"), task("b")))
+    forged = at.forge(ended.run, kind, part, "{}")
+    for verb in verbs:
+        with pytest.raises(Tampered, match=f"the {part} of entry {forged.seq} .* hansard verify"):
+            getattr(at.runs, verb)(ended.run)
+    with pytest.raises(Tampered):
+        at.runs.text(forged.seq, part)
+
+
+async def test_in_a_list_a_forged_request_is_marked_and_hides_no_other_run() -> None:
+    at = desk(Answers())
+    first, second = [(await at.run(words, plan=plan(task("a")))).run for words in ("one thing", "another thing")]
+    at.forge(second, "run.requested", "request", "no such thing")
+    found = {view["run"]: view["request"] for view in at.runs.listed()}
+    assert found == {first: "one thing", second: "(not what was recorded; run: hansard verify --deep)"}
+
+
+async def test_in_a_list_a_forged_question_is_marked_and_hides_no_other_gate() -> None:
+    at = desk(Answers())
+    config = replace(at.config(), gates=read_rules([{"before": "plan"}], "test"))
+    runs = [await at.runs.submit(words, config, plan=plan(task("a"))) for words in ("one", "other")]
+    for run in runs:
+        assert (await at.runs.drive(run)).state == "waiting"
+    at.forge(runs[1], "gate.opened", "question", "May this plan run?")
+    first, second = Gates(at.recorder, at.store).listed(questions=True)
+    assert "do a" in first["question"]
+    assert second["question"] == "(not what was recorded; run: hansard verify --deep)"

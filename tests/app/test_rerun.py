@@ -196,8 +196,100 @@ async def test_a_cancelled_run_is_compared_up_to_where_it_was_cut() -> None:
     await at.runs.cancel(run)
     assert (await driving).state == "cancelled"
     report = await again(at, run)
-    assert report["first_divergence"] is None
+    assert report["identical"] is True, report
     assert "cut short" in report["note"]
+
+
+class Slow:
+    """Everybody does what is asked, but whoever is asked for `stuck` does not come back until `free`."""
+
+    def __init__(self, *stuck: tuple[str, str]) -> None:
+        self.stuck, self.reached, self.free = stuck, asyncio.Event(), False
+
+    async def __call__(self, exchange: Exchange) -> Said:
+        if who(exchange)[:2] in self.stuck and not self.free:
+            self.reached.set()
+            await asyncio.sleep(60)
+        return picky(exchange)
+
+
+async def cut(at: Desk, slow: Slow, how: str, **wishes: Any) -> str:
+    """A run that was cut at what is slow; gives its id."""
+    wanted = Wishes(ladder=("told", "told:better"), max_seconds=1.5 if how == "deadline" else None, **wishes)
+    run = await at.submit(plan=DIAMOND, wishes=wanted)
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    await slow.reached.wait()
+    # Whoever works beside it comes to his end meanwhile.
+    await asyncio.sleep(0.2)
+    if how == "cancelled":
+        await at.runs.cancel(run)
+    elif how == "interrupted":
+        driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    assert at.runs.show(run)["state"] == ("stopped" if how == "deadline" else how)
+    return run
+
+
+CUTS = [("worker", "b"), ("worker", "d"), ("validator", "a"), ("validator", "c"), ("synthesizer", "")]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "interrupted", "deadline"])
+@pytest.mark.parametrize("where", CUTS)
+async def test_a_run_that_was_cut_in_an_attempt_is_identical_until_then(where: tuple[str, str], how: str) -> None:
+    slow = Slow(where)
+    at = desk(Answers(slow))
+    report = await again(at, await cut(at, slow, how))
+    assert report["identical"] is True, report
+    assert "its decisions" in report["note"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "interrupted"])
+@pytest.mark.parametrize("task", ["a", "b", "c"])
+@pytest.mark.parametrize("where", CUTS)
+async def test_a_run_that_was_cut_and_then_retried_is_cut_and_retried_again(
+    where: tuple[str, str], task: str, how: str
+) -> None:
+    slow = Slow(where)
+    at = desk(Answers(slow))
+    run = await cut(at, slow, how)
+    slow.free = True
+    assert (await at.runs.retry(run, task)).state == "answered"
+    report = await again(at, run)
+    assert report["identical"] is True, report
+    assert report["note"] == ""
+
+
+async def test_a_run_that_was_cancelled_at_a_gate_and_then_retried_stands_there_again() -> None:
+    at = desk(Answers())
+    rules = read_rules([{"tasks": ["b"]}], "test")
+    run = await at.runs.submit("please", replace(at.config(), gates=rules), plan=DIAMOND)
+    assert (await at.runs.drive(run)).state == "waiting"
+    await at.runs.cancel(run)
+    waiting = await at.runs.retry(run, "a")
+    await Gates(at.recorder, at.store).decide(waiting.gates[-1], "approve", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "answered"
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+async def test_a_record_that_ends_anywhere_is_identical_until_then() -> None:
+    ledger = Ledger()
+    at = desk(Answers(picky), store=ledger)
+    ended = await at.run(plan=DIAMOND, wishes=Wishes(ladder=("told", "told:better")))
+    await at.runs.retry(ended.run, "c")
+    for commits in range(1, len(ledger.commits) + 1):
+        report = await again(desk(Answers(picky), store=ledger.until(commits)), ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+async def test_what_came_out_otherwise_before_a_run_was_cut_is_a_divergence() -> None:
+    slow = Slow(("worker", "d"))
+    at = desk(Answers(slow))
+    run = await cut(at, slow, "cancelled")
+    at.pool.given["strict"] = Answers(lambda _: POOR, id="strict")
+    report = await again(replace(at, settings=_with_provider(at, "strict")), run, validator="strict")
+    assert report["identical"] is False
+    assert report["first_divergence"]["decision"] == "verdict a 1"
 
 
 class Library:

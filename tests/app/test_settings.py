@@ -1,9 +1,10 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from hansard.app.doctor import examine
-from hansard.app.settings import read_settings, wants_color
+from hansard.app.settings import ledger_settings, read_settings, wants_color
 from hansard.errors import UsageError
 
 
@@ -45,7 +46,15 @@ def test_the_state_folder_follows_the_environment(tmp_path: Path) -> None:
         ('ledger = ""', "ledger"),
         ("origin = 3", "origin"),
         ("providers = 3", "providers"),
+        ("[providers]\nx = 5", r"write \[providers.x\]"),
+        ('[providers."a:b"]\nkind = "command"', "NAME:MODEL"),
         ('[tiers]\ncheap = "nobody"', "nobody"),
+        ('[providers.a]\nkind = "command"\n[roles]\nvalidtor = "a"', "unknown key validtor; did you mean validator?"),
+        ("zzz = 1", "unknown key zzz; known are budget, context, gate, ledger, origin, panels"),
+        ("[polcy]\nmax_parallel = 3", "unknown key polcy; did you mean policy?"),
+        ("[budgets]\nmax_calls = 3", "did you mean budget?"),
+        *((f"{name} = 5", rf"write \[{name}\]") for name in ("run", "budget", "policy", "roster", "tiers", "roles")),
+        *((f"{name} = 5", rf"write \[{name}.NAME\]") for name in ("providers", "prices", "panels", "tools")),
         ("[providers.a]\nkind = 'command'\n[roles]\nvalidator = 3", "validator"),
     ],
 )
@@ -92,3 +101,34 @@ def test_doctor_tells_of_each_provider_by_itself(tmp_path: Path) -> None:
     (tmp_path / "codex").chmod(0o755)
     again = {each["name"]: each for each in examine(read_settings(environ=environ, folder=tmp_path))}
     assert again["codex"]["ok"]
+
+
+@pytest.mark.parametrize("odd", ["folder", "link", "pipe"])
+def test_a_hansard_toml_that_is_no_file_is_refused(tmp_path: Path, odd: str) -> None:
+    path = tmp_path / "hansard.toml"
+    match odd:
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to("nowhere")
+        case _:
+            os.mkfifo(path)
+    with pytest.raises(UsageError, match=r"hansard\.toml is not a file"):
+        read_settings(environ={"HOME": "/h"}, folder=tmp_path)
+
+
+def test_a_ledger_that_is_named_is_found_without_hansard_toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config(tmp_path, "[[[")
+    assert ledger_settings("x.db", environ={"HOME": "/h"}).ledger == "x.db"
+    assert ledger_settings(environ={"HOME": "/h", "HANSARD_LEDGER": "y.db"}).ledger == "y.db"
+    with pytest.raises(UsageError, match=r"hansard\.toml"):
+        ledger_settings(environ={"HOME": "/h"})
+
+
+def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -> None:
+    config(tmp_path, '[roster]\nfile = "nothing.toml"')
+    [found] = [
+        each for each in examine(read_settings(environ={"HOME": "/h"}, folder=tmp_path)) if each["name"] == "config"
+    ]
+    assert (found["ok"], "nothing.toml" in found["detail"]) == (False, True)

@@ -135,6 +135,7 @@ def test_money_in_a_budget_may_be_written_in_dollars() -> None:
         ({"lane": [{**LANE, "budget": {"max_calls": -1}}]}, "budget: max_calls must be"),
         ({"lane": [{**LANE, "budget": {"calls": 1}}]}, "did you mean 'max_calls'"),
         ({"lane": [{**LANE, "budget": {"max_cost_usd": 1, "max_cost_usd_nano": 1}}]}, "keep one"),
+        ({"lane": [{**LANE, "budget": {"max_cost_usd": float("nan")}}]}, "a number of dollars above 0"),
         ({"lane": [{**LANE, "name": f"a{n}"} for n in range(1001)]}, "1,001 lanes"),
         ("#" * 8_000_001, "8,000,001 characters"),
         ("a = " + "[" * 5000, "not TOML"),

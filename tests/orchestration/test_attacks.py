@@ -5,13 +5,18 @@ The corpus is our own. The blocks are read back by `running.blocks`, which knows
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hansard.app.configuring import Wishes
+from hansard.app.gates import Gates
 from hansard.domain.exchange import Exchange
-from running import FINE, POOR, Answers, Said, blocks, desk, one, plan, task, user_text, who
+from hansard.errors import Tampered
+from hansard.orchestration.gates import read_rules
+from hansard.store.base import Query
+from running import FINE, POOR, Answers, Ledger, Said, blocks, desk, one, plan, task, user_text, who
 
 CORPUS = Path(__file__).parent.parent / "data" / "attacks.jsonl"
 
@@ -139,3 +144,48 @@ async def test_an_output_that_learns_a_nonce_from_the_record_still_cannot_close_
     [(name, text), _] = blocks(user_text(question))
     assert name == "result-a"
     assert text.endswith("\nforged")
+
+
+WIPE = json.dumps(plan(task("wipe")))
+FORGED = {
+    "request": ("run.requested", "request", "wipe everything"),
+    "plan": ("plan.made", "plan", WIPE),
+    "configuration": ("run.configured", "config", "{}"),
+    "result": ("task.returned", "output", "wipe everything"),
+    "edit": ("gate.decided", "edit", "wipe everything"),
+}
+
+
+@pytest.mark.parametrize(("kind", "part", "body"), FORGED.values(), ids=FORGED.keys())
+async def test_no_driver_goes_on_with_a_body_that_was_put_in_the_place_of_the_recorded_one(
+    kind: str, part: str, body: str
+) -> None:
+    told = Answers()
+    made = desk(told)
+    config = replace(made.config(), gates=read_rules([{"tasks": ["b"]}], "test"))
+    run = await made.runs.submit("please", config, plan=plan(task("a"), task("b", "a")))
+    [gate] = (await made.runs.drive(run)).gates
+    await Gates(made.recorder, made.store).decide(gate, "edit", edit="do b with care")
+    before = len(told.calls)
+    forged = made.forge(run, kind, part, body)
+    with pytest.raises(Tampered, match=f"the {part} of entry {forged.seq} .* hansard verify"):
+        await made.runs.drive(run)
+    assert len(told.calls) == before
+
+
+async def test_no_attempt_is_told_forged_reasons_of_a_rejection() -> None:
+    def says(exchange: Exchange) -> Said:
+        role, _, attempt = who(exchange)
+        return "done" if role != "validator" else POOR if attempt == 1 else FINE
+
+    ledger = Ledger()
+    made = desk(Answers(says), store=ledger, settings={"run": {"tries": 2}})
+    run = (await made.run(plan=plan(task("a")))).run
+    ends = (ledger.until(commits) for commits in range(len(ledger.commits)))
+    rejected = next(each for each in ends if list(each.select(Query()))[-1].kind == "task.judged")
+    told = Answers(says)
+    again = desk(told, store=rejected, settings={"run": {"tries": 2}})
+    again.forge(run, "task.judged", "reasons", "[]")
+    with pytest.raises(Tampered, match="reasons"):
+        await again.runs.drive(run)
+    assert told.calls == []

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from hansard.app.configuring import Wishes
-from hansard.domain.budget import Budget
+from hansard.domain.budget import MOST_SPENT, Budget
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
+from hansard.providers.checks import MOST_USD_NANO
 from running import FINE, Answers, Desk, Said, audit, completion, desk, one, plan, roster, task, who
 
 PRICES = {"prices": {"told": {"input": 1, "output": 5}}}
@@ -261,3 +262,20 @@ async def test_a_role_that_is_corrected_pays_for_every_turn() -> None:
     ended = await made.run(plan=plan(task("a")))
     assert ended.state == "answered"
     assert one(made.entries(ended.run, "run.ended")).data["calls"] == 3
+
+
+async def test_counts_that_cannot_be_end_no_run() -> None:
+    d = desk(Answers(counted((10**20, 5), cost_usd_nano=10**30), unmetered=False))
+    ended = await d.run("x", plan=plan(task("a")), wishes=wishes())
+    assert ended.state == "answered"
+    returned = one(d.entries(ended.run, "task.returned")).data
+    assert (returned["tokens_estimated"], returned["cost_usd_nano"], returned["cost_basis"]) == (True, 0, "unknown")
+    audit(d.store, ended.run)
+
+
+async def test_no_sum_says_more_than_the_record_can_hold() -> None:
+    d = desk(Answers(counted((5, 5), cost_usd_nano=MOST_USD_NANO), unmetered=False))
+    ended = await d.run("x", plan=plan(*FAN), wishes=wishes())
+    assert ended.state == "answered"
+    assert len(FAN) * MOST_USD_NANO > MOST_SPENT
+    assert one(d.entries(ended.run, "run.ended")).data["cost_usd_nano"] == MOST_SPENT

@@ -198,6 +198,80 @@ async def test_a_decision_on_something_else_than_is_shown_does_not_count() -> No
     assert (await at.runs.drive(run)).state == "waiting"
 
 
+async def test_a_gate_that_has_the_words_it_needs_is_decided_before_anybody_takes_them_up() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"before": "plan"})
+    gates = gates_of(at)
+    assert (await gates.decide(gate, "approve", actor="human:ann"))["state"] == "approved"
+    assert gates.listed() == []
+    assert [view["state"] for view in gates.listed(closed=True)] == ["approved"]
+    with pytest.raises(UsageError, match="approved already, by human:ann; nothing was changed"):
+        await gates.decide(gate, "reject", actor="human:bob")
+    assert len(at.entries(run, "gate.decided")) == 1
+
+
+async def test_words_that_do_not_count_leave_a_gate_open() -> None:
+    at = desk(Answers())
+    people = ["human:ann", "human:bob", "human:cyd"]
+    run, gate = await started(at, {"tasks": ["b"], "needed": 2, "approvers": people})
+    gates = gates_of(at)
+    for name in ("ann", "ann", "eve"):
+        assert (await gates.decide(gate, "approve", actor=f"human:{name}"))["state"] == "open"
+    assert (await gates.decide(gate, "edit", edit="do b gently", actor="human:bob"))["state"] == "edited"
+    [second] = (await at.runs.drive(run)).gates
+    # The editor has had his say.
+    assert (await gates.decide(second, "approve", actor="human:bob"))["state"] == "open"
+    assert (await gates.decide(second, "approve", actor="human:cyd"))["state"] == "approved"
+    assert (await at.runs.drive(run)).state == "answered"
+
+
+async def test_nobody_decides_without_a_name() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"before": "plan"})
+    with pytest.raises(UsageError, match="actor"):
+        await gates_of(at).decide(gate, "approve", actor="")
+    assert at.entries(run, "gate.decided") == []
+
+
+async def test_a_gate_that_was_asked_for_before_a_task_that_does_not_come_stands_before_the_plan() -> None:
+    told = Answers()
+    at = desk(told)
+    run = await at.submit(wishes=Wishes(gates=("task:ghost", "task:only")))
+    ended = await at.runs.drive(run)
+    assert (ended.state, told.asked("worker")) == ("waiting", [])
+    [gate] = ended.gates
+    assert gates_of(at).show(gate)["question"].startswith("May this plan, which has no task 'ghost' to wait at, run?")
+    await gates_of(at).decide(gate, "edit", edit=json.dumps(plan(task("only"), task("ghost"))))
+    ended = await at.runs.drive(run)
+    assert sorted(entry.data["task"] for entry in at.entries(run, "gate.opened") if "task" in entry.data) == [
+        "ghost",
+        "only",
+    ]
+    for each in ended.gates:
+        await gates_of(at).decide(each, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+    assert (await at.runs.rerun(run))["identical"] is True
+    audit(at.store, run)
+
+
+async def test_a_gate_before_a_task_that_is_not_in_the_plan_is_refused() -> None:
+    at = desk(Answers())
+    for how in ({"plan": CHAIN}, {"lane": "alpha"}):
+        with pytest.raises(UsageError, match="no task 'ghost'"):
+            await at.submit(wishes=Wishes(gates=("task:ghost",)), **how)
+    # A standing rule is about tasks that may never come.
+    standing = configured(at, {"tasks": ["ghost"]})
+    assert (await at.runs.drive(await at.runs.submit("please", standing, plan=CHAIN))).state == "answered"
+
+
+async def test_a_gate_before_a_lane_that_is_not_in_the_roster_is_refused() -> None:
+    at = desk(Answers(), settings={"gates": ({"lanes": ["ghost"]},)})
+    with pytest.raises(UsageError, match=r"gate 'gate-1': there is no lane 'ghost'; roster 'test' has alpha, beta"):
+        at.config()
+    with pytest.raises(UsageError, match=r"--gate 'lane:ghost': there is no lane 'ghost'"):
+        desk(Answers()).config(Wishes(gates=("lane:ghost",)))
+
+
 async def test_a_closed_gate_takes_no_further_decision() -> None:
     at = desk(Answers())
     run, gate = await started(at, {"tasks": ["b"]})
@@ -224,7 +298,11 @@ async def test_a_decision_after_the_deadline_does_not_count() -> None:
     at = desk(Answers())
     run, gate = await started(at, {"tasks": ["b"], "deadline_s": 1.0})
     await asyncio.sleep(1.1)
-    await gates_of(at).decide(gate, "approve")
+    with pytest.raises(UsageError, match="rejected already, by its deadline"):
+        await gates_of(at).decide(gate, "approve")
+    opened = one(at.entries(run, "gate.opened"))
+    late = GateDecided(gate=gate, decision="approve", shown=tuple(opened.data["shown"]), authenticated=True)
+    await at.recorder.record(late, actor="human:eve", run=run, causes=[opened.seq])
     assert (await at.runs.drive(run)).state == "partial"
 
 
@@ -295,10 +373,16 @@ async def test_a_retried_task_needs_its_gate_again() -> None:
 
 async def test_a_cancelled_run_does_not_wait_any_longer() -> None:
     at = desk(Answers())
-    run, _ = await started(at, {"tasks": ["b"]})
+    run, gate = await started(at, {"tasks": ["b"]})
     ended = await at.runs.cancel(run)
     assert ended is not None
     assert ended.state == "cancelled"
+    assert (gates_of(at).listed(), gates_of(at).show(gate)["state"]) == ([], "void")
+    with pytest.raises(UsageError, match="has ended, and nothing waits at gate"):
+        await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.retry(run, "c")).gates == (gate,)
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,10 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +15,14 @@ from hansard.app.configuring import Wishes
 from hansard.app.ids import new_run_id
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.domain.budget import Budget
 from hansard.domain.custody import BodyRedacted
 from hansard.domain.exchange import Exchange
+from hansard.domain.roster import Policy
 from hansard.domain.work import CancelAsked
-from hansard.errors import Fenced, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.entry import Entry
+from hansard.orchestration.gates import Rule
 from hansard.record.recorder import Step, record_now
 from hansard.store.base import Query
 from hansard.store.sqlite import SqliteStore
@@ -214,6 +220,87 @@ async def test_a_retry_names_the_tasks_that_there_are() -> None:
         await made.runs.retry(run, "z")
     with pytest.raises(UsageError, match="no run 'nope'"):
         await made.runs.retry("nope", "a")
+
+
+async def test_a_retry_of_a_run_that_another_process_drives_leaves_nothing_on_the_record() -> None:
+    ledger = Ledger()
+    made = desk(Answers(), store=ledger)
+    run = (await made.run(plan=DIAMOND)).run
+    claim = ledger.claim(run, 60)
+    with pytest.raises(Fenced):
+        await made.runs.retry(run, "b")
+    assert (made.entries(run, "run.retry_asked"), made.runs.show(run)["state"]) == ([], "answered")
+    ledger.release(claim)
+    assert (await made.runs.retry(run, "b")).state == "answered"
+
+
+@pytest.mark.parametrize(("kind", "part"), [("run.requested", "request"), ("run.configured", "config")])
+async def test_a_retry_that_cannot_be_carried_out_leaves_nothing_on_the_record(kind: str, part: str) -> None:
+    made = desk(Answers())
+    run = (await made.run(plan=DIAMOND)).run
+    redact(made, one(made.entries(run, kind)).seq, part)
+    with pytest.raises(StoreError, match="not in the ledger any more"):
+        await made.runs.retry(run, "b")
+    assert (made.entries(run, "run.retry_asked"), made.runs.show(run)["state"]) == ([], "answered")
+
+
+async def test_a_retry_with_nobody_to_ask_leaves_nothing_on_the_record() -> None:
+    ledger = Ledger()
+    run = (await desk(Answers(), store=ledger).run(plan=DIAMOND)).run
+    other = desk(store=ledger)
+    with pytest.raises(UsageError, match="handed in by a Python program"):
+        await other.runs.retry(run, "b")
+    assert other.runs.show(run)["state"] == "answered"
+
+
+async def test_a_task_that_was_skipped_and_then_done_does_not_say_why_it_was_skipped() -> None:
+    gate = Gate("b")
+    made = desk(Answers(gate))
+    run, driving = await started(made, gate)
+    await made.runs.cancel(run)
+    await driving
+    gate.open.set()
+    assert (await made.runs.retry(run, "b")).state == "answered"
+    assert {(task["state"], task["because"]) for task in made.runs.show(run)["tasks"]} == {("passed", None)}
+
+
+@pytest.mark.parametrize("what", ["config", "request", "provider", "plan"])
+async def test_a_run_with_which_nobody_can_go_on_can_be_cancelled(what: str) -> None:
+    gate, ledger = Gate("c"), Ledger()
+    made = desk(Answers(gate), store=ledger)
+    run, driving = await started(made, gate)
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    kind = {"config": "run.configured", "request": "run.requested", "plan": "plan.made"}.get(what)
+    if kind:
+        redact(made, one(made.entries(run, kind)).seq, what)
+    other = desk(*([Answers()] if kind else []), store=ledger)
+    with pytest.raises(HansardError):
+        await other.runs.resume(run)
+    ended = await other.runs.cancel(run)
+    assert ended is not None
+    assert (ended.state, other.runs.show(run)["state"]) == ("cancelled", "cancelled")
+    assert one([each for each in other.entries(run, "task.returned") if each.data["task"] == "c"]).data["ok"] is False
+    assert other.runs.has_gates(run) is False
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"policy": Policy(max_parallel=0)},
+        {"budget": Budget(max_calls=-1)},
+        {"budget": Budget(max_seconds=float("nan"))},
+        {"judge": "banana"},
+        {"gates": (Rule(name="nowhere"),)},
+        {"providers": {"told": {"kind": "python", "since": date(2026, 1, 1)}}},
+        {"folder": "\udcff"},
+    ],
+)
+async def test_a_configuration_that_could_not_be_read_back_is_not_recorded(odd: dict[str, Any]) -> None:
+    made = desk(Answers())
+    with pytest.raises(UsageError, match="cannot be recorded"):
+        await made.runs.submit("please", replace(made.config(), **odd))
+    assert made.runs.listed() == []
 
 
 async def test_a_resume_whose_input_was_redacted_stops_and_names_it() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from hansard.app.compare import answer_of, last_verdicts
 from hansard.app.views import View
-from hansard.domain.fact import Body
 from hansard.ledger.entry import Entry
+from hansard.record.reading import read_text
 from hansard.store.base import Store
 
 SCHEMA = "hansard.capsule/1"
@@ -39,5 +39,5 @@ def capsule_text(store: Store, run: str, entries: Sequence[Entry]) -> str:
 
 
 def _text(store: Store, entry: Entry | None, part: str, characters: int) -> str | None:
-    stored = store.body(entry.seq, part) if entry else None
-    return Body(stored.media, stored.body).as_text()[:characters] if stored else None
+    text = read_text(store, entry, part) if entry else None
+    return text[:characters] if text is not None else None

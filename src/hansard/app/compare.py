@@ -10,6 +10,8 @@ from hansard.app.views import View
 from hansard.domain.fact import Body
 from hansard.ledger.entry import Entry
 from hansard.orchestration.nested import is_panel
+from hansard.record.history import TURNS, calls_of_turn
+from hansard.record.reading import read_body
 from hansard.store.base import Store
 
 DIFF_LINES = 200
@@ -94,7 +96,7 @@ def answer_body(store: Store, entries: Sequence[Entry]) -> Body | None:
     """The answer as it was given: a revision that was accepted goes before what it revises."""
     for entry in reversed(entries):
         if entry.kind == "run.answered" or (entry.kind == "answer.revised" and entry.data["accepted"] is True):
-            stored = store.body(entry.seq, "answer")
+            stored = read_body(store, entry, "answer")
             return Body(stored.media, stored.body) if stored else None
     return None
 
@@ -103,9 +105,8 @@ def _calls(entries: Sequence[Entry]) -> int:
     """Calls of models and programs. A panel's answer is none: the calls of its session are."""
     panels = {entry.seq for entry in entries if is_panel(entry.data.get("provider"))}
     answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
-    turns = [entry for entry in entries if entry.kind in ("turn.taken", "turn.failed") and "result" in entry.body]
-    batches = sum(1 for entry in entries if entry.kind == "tools.called")
-    return len(turns) + batches + sum(1 for entry in answers if panels.isdisjoint(entry.causes))
+    turns = sum(calls_of_turn(entry) for entry in entries if entry.kind in TURNS)
+    return turns + sum(1 for entry in answers if panels.isdisjoint(entry.causes))
 
 
 def _by_role(entries: Sequence[Entry]) -> dict[str, int]:
@@ -119,7 +120,7 @@ def _sum(entries: Sequence[Entry], name: str) -> int:
 
 
 def _bytes(store: Store, entries: Sequence[Entry], part: str) -> int:
-    stored = [store.body(entry.seq, part) for entry in entries if part in entry.body]
+    stored = [read_body(store, entry, part) for entry in entries]
     return sum(len(each.body) for each in stored if each is not None)
 
 

@@ -1,15 +1,17 @@
 """From settings and flags to the configuration of a run. Says plainly what is missing when nobody can be asked."""
 
 import shlex
-from collections.abc import Mapping
+import shutil
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from pathlib import Path
 from typing import Any
 
 from hansard.app.panels import CLI_KINDS, panel_of
-from hansard.app.pool import PYTHON_KIND, Pool
+from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
+from hansard.app.seams import installed
 from hansard.app.settings import Settings
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster
@@ -26,7 +28,8 @@ from hansard.providers.base import Provider
 from hansard.providers.fields import Fields
 
 NANO = 1_000_000_000
-FLAGGED = "flag"
+MOST_USD = (2**53 - 1) // NANO
+LIMITS = ("max_calls", "max_tokens", "max_usd", "max_seconds")
 ITS_OWN = "default"
 NOBODY = """\
 nobody can be asked yet. One of these lines is enough:
@@ -63,6 +66,18 @@ class Wishes:
     revise: bool = False
     profile: str | None = None
 
+    def for_caller(self, provider: str | None, **wanted: Any) -> "Wishes":
+        """The flags of a server, and over them what a caller wants: he chooses among what is configured, and spends no more
+        than they allow."""
+        base = self
+        if provider is not None:
+            base = replace(base, provider=provider, cmd=None, chat_url=None, model=None, api=None)
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        for name in LIMITS:
+            if name in wanted and (most := getattr(base, name)) is not None:
+                wanted[name] = min(most, wanted[name], key=lambda each: Decimal(str(each)))
+        return replace(base, **wanted)
+
 
 def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     """The whole configuration of a run, checked. UsageError says what is wrong and what to type."""
@@ -75,7 +90,8 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     if chosen == REHEARSAL and REHEARSAL not in tables:
         tables[REHEARSAL] = rehearsal_table(roster)
     if chosen is not None and chosen.partition(":")[0] not in tables:
-        raise UsageError(f"there is no provider {chosen!r}; known are {', '.join(tables) or 'none'}")
+        known = ", ".join(dict.fromkeys((*tables, REHEARSAL)))
+        raise UsageError(f"there is no provider {chosen!r}; known are {known}")
     if not tables:
         raise UsageError(NOBODY)
     # A provider that is named for this run goes before the tiers and roles of the file.
@@ -83,26 +99,26 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
     run = Fields(settings.run, f"{where} [run]")
     judge_intent, revise = run.flag("judge_intent"), run.flag("revise")
-    profile = wishes.profile or run.choice("profile", tuple(PROFILES), "normal")
+    profile = run.choice("profile", tuple(PROFILES), "normal") if wishes.profile is None else wishes.profile
     if profile not in PROFILES:
         raise UsageError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}")
     config = RunConfig(
         default=default,
         roster=roster,
-        policy=_policy(settings, wishes),
+        policy=_policy(settings, wishes, roster, where),
         providers=tables,
         folder=str(settings.config.parent if settings.config else Path.cwd()),
         tiers=tiers,
         roles=roles,
         ladder=_ladder(run, wishes, tiers, tables, chosen),
-        budget=_budget(settings, wishes, where),
+        budget=allowed(settings, wishes),
         judge=wishes.judge or run.choice("judge", ("model", "checks"), "model"),  # type: ignore[arg-type]
         answer=wishes.answer or run.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
         tuning=_tuning(run),
         templates=digests() | {name: template.digest for name, template in CHECK_TEMPLATES.items()},
-        gates=_gates(settings, wishes, where),
+        gates=_gates(settings, wishes, roster, where),
         context=_context(settings, wishes, where),
-        verifier=_verifier(settings, wishes, where),
+        verifier=_verifier(settings, pool, wishes, where),
         reviser=_seam(settings.reviser, f"{where} [reviser]"),
         judge_intent=wishes.judge_intent or judge_intent,
         revise=wishes.revise or revise,
@@ -138,9 +154,22 @@ def settings_roster(settings: Settings) -> Roster:
     return found or Roster.default()
 
 
-def _policy(settings: Settings, wishes: Wishes) -> Policy:
+def _policy(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> Policy:
+    """What the run may use of its roster. A rule about a lane that is not there would be passed over, and is refused."""
     found: Policy = wishes.policy or getattr(settings, "policy", None) or Policy()
+    where = "the policy" if wishes.policy else f"{where} [policy]"
+    _refuse_unknown("lane", (*found.allow_lanes, *found.deny_lanes), roster.names, roster, where)
+    categories = tuple(dict.fromkeys(lane.category for lane in roster.lanes))
+    _refuse_unknown("category", (*found.allow_categories, *found.deny_categories), categories, roster, where)
+    if all(found.refuses(lane) for lane in roster.lanes):
+        raise UsageError(f"{where}: it leaves no lane of roster {roster.name!r} to work in; allow one")
     return found if wishes.max_parallel is None else replace(found, max_parallel=wishes.max_parallel)
+
+
+def _refuse_unknown(what: str, names: Iterable[str], known: Collection[str], roster: Roster, where: str) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(f"{where}: there is no {what} {name!r}; roster {roster.name!r} has {', '.join(known)}")
 
 
 def _described(provider: Provider) -> dict[str, Any]:
@@ -156,7 +185,7 @@ def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
     if wishes.model is not None and wishes.chat_url is None:
         raise UsageError("--model belongs to --chat-url; with --provider write NAME:MODEL")
     if wishes.cmd is not None:
-        return FLAGGED, {FLAGGED: {"kind": "command", "argv": _words(wishes.cmd)}}
+        return FLAGGED, {FLAGGED: {"kind": "command", "argv": _words(wishes.cmd, "--cmd")}}
     if wishes.chat_url is not None:
         if wishes.model is None:
             raise UsageError("--chat-url needs --model: the server has to know which model is meant")
@@ -167,13 +196,13 @@ def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
     return wishes.provider, {}
 
 
-def _words(command: str) -> list[str]:
+def _words(command: str, flag: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UsageError(f"--cmd {command!r}: {error}") from error
+        raise UsageError(f"{flag} {command!r}: {error}") from error
     if not words:
-        raise UsageError("--cmd needs a program to run")
+        raise UsageError(f"{flag} needs a program to run")
     return words
 
 
@@ -200,8 +229,9 @@ def _tuning(run: Fields) -> Tuning:
     return Tuning.read(Fields(known, run.where))
 
 
-def _budget(settings: Settings, wishes: Wishes, where: str) -> Budget:
-    table = dict(settings.budget)
+def allowed(settings: Settings, wishes: Wishes) -> Budget:
+    """What one run may spend: as `[budget]` says, and flags before it."""
+    where, table = str(settings.config or "hansard.toml"), dict(settings.budget)
     if "max_usd" in table:
         table["max_cost_usd_nano"] = nano_usd(str(table.pop("max_usd")), f"{where} [budget] max_usd")
     budget = read_budget(Fields(table, f"{where} [budget]"))
@@ -214,15 +244,18 @@ def _budget(settings: Settings, wishes: Wishes, where: str) -> Budget:
     return replace(budget, **{name: value for name, value in wanted.items() if value is not None})
 
 
-def _gates(settings: Settings, wishes: Wishes, where: str) -> tuple[Rule, ...]:
+def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tuple[Rule, ...]:
     rules = list(read_rules(settings.gates, where))
+    for standing in rules:
+        _refuse_unknown("lane", standing.lanes, roster.names, roster, f"{where}: gate {standing.name!r}")
     for number, wish in enumerate(wishes.gates, 1):
         kind, _, name = wish.partition(":")
         named = f"asked-{number}"
         rule = Rule(name=named, plan=True) if wish == "plan" else None
         if name and kind == "task":
-            rule = Rule(name=named, tasks=(name,))
+            rule = Rule(name=named, tasks=(name,), asked=True)
         elif name and kind == "lane":
+            _refuse_unknown("lane", (name,), roster.names, roster, f"--gate {wish!r}")
             rule = Rule(name=named, lanes=(name,))
         if rule is None:
             raise UsageError(f"--gate {wish!r}: write plan, task:ID or lane:NAME")
@@ -236,14 +269,21 @@ def _context(settings: Settings, wishes: Wishes, where: str) -> tuple[Mapping[st
     return read_sources([*settings.context, *capsules], where)
 
 
-def _verifier(settings: Settings, wishes: Wishes, where: str) -> dict[str, Any] | None:
-    """The verifier: `--verifier` takes a URL, the name of an entry point, or a command."""
+def _verifier(settings: Settings, pool: Pool, wishes: Wishes, where: str) -> dict[str, Any] | None:
+    """The verifier: `--verifier` takes a URL, the name of an entry point that is installed, or a command."""
     wish = wishes.verifier
     if wish is None:
         return _seam(settings.verifier, f"{where} [verifier]")
     if wish.startswith(("http://", "https://")):
         return {"url": wish}
-    return {"entry_point": wish} if wish.isidentifier() else {"command": _words(wish)}
+    if wish in pool.seams or wish in installed("verifier"):
+        return {"entry_point": wish}
+    words = _words(wish, "--verifier")
+    if "/" not in words[0] and shutil.which(words[0], path=settings.environment.get("PATH")) is None:
+        raise UsageError(
+            f"--verifier: there is no program {words[0]!r:.80}, and no installed package brings such a verifier"
+        )
+    return {"command": words}
 
 
 def _seam(table: Mapping[str, Any] | None, where: str) -> dict[str, Any] | None:
@@ -258,12 +298,12 @@ def _seam(table: Mapping[str, Any] | None, where: str) -> dict[str, Any] | None:
 def nano_usd(text: str, where: str) -> int:
     """Dollars as billionths."""
     try:
-        amount = Decimal(text) * NANO
-    except InvalidOperation as error:
-        raise UsageError(f"{where}: {text!r} is no amount of dollars, such as 0.50") from error
-    if not amount.is_finite() or amount < 0:
-        raise UsageError(f"{where}: {text!r} is no amount of dollars, such as 0.50")
-    return int(amount)
+        amount = Decimal(text)
+        if 0 <= amount <= MOST_USD:
+            return int(amount * NANO)
+    except DecimalException as error:
+        raise UsageError(f"{where}: {text!r:.40} is no amount of dollars, such as 0.50") from error
+    raise UsageError(f"{where}: {text!r:.40} is no amount of dollars from 0 to {MOST_USD:,}, such as 0.50")
 
 
 def _check_targets(config: RunConfig) -> None:
@@ -279,11 +319,16 @@ def _check_prices(config: RunConfig, pool: Pool) -> None:
         return
     for target in config.targets:
         for provider, asked in _asked(config, pool, target):
-            if not provider.unmetered and pool.prices.find(asked) is None:
-                raise UsageError(
-                    f"there is a limit of money, and the price of {asked!r} ({provider.id}) is not known; "
-                    f'write [prices."{asked}"] with input and output in dollars per million tokens'
-                )
+            check_price(pool, provider, asked)
+
+
+def check_price(pool: Pool, provider: Provider, model: str) -> None:
+    """UsageError where nobody knows what a model costs, and somebody sends a bill for it."""
+    if not provider.unmetered and pool.prices.find(model) is None:
+        raise UsageError(
+            f"there is a limit of money, and the price of {model!r} ({provider.id}) is not known; "
+            f'write [prices."{model}"] with input and output in dollars per million tokens'
+        )
 
 
 def _asked(config: RunConfig, pool: Pool, target: str) -> list[tuple[Provider, str]]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from hansard.app.people import human
@@ -10,16 +11,20 @@ from hansard.app.views import View, moment
 from hansard.domain.fact import Body
 from hansard.domain.gate import Decision as Decision
 from hansard.domain.gate import GateDecided
-from hansard.errors import UsageError
+from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
+from hansard.orchestration.gates import Closing, Gate, closing
 from hansard.orchestration.plan import parse_plan
 from hansard.orchestration.progress import progress_of
+from hansard.record.reading import read_body, read_for_list, read_text
 from hansard.record.recorder import Recorder
 from hansard.store.base import Query, Store
 
 LOOK_S = 0.5
 MAX_EDIT = 1_000_000
+VOID = "void"
+"""The state of a gate whose run ended before anybody decided."""
 
 
 class Gates:
@@ -28,20 +33,21 @@ class Gates:
     def __init__(self, recorder: Recorder, store: Store) -> None:
         self._recorder, self._store = recorder, store
 
-    def listed(self, *, run: str | None = None, closed: bool = False) -> list[View]:
-        """Gates that wait, oldest first; with `closed` also those that do not wait any more."""
+    def listed(self, *, run: str | None = None, closed: bool = False, questions: bool = False) -> list[View]:
+        """Gates that wait, oldest first; with `closed` also those that do not wait any more, with `questions` what each shows."""
         found = []
         for entry in self._store.select(Query(kind="gate.opened", run=run)):
             view = self._view(entry)
             if closed or view["state"] == "open":
-                found.append(view)
+                found.append(view | ({"question": read_for_list(self._store, entry, "question")} if questions else {}))
         return found
 
     def show(self, gate: str) -> View:
         """One gate with what it shows."""
-        entry = self._opened(gate)
-        stored = self._store.body(entry.seq, "question")
-        return self._view(entry) | {"question": Body(stored.media, stored.body).as_text() if stored else None}
+        return self._shown(self._opened(gate))
+
+    def _shown(self, opened: Entry) -> View:
+        return self._view(opened) | {"question": read_text(self._store, opened, "question")}
 
     async def decide(
         self,
@@ -56,9 +62,15 @@ class Gates:
     ) -> View:
         """Record a decision. `shown` is what the decider saw, where a surface kept it; a gate that shows something else refuses."""
         opened = self._opened(gate)
-        view = self._view(opened)
+        # What nobody can be shown, nobody can decide on.
+        view = self._shown(opened)
+        if view["state"] == VOID:
+            raise UsageError(
+                f"run {opened.run} has ended, and nothing waits at gate {gate} any more; nothing was changed"
+            )
         if view["state"] != "open":
-            raise UsageError(f"gate {gate} is {view['state']} already; nothing was changed")
+            by = "its deadline" if view["expired"] else _names(view["decisions"], view["state"])
+            raise UsageError(f"gate {gate} is {view['state']} already, by {by}; nothing was changed")
         now = tuple(opened.data["shown"])
         if shown is not None and shown != now:
             raise UsageError(f"gate {gate} shows something else by now; look at it again: hansard gates show {gate}")
@@ -74,25 +86,60 @@ class Gates:
             note=Body.text(note) if note else None,
             edit=Body.text(edit) if edit is not None else None,
         )
-        await self._recorder.record(fact, actor=actor or human(), run=opened.run, causes=[opened.seq])
-        return self.show(gate)
+        await self._recorder.record(
+            fact, actor=human() if actor is None else actor, run=opened.run, causes=[opened.seq]
+        )
+        return self._shown(opened)
 
     def _check_edit(self, opened: Entry, edit: str) -> None:
         if not edit.strip() or len(edit) > MAX_EDIT:
             raise UsageError(f"the new text must have 1 to {MAX_EDIT:,} characters")
         if opened.data["before"] != "plan":
             return
-        progress = progress_of(opened.run, self._store.select(Query(run=opened.run, before=opened.seq)))
-        assert progress.configured is not None
-        stored = self._store.body(progress.configured, "config")
-        if stored is None:
-            raise UsageError(f"the configuration of run {opened.run} is not in the ledger any more")
-        config = RunConfig.from_json(stored.body, f"entry {progress.configured}")
+        config = self._config(opened.run)
         try:
             data = json.loads(edit)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"the edited plan is no JSON: {error}") from error
         parse_plan(data, config.roster, config.policy, where="the edited plan", commands=True)
+
+    def _config(self, run: str) -> RunConfig:
+        configured = next(iter(self._store.select(Query(run=run, kind="run.configured", limit=1))), None)
+        stored = read_body(self._store, configured, "config") if configured else None
+        if configured is None or stored is None:
+            raise UsageError(f"the configuration of run {run} is not in the ledger any more")
+        return RunConfig.from_json(stored.body, f"entry {configured.seq}")
+
+    def _is_over(self, run: str) -> bool:
+        newest = [
+            next((entry.seq for entry in self._store.select(Query(run=run, kind=kind, newest_first=True, limit=1))), -1)
+            for kind in ("run.ended", "run.retry_asked")
+        ]
+        return newest[0] > newest[1]
+
+    def _end(self, opened: Entry, decisions: list[Entry]) -> Closing | None:
+        """How a gate ends with the words that it has got, before a driver has taken them up."""
+        gate = Gate(id=str(opened.data["gate"]), rule=str(opened.data["rule"]), opened=opened, decisions=decisions)
+        if not decisions and gate.deadline_us is None:
+            return None
+        try:
+            rule = next(rule for rule in self._config(opened.run).gates if rule.name == gate.rule)
+        except (HansardError, StopIteration):
+            # Nobody can drive the run of a gate whose rule cannot be read.
+            return None
+        editors = self._editors(opened)
+        approvers = tuple(each for each in rule.approvers if each not in editors)
+        left = replace(rule, needed=opened.data["needed"], approvers=approvers)
+        return closing(gate, left, time.time_ns() // 1_000)
+
+    def _editors(self, opened: Entry) -> list[str]:
+        """Who edited what the gate shows: they have had their say."""
+        for closed in map(self._store.entry, opened.causes):
+            said = [self._store.entry(seq) for seq in closed.causes] if closed.kind == "gate.closed" else []
+            for before in said:
+                if before.kind == "gate.opened" and before.data["rule"] == opened.data["rule"]:
+                    return [each.actor for each in said if each.kind == "gate.decided"] + self._editors(before)
+        return []
 
     def _opened(self, gate: str) -> Entry:
         for entry in self._store.select(Query(kind="gate.opened")):
@@ -105,6 +152,9 @@ class Gates:
         gate = str(data["gate"])
         effects = [self._store.entry(seq) for seq in self._store.effects(opened.seq)]
         closed = next((each for each in effects if each.kind == "gate.closed"), None)
+        decisions = [each for each in effects if each.kind == "gate.decided"]
+        over = not closed and self._is_over(opened.run)
+        end = None if closed or over else self._end(opened, decisions)
         deadline = data.get("deadline_us")
         return {
             "gate": gate,
@@ -118,10 +168,16 @@ class Gates:
             "deadline": moment(deadline) if deadline is not None else None,
             "on_expiry": data["on_expiry"],
             "shown": list(data["shown"]),
-            "state": closed.data["outcome"] if closed else "open",
-            "expired": bool(closed and closed.data["expired"]),
-            "decisions": [_decision(each) for each in effects if each.kind == "gate.decided"],
+            "state": closed.data["outcome"] if closed else end.outcome if end else VOID if over else "open",
+            "expired": bool(closed.data["expired"] if closed else end and end.expired),
+            "decisions": [_decision(each) for each in decisions],
         }
+
+
+def _names(decisions: list[View], state: str) -> str:
+    """Whose words made it so."""
+    said = {"approved": "approve", "edited": "edit", "rejected": "reject"}[state]
+    return ", ".join(dict.fromkeys(each["by"] for each in decisions if each["decision"] == said)) or "nobody"
 
 
 def _decision(entry: Entry) -> View:

@@ -4,21 +4,24 @@ Nobody is asked but whoever is swapped in. The report says that every decision c
 did not. Nonces, ids and the clock of gates come from the record, so prompts come out byte for byte.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
+from hansard.app.phases import Phase, deeds, is_answer, phases_of
 from hansard.app.settings import Settings
 from hansard.app.views import View
 from hansard.app.wiring import found_ledger, replayed
 from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
-from hansard.domain.work import RetryAsked, RunConfigured, RunRequested
+from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
 from hansard.errors import HansardError, ProviderError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
@@ -29,13 +32,16 @@ from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source, Verification
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
-from hansard.providers.recording import Recording
+from hansard.providers.recording import Recording, call_of, opened
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.record.replaying import CUT_SHORT, Reader, recording_of
 from hansard.store.base import Query, Store
 
 Key = tuple[str, ...]
 FOREVER_US = 1 << 60
+UNFINISHED = ("interrupted", "waiting")
+LOOK_S = 0.01
+PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +87,17 @@ class Stage:
     """A provider in a re-run: recorded answers for all roles but those that are swapped."""
 
     def __init__(
-        self, name: str, model: str, recorded: Provider, swapped: Mapping[str, Provider], *, unmetered: bool
+        self,
+        name: str,
+        model: str,
+        recorded: Provider,
+        swapped: Mapping[str, Provider],
+        until: "_Until",
+        *,
+        unmetered: bool,
     ) -> None:
         self.id, self.unmetered = name, unmetered
-        self._model, self._recorded, self._swapped = model, recorded, swapped
+        self._model, self._recorded, self._swapped, self._until = model, recorded, swapped, until
 
     def describe(self) -> Mapping[str, str]:
         return {"name": self.id, "kind": "replayed", "model": self._model}
@@ -94,7 +107,11 @@ class Stage:
 
     async def complete(self, exchange: Exchange) -> Completion:
         live = self._swapped.get(str(exchange.metadata.get("role", "")))
-        return await (live or self._recorded).complete(exchange)
+        if live is None:
+            await self._until.reached(exchange)
+            return await self._recorded.complete(exchange)
+        with self._until.waiting():
+            return await live.complete(exchange)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,15 +121,61 @@ class _Ran:
     stderr: bytes
 
 
+class _Until:
+    """Knows how far the recorded run came in a phase. Whoever asks for more waits, as it waited until it was cut."""
+
+    def __init__(self, memory: Store, run: str, first: Phase) -> None:
+        self._memory, self._run, self.phase = memory, run, first
+        self._stands = asyncio.Event()
+        self._live = 0
+
+    async def reached(self, exchange: Exchange) -> None:
+        """Come back where the recorded run got past this question, or had none such."""
+        if self.phase.stands_at(call_of(exchange), sha256(opened(exchange)).hexdigest()):
+            await self.held()
+
+    async def held(self) -> None:
+        self._stands.set()
+        await asyncio.Event().wait()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While somebody is asked live."""
+        self._live += 1
+        try:
+            yield
+        finally:
+            self._live -= 1
+
+    def begin(self, phase: Phase) -> None:
+        self.phase = phase
+        self._stands.clear()
+
+    async def over(self) -> None:
+        """Wait until somebody waits for more, and all that the recorded run did is done; or nothing was done for a while."""
+        await self._stands.wait()
+        size, idle_s = 0, 0.0
+        while idle_s < PATIENCE_S:
+            entries = list(self._memory.select(Query(run=self._run)))
+            if self.phase.done <= deeds(entries):
+                return
+            idle_s = idle_s + LOOK_S if len(entries) == size and not self._live else 0.0
+            size = len(entries)
+            await asyncio.sleep(LOOK_S)
+
+
 class _Programs:
     """Recorded runs of programs; anything else is a miss."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, until: _Until) -> None:
         self._ran = {(each.argv, each.stdin_sha256): each for each in recording.programs}
+        self._until = until
         self.miss: str | None = None
 
     async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> _Ran:
         found = self._ran.get((argv, sha256(stdin).hexdigest()))
+        if found is None and self._until.phase.cut:
+            await self._until.held()
         if found is None:
             self.miss = self.miss or f"program {argv!r}: the recorded run started none with this input"
             raise ProviderError(self.miss)
@@ -183,15 +246,17 @@ class _Rerun:
         self._reader = Reader(store)
         self._progress = progress_of(run, self._entries)
         self._recording = recording_of(store, self._entries)
-        self._programs = _Programs(self._recording)
+        self._phases = phases_of(self._reader, self._entries)
+        self._until = _Until(memory, run, self._phases[0])
+        self._programs = _Programs(self._recording, self._until)
         self._replayed = replayed(self._recording)
         self._metered = _metered(self._entries)
         self._late = False
-        self._answered = _answered_numbers(self._entries)
 
     async def report(self) -> Rerun:
         recorder = Recorder(self._memory)
-        lost = tuple(self._progress.lost.values())
+        left = frozenset[int]().union(*(phase.left for phase in self._phases if phase.cut))
+        lost = tuple(lane for seq, lane in self._progress.lost.items() if seq not in left)
         engine = Engine(recorder, self._memory, self._means_of, self._router_of, clock_us=self._clock_us, lost=lost)
         error = ""
         try:
@@ -226,15 +291,12 @@ class _Rerun:
     @property
     def _cut(self) -> bool:
         """Whether the recorded run stopped at a moment that no re-run can hit again."""
-        ended = self._progress.ended
-        return ended is None or ended.data["reason"] in ("cancelled", "deadline")
+        return self._phases[-1].cut
 
     def _first(self, before: Mapping[Key, tuple[str, int]], after: Mapping[Key, tuple[str, int]]) -> Divergence | None:
         """The first decision of the record that came out otherwise; then the first that the record does not have."""
         for key, (value, seq) in before.items():
             now = after.get(key)
-            if now is None and self._cut:
-                continue
             if now is None or now[0] != value:
                 return Divergence(decision=" ".join(key), recorded=value, now=now[0] if now else None, seq=seq)
         if self._cut:
@@ -268,16 +330,33 @@ class _Rerun:
         await recorder.record_all([Step(facts[0], asked.actor), Step(facts[1], "engine", [Within(0)])], run=self._run)
 
     async def _driven(self, engine: Engine, recorder: Recorder) -> str:
-        """Drive to the end; where the recorded run heard of people, so does this one."""
-        retries = [entry for entry in self._entries if entry.kind == "run.retry_asked"]
+        """Drive to the end, phase by phase; where the recorded run heard of people, so does this one."""
+        state = ""
+        for phase in self._phases:
+            if phase.retry is not None:
+                await self._retry(recorder, phase.retry)
+            self._until.begin(phase)
+            state = await self._gone_through(engine, recorder)
+            if state in UNFINISHED and phase.ended is not None:
+                await self._cancel(recorder)
+                state = (await engine.drive(self._run)).state
+        return state
+
+    async def _gone_through(self, engine: Engine, recorder: Recorder) -> str:
+        """Drive to the end of a phase, or to where the recorded run was cut in it."""
         while True:
-            ended = await engine.drive(self._run)
-            if ended.state == "waiting":
-                if not await self._decide(recorder, ended.gates):
-                    return "waiting"
-            elif retries:
-                await self._retry(recorder, retries.pop(0))
-            else:
+            driving = asyncio.ensure_future(engine.drive(self._run))
+            over = asyncio.ensure_future(self._until.over())
+            try:
+                await asyncio.wait({driving, over}, return_when=asyncio.FIRST_COMPLETED)
+                if not driving.done():
+                    return "interrupted"
+                ended = driving.result()
+            finally:
+                driving.cancel()
+                over.cancel()
+                await asyncio.gather(driving, over, return_exceptions=True)
+            if ended.state != "waiting" or not await self._decide(recorder, ended.gates):
                 return ended.state
 
     async def _decide(self, recorder: Recorder, gates: Sequence[str]) -> bool:
@@ -307,6 +386,11 @@ class _Rerun:
                 self._late = said = True
         return said
 
+    async def _cancel(self, recorder: Recorder) -> None:
+        requested = progress_of(self._run, self._memory.select(Query(run=self._run))).requested
+        causes = [requested] if requested is not None else []
+        await recorder.record(CancelAsked(surface="python"), actor="engine", run=self._run, causes=causes)
+
     async def _retry(self, recorder: Recorder, asked: Entry) -> None:
         progress = progress_of(self._run, self._memory.select(Query(run=self._run)))
         causes = [progress.requested, progress.ended.seq if progress.ended else None]
@@ -335,15 +419,11 @@ class _Rerun:
             sources=sources,
             verifier=said if config.verifier else None,
             reviser=said if config.reviser else None,
-            number=self._number,
+            number=lambda task, previous: self._until.phase.number(task, previous),
         )
 
     def _stage(self, name: str, model: str) -> Stage:
-        return Stage(name, model, self._replayed, self._swap, unmetered=name not in self._metered)
-
-    def _number(self, task: str, previous: int) -> int:
-        """The next attempt that was answered in the record: a crash may have cut one short, and that number is gone."""
-        return next((each for each in self._answered.get(task, ()) if each > previous), previous + 1)
+        return Stage(name, model, self._replayed, self._swap, self._until, unmetered=name not in self._metered)
 
     def _router_of(self, config: RunConfig) -> Any:
         return lambda _: self._route()
@@ -363,8 +443,14 @@ def decisions(reader: Reader, entries: Sequence[Entry]) -> Iterator[tuple[Key, t
     """What was decided in a run, each by a name that a re-run gives it too, with the entry that says so."""
     counts: dict[str, int] = {}
     unanswered = _unanswered(entries)
+    # A run's seconds are told by the clock; a lane's are those of the recorded answers.
+    out_of_time = {
+        e.seq for e in entries if e.kind == "budget.breached" and e.data["unit"] == "seconds" and not e.data.get("lane")
+    }
     for entry in entries:
         if (entry.data.get("task"), entry.data.get("attempt")) in unanswered and entry.kind == "task.attempted":
+            continue
+        if entry.seq in out_of_time or (entry.kind == "task.skipped" and not out_of_time.isdisjoint(entry.causes)):
             continue
         for key, value in _decision(reader, entry, counts):
             yield key, (value, entry.seq)
@@ -422,20 +508,8 @@ def _short(data: bytes) -> str:
 def _unanswered(entries: Sequence[Entry]) -> set[tuple[Any, Any]]:
     """Attempts that nobody answered: the engine ended, or was stopped, while they were made."""
     asked = {(e.data["task"], e.data["attempt"]) for e in entries if e.kind == "task.attempted"}
-    answered = {
-        (e.data["task"], e.data["attempt"])
-        for e in entries
-        if e.kind == "task.returned" and e.data.get("error") not in CUT_SHORT
-    }
+    answered = {(e.data["task"], e.data["attempt"]) for e in entries if e.kind == "task.returned" and is_answer(e)}
     return asked - answered
-
-
-def _answered_numbers(entries: Sequence[Entry]) -> dict[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
-    for entry in entries:
-        if entry.kind == "task.returned" and entry.data.get("error") not in CUT_SHORT:
-            numbers.setdefault(str(entry.data["task"]), []).append(int(entry.data["attempt"]))
-    return numbers
 
 
 def _models(entries: Sequence[Entry]) -> dict[str, str]:

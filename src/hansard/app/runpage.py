@@ -5,8 +5,8 @@ from html import escape
 from typing import Any
 
 from hansard.app.views import View, moment
-from hansard.domain.fact import Body
 from hansard.ledger.entry import Entry
+from hansard.record.reading import read_text
 from hansard.store.base import Store
 
 SHOWN_CHARACTERS = 20_000
@@ -178,8 +178,7 @@ def _pre(text: str | None) -> str:
 
 
 def _body(store: Store, seq: int, part: str) -> str | None:
-    stored = store.body(seq, part)
-    return Body(stored.media, stored.body).as_text() if stored else None
+    return read_text(store, store.entry(seq), part)
 
 
 def _usd(nano: int | None) -> str | None:

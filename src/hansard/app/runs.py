@@ -13,6 +13,7 @@ from hansard.app.compare import answer_body, answer_of, compared, figures, last_
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
+from hansard.app.listening import harmless
 from hansard.app.panel_provider import Panel
 from hansard.app.people import human as human
 from hansard.app.pool import Pool
@@ -24,7 +25,7 @@ from hansard.app.wiring import SOFTWARE
 from hansard.domain.fact import Body, Fact
 from hansard.domain.roster import Roster
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
-from hansard.errors import Fenced, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
@@ -34,6 +35,7 @@ from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
 from hansard.record.history import fold, follow
+from hansard.record.reading import read_body, read_text
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Query, Store
 
@@ -44,6 +46,11 @@ MAX_REQUEST = 10_000_000
 KEEP_S = 0.3
 MOST_CONFIGS = 64
 ANY_RUN = Query(kind="run.requested", limit=1)
+OF_A_PANEL = (
+    "`hansard deliberate --continue RUN` goes on from a session that asked for something, "
+    "and `hansard session resume DIR` completes a session's directory"
+)
+"""What can be done about a deliberation that is over."""
 SWAPPABLE = ("worker", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 
 
@@ -67,9 +74,10 @@ class Runs:
         )
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear of everything that drivers of this process record; gives what ends it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        """Hear of everything that drivers of this process record; gives what ends it. Errors of a listener end nothing else."""
+        heard = harmless(listener)
+        self._listeners.append(heard)
+        return lambda: self._listeners.remove(heard)
 
     async def submit(
         self,
@@ -88,6 +96,10 @@ class Runs:
         if len(request) > MAX_REQUEST:
             raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
         written = self._written(request, config, plan, lane)
+        if written:
+            for id in (id for rule in config.gates if rule.asked for id in rule.tasks):
+                # Refuses a gate before a task that will not come.
+                written.task(id)
         plan_json = as_json(written.as_data()) if written else None
         if config.context:
             config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
@@ -130,7 +142,7 @@ class Runs:
         if known is None or known[0] is not config:
             if len(self._configs) >= MOST_CONFIGS:
                 self._configs.clear()
-            known = self._configs[id(config)] = config, config.to_json()
+            known = self._configs[id(config)] = config, _readable(config)
         return known[1]
 
     def _settled_source(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -151,14 +163,15 @@ class Runs:
     async def drive(self, run: str, *, wait: bool = False) -> Ended:
         """Drive a run to its end, here and now. `wait`: also past gates, whose deadlines are kept here meanwhile."""
         while True:
-            task = self._driving.get(run)
-            if task is None:
-                task = self._driving[run] = asyncio.ensure_future(self._driver(run))
-                task.add_done_callback(lambda _: self._driven(run))
-            ended = await task
+            ended = await (self._driving.get(run) or self._begun(run, self._driver(run)))
             if ended.state != "waiting" or not wait:
                 return ended
             await decided(self._store, run)
+
+    def _begun(self, run: str, work: Coroutine[Any, Any, Ended]) -> asyncio.Task[Ended]:
+        task = self._driving[run] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._driven(run))
+        return task
 
     def _driver(self, run: str) -> Coroutine[Any, Any, Ended]:
         if run in self._submitted:
@@ -205,6 +218,8 @@ class Runs:
         progress = progress_of(run, self.entries(run))
         if progress.requested is None:
             raise self._unknown(run)
+        if self._is_of_a_panel(run):
+            raise UsageError(f"run {run} is a panel's, and has no task to do again; {OF_A_PANEL}")
         if progress.plan is None:
             raise UsageError(f"run {run} has no plan yet; `hansard runs resume {run}` goes on with it")
         plan = json.loads(self._body(progress.plan, "plan"))
@@ -214,9 +229,12 @@ class Runs:
         if run in self._driving:
             raise UsageError(f"run {run} is being driven; retry a task when it has ended")
         causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])
-        fact = RetryAsked(task=task, surface=surface)
-        await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
-        return await self.drive(run)
+
+        async def ask() -> None:
+            fact = RetryAsked(task=task, surface=surface)
+            await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
+
+        return await self._begun(run, self._engine.drive(run, ask))
 
     def figures(self, run: str) -> View:
         """What a run came to, in figures."""
@@ -295,8 +313,7 @@ class Runs:
 
     def text(self, seq: int, part: str) -> str | None:
         """A body as text for showing; None where it is not in the ledger."""
-        stored = self._store.body(seq, part)
-        return Body(stored.media, stored.body).as_text() if stored else None
+        return read_text(self._store, self._store.entry(seq), part)
 
     def views(self, run: str) -> list[View]:
         """The entries of a run so far."""
@@ -342,8 +359,11 @@ class Runs:
         if self._is_of_a_panel(run):
             # Its configuration is another one, and has no gates.
             return False
-        configured = [entry for entry in self.entries(run) if entry.kind == "run.configured"]
-        return bool(configured) and bool(self._config(run).gates)
+        try:
+            return bool(self._config(run).gates)
+        except HansardError:
+            # Nobody can drive what cannot be read, so it comes to no gate.
+            return False
 
     async def keep(self, run: str) -> None:
         """For whoever watches a run: where it waits and nobody drives it, go on when people decided or a deadline is over."""
@@ -359,15 +379,15 @@ class Runs:
         if progress.requested is None:
             raise self._unknown(run)
         if progress.ended is not None:
-            said = progress.ended.data["state"]
-            raise UsageError(f"run {run} has ended ({said}); `hansard runs retry {run} TASK` does a task again")
+            said, again = progress.ended.data["state"], f"`hansard runs retry {run} TASK` does a task again"
+            raise UsageError(f"run {run} has ended ({said}); {OF_A_PANEL if self._is_of_a_panel(run) else again}")
         return progress.requested
 
     def _unknown(self, run: str) -> UsageError:
         return UsageError(f"there is no run {run!r} in {self._store.place}; `hansard runs list` shows them")
 
     def _body(self, seq: int, part: str) -> bytes:
-        stored = self._store.body(seq, part)
+        stored = read_body(self._store, self._store.entry(seq), part)
         if stored is None:
             raise UsageError(f"the {part} of entry {seq} is not in the ledger any more")
         return stored.body
@@ -396,9 +416,22 @@ def read_plan(path: Path) -> Any:
 
     try:
         text = path.read_text("utf-8")
-        return tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the plan {path}: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f'{path} holds no plan; write {{"tasks": [...]}}, or let one be made: hansard plan REQUEST')
+    return found
+
+
+def _readable(config: RunConfig) -> bytes:
+    """A configuration as it is recorded, once it is certain that it can be read back: who could not could do nothing to its run."""
+    try:
+        data = config.to_json()
+        RunConfig.from_json(data, "read back")
+    except (StoreError, TypeError, ValueError) as error:
+        raise UsageError(f"this configuration cannot be recorded: {error}") from error
+    return data
 
 
 def _mode(mode: str, plan: object, lane: str | None) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hansard.app.views import View, moment
-from hansard.domain.fact import Body
 from hansard.ledger.entry import Entry
 from hansard.record.history import fold
+from hansard.record.reading import read_body, read_for_list, read_text
 from hansard.store.base import Store
 
 REQUEST_SHOWN = 200
@@ -19,7 +19,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -
     first = next((entry for entry in entries if entry.kind == "run.requested"), entries[0])
     last = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), None)
     ended = last if last and state.state == last.data.get("state") else None
-    request = _text(store, first.seq, "request")
+    request = (read_for_list if brief else read_text)(store, first, "request")
     configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
     view: View = {
         "run": run,
@@ -75,7 +75,7 @@ def _plan(entries: Sequence[Entry]) -> View | None:
 def plan_data(store: Store, entries: Sequence[Entry]) -> View | None:
     """The plan as a file that `submit --plan` takes; None where there is none yet, or it is not in the ledger any more."""
     made = next((entry for entry in reversed(entries) if entry.kind == "plan.made"), None)
-    stored = store.body(made.seq, "plan") if made else None
+    stored = read_body(store, made, "plan") if made else None
     try:
         found = json.loads(stored.body) if stored else None
     except (ValueError, RecursionError):
@@ -121,7 +121,7 @@ def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:
                 if view["session"] == entry.data["session"]:
                     view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
                     view["rounds"] = entry.data["rounds"]
-                    stored = store.body(entry.seq, "artifact")
+                    stored = read_body(store, entry, "artifact")
                     view["unresolved"] = json.loads(stored.body)["cumulative_unresolved"] if stored else []
     return found
 
@@ -135,7 +135,7 @@ def _take(store: Store, task: View, entry: Entry) -> None:
     data: Any = entry.data
     match entry.kind:
         case "task.attempted":
-            task["lane"], task["state"] = data["lane"], "running"
+            task["lane"], task["state"], task["because"] = data["lane"], "running", None
             task["attempts"].append(
                 {
                     "attempt": data["attempt"],
@@ -161,7 +161,7 @@ def _take(store: Store, task: View, entry: Entry) -> None:
             _attempt(task, data["attempt"])["verdict"] = {
                 "seq": entry.seq,
                 **{key: data.get(key) for key in ("ok", "by", "score_ppm", "same_model")},
-                "reasons": _text(store, entry.seq, "reasons") if "reasons" in entry.body else "",
+                "reasons": read_text(store, entry, "reasons") if "reasons" in entry.body else "",
             }
         case "task.skipped":
             task["state"], task["because"] = "skipped", data.get("upstream") or data["because"]
@@ -179,12 +179,7 @@ def _answer(store: Store, entries: Sequence[Entry]) -> View:
     if answered is None:
         return {"answer": None, "answer_seq": None, "missing": []}
     return {
-        "answer": _text(store, answered.seq, "answer"),
+        "answer": read_text(store, answered, "answer"),
         "answer_seq": answered.seq,
         "missing": list(answered.data.get("missing", [])),
     }
-
-
-def _text(store: Store, seq: int, part: str) -> str | None:
-    stored = store.body(seq, part)
-    return Body(stored.media, stored.body).as_text() if stored else None

@@ -9,10 +9,17 @@ from typing import Any, Literal
 
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
 from hansard.errors import UsageError
+from hansard.providers.fields import Fields
 
 CONFIG_NAME = "hansard.toml"
 LEDGER_NAME = Path(".hansard") / "ledger.db"
 MAX_FILE_BYTES = 64_000_000
+OF_KEYS = ("tiers", "roles", "run", "budget", "policy", "roster", "verifier", "reviser")
+OF_NAMES = ("providers", "prices", "panels", "personas", "tools")
+"""Tables that hold one table for each name."""
+ROLES = ("default", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
+KNOWN = ("ledger", "origin", "gate", "context", *OF_KEYS, *OF_NAMES)
+"""What hansard.toml may hold. Anything else is a mistake in writing, and would be passed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,8 @@ def read_settings(
     start = folder or Path.cwd()
     config = _nearest(start)
     table = _read(config) if config else {}
+    Fields(table, str(config)).done(KNOWN)
+    Fields(_table(table, "roles", config), f"{config} [roles]").done(ROLES)
     state = _state_folder(env)
     found = ledger or env.get("HANSARD_LEDGER") or _from_table(table, config)
     if not found:
@@ -79,7 +88,7 @@ def read_settings(
     origin = table.get("origin")
     if origin is not None and not isinstance(origin, str):
         raise UsageError(f"{config}: origin must be text")
-    providers = _table(table, "providers", config)
+    providers = _providers(table, config)
     return Settings(
         ledger=found,
         state=state,
@@ -102,6 +111,18 @@ def read_settings(
         roster_file=_roster_file(table, config),
         environment=dict(env),
     )
+
+
+def ledger_settings(ledger: str | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
+    """Settings to read and look after one ledger with: hansard.toml is asked only where nothing else names the ledger.
+
+    So a bad one does not keep a ledger from being read or verified.
+    """
+    env = os.environ if environ is None else environ
+    named = ledger or env.get("HANSARD_LEDGER")
+    if not named:
+        return read_settings(environ=env)
+    return Settings(ledger=named, state=_state_folder(env), environment=dict(env))
 
 
 def read_roster(path: Path) -> Roster:
@@ -139,8 +160,11 @@ def _state_folder(env: Mapping[str, str]) -> Path:
 
 def _nearest(start: Path) -> Path | None:
     for folder in (start, *start.absolute().parents):
-        if (folder / CONFIG_NAME).is_file():
-            return (folder / CONFIG_NAME).absolute()
+        path = (folder / CONFIG_NAME).absolute()
+        if path.is_file():
+            return path
+        if os.path.lexists(path):
+            raise UsageError(f"{path} is not a file that can be read; move it away, or put a real one in its place")
     return None
 
 
@@ -148,13 +172,25 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _table(table: dict[str, Any], name: str, config: Path | None) -> dict[str, Any]:
     found = table.get(name, {})
     if not isinstance(found, dict):
-        raise UsageError(f"{config}: {name} must be a table; write [{name}.NAME]")
+        raise UsageError(f"{config}: {name} must be a table; write [{name}{'.NAME' if name in OF_NAMES else ''}]")
+    return found
+
+
+def _providers(table: dict[str, Any], config: Path | None) -> dict[str, Any]:
+    found = _table(table, "providers", config)
+    for name, own in found.items():
+        if not isinstance(own, dict):
+            raise UsageError(f"{config}: [providers] {name} must be a table; write [providers.{name}]")
+        if ":" in name:
+            raise UsageError(
+                f"{config}: a provider cannot be called {name!r}: behind a colon stands a model, NAME:MODEL"
+            )
     return found
 
 

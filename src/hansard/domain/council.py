@@ -34,7 +34,7 @@ class SessionConvened(Fact):
 
 @value
 class PanelSelected(Fact):
-    """Who sits on the panel, by which strategy."""
+    """Who sits on the panel, by which strategy; where a model chose, what that call took."""
 
     KIND: ClassVar[str] = "panel.selected"
     DRIVEN: ClassVar[bool] = True
@@ -42,6 +42,9 @@ class PanelSelected(Fact):
     strategy: Literal["fixed", "rules", "llm"]
     agents: tuple[str, ...]
     coordinator: str
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd_nano: int | None = None
     selection: Body
 
 
@@ -116,7 +119,7 @@ class TurnAsked(Fact):
 
 @value
 class ToolsCalled(Fact):
-    """A model wants tools of the host before it answers; none of them has run yet."""
+    """A model wants tools of the host before it answers; none of them has run yet. What that call took counts here."""
 
     KIND: ClassVar[str] = "tools.called"
     DRIVEN: ClassVar[bool] = True
@@ -126,6 +129,7 @@ class ToolsCalled(Fact):
     tools: tuple[str, ...]
     prompt_tokens: int
     completion_tokens: int
+    cost_usd_nano: int
     calls: Body
 
 
@@ -144,11 +148,14 @@ class ToolsReturned(Fact):
 
 @value
 class TurnFailed(Fact):
-    """An attempt that gave no usable turn, with what it cost all the same."""
+    """An attempt that gave no usable turn, with what it cost all the same, besides what `tools.called` counts.
+
+    `calls` is 0 where no model was asked since; otherwise the attempt is one call.
+    """
 
     KIND: ClassVar[str] = "turn.failed"
     DRIVEN: ClassVar[bool] = True
-    CAUSES: ClassVar[tuple[str, ...]] = ("turn.asked", "tools.returned")
+    CAUSES: ClassVar[tuple[str, ...]] = ("turn.asked", "tools.called", "tools.returned")
     agent: str
     attempt: int
     error: ErrorKind
@@ -157,12 +164,16 @@ class TurnFailed(Fact):
     completion_tokens: int
     cost_usd_nano: int
     elapsed_us: int
+    calls: int | None = None
     result: Body
 
 
 @value
 class TurnTaken(Fact):
-    """A message entered the transcript; the part `message` holds its RFC 8785 bytes."""
+    """A message entered the transcript; the part `message` holds its RFC 8785 bytes.
+
+    Its figures are those of the last call: what calls for tools took stands in `tools.called`.
+    """
 
     KIND: ClassVar[str] = "turn.taken"
     DRIVEN: ClassVar[bool] = True
@@ -203,7 +214,7 @@ class TurnAmended(Fact):
 
 @value
 class SessionEnded(Fact):
-    """The session's outcome; the artifact, with its transcript digest, is a part."""
+    """The session's outcome; the artifact, with its transcript digest, is a part. `why` says what kept a panel from sitting."""
 
     KIND: ClassVar[str] = "session.ended"
     DRIVEN: ClassVar[bool] = True
@@ -231,6 +242,7 @@ class SessionEnded(Fact):
         | None
     ) = None
     rounds: int
+    why: str | None = None
     artifact: Body
 
 

@@ -64,7 +64,7 @@ def lane_from(values: object, where: str) -> Lane:
         instructions=table.text("instructions", MAX_INSTRUCTIONS),
         provider=table.name("provider"),
         tier=table.name("tier"),
-        timeout_s=table.seconds("timeout_s"),
+        timeout_s=table.above_0("timeout_s", "seconds"),
         permissions=table.texts("permissions", MAX_LINE),
         max_parallel=table.count("max_parallel"),
         budget=_budget(table.take("budget"), where),
@@ -95,7 +95,7 @@ def _budget(values: object, where: str) -> Budget | None:
     if values is None:
         return None
     table = Table(values, f"{where}: budget")
-    nano, usd = table.count("max_cost_usd_nano"), table.seconds("max_cost_usd")
+    nano, usd = table.count("max_cost_usd_nano"), table.above_0("max_cost_usd", "dollars")
     if nano is not None and usd is not None:
         raise UsageError(f"{table.where}: max_cost_usd and max_cost_usd_nano say the same thing; keep one")
     if usd is not None:
@@ -104,7 +104,7 @@ def _budget(values: object, where: str) -> Budget | None:
         max_calls=table.count("max_calls"),
         max_tokens=table.count("max_tokens"),
         max_cost_usd_nano=nano,
-        max_seconds=table.seconds("max_seconds"),
+        max_seconds=table.above_0("max_seconds", "seconds"),
     )
     table.done()
     return budget

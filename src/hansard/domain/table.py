@@ -68,12 +68,12 @@ class Table:
             raise self.wrong(key, found, "a whole number of 1 or more")
         return found
 
-    def seconds(self, key: str) -> float | None:
+    def above_0(self, key: str, unit: str) -> float | None:
         found = self.take(key)
         if found is None:
             return None
         if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
-            raise self.wrong(key, found, "a number of seconds above 0")
+            raise self.wrong(key, found, f"a number of {unit} above 0")
         return float(found)
 
     def done(self) -> None:

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from hansard.domain.fact import Body
 from hansard.domain.work import AnswerChecked, AnswerRevised, RunAnswered
+from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Asker, NoAnswer
 from hansard.orchestration.checks.asking import Drift, intent_judge, reviser
 from hansard.orchestration.checks.code import CodeReport, code
@@ -23,6 +24,7 @@ from hansard.orchestration.purse import Breach
 from hansard.orchestration.roles import Result, as_json, synthesizer
 from hansard.orchestration.seams import Verification
 from hansard.orchestration.working import Crew
+from hansard.record.reading import read_body, read_text
 from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
 
@@ -82,11 +84,11 @@ class Answers:
 
     def recorded(self, seq: int) -> Answer:
         """The answer that an earlier driver made."""
-        return Answer(seq=seq, text=self._text(seq), missing=tuple(self._store.entry(seq).data.get("missing", ())))
+        entry = self._store.entry(seq)
+        return Answer(seq=seq, text=self._text(entry), missing=tuple(entry.data.get("missing", ())))
 
-    def _text(self, seq: int) -> str:
-        stored = self._store.body(seq, "answer")
-        return Body(stored.media, stored.body).as_text() if stored else ""
+    def _text(self, entry: Entry) -> str:
+        return read_text(self._store, entry, "answer") or ""
 
     async def check(self, answer: Answer) -> None:
         """Say on the record what can be said of the answer. What an earlier driver said is not said again."""
@@ -102,7 +104,7 @@ class Answers:
         revised = self._progress.revised
         if revised is not None and revised.data["accepted"] is True:
             # By an earlier driver: what it left is what is verified.
-            answer = replace(answer, seq=revised.seq, text=self._text(revised.seq))
+            answer = replace(answer, seq=revised.seq, text=self._text(revised))
         if self._means.verifier is not None and "verifier" not in done:
             await self._verify(answer)
 
@@ -214,7 +216,8 @@ class Answers:
     def _joined(self, crew: Crew, results: Sequence[Result]) -> Body:
         """The answer without a model: the one output as it is, or the outputs under their names."""
         if len(results) == 1:
-            found = self._store.body(crew.passed[results[0].task].returned, "output")
+            result = self._store.entry(crew.passed[results[0].task].returned)
+            found = read_body(self._store, result, "output")
             return Body(found.media, found.body) if found else Body.text(results[0].text)
         return Body.text("\n\n".join(f"## {result.task}\n\n{result.text}" for result in results))
 

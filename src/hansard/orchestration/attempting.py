@@ -12,6 +12,7 @@ from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body
 from hansard.domain.work import TaskAttempted, TaskEscalated, TaskJudged, TaskRestarted
 from hansard.errors import StoreError
+from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Asker, NoAnswer, Target, settle
 from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
@@ -26,6 +27,7 @@ from hansard.orchestration.purse import Breach, Purse, Reserved
 from hansard.orchestration.roles import Result, Verdict, as_json, validator
 from hansard.orchestration.templates import WORKER
 from hansard.providers.prompt import prompt_of
+from hansard.record.reading import read_body, read_text
 from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
 
@@ -152,16 +154,16 @@ class Attempts:
 
     def text(self, seq: int, id: str) -> str:
         """A recorded output as later prompts need it."""
-        return capped(self._whole(seq, id), self._keep)
+        return capped(self._whole(self._store.entry(seq), id), self._keep)
 
-    def _whole(self, seq: int, id: str) -> str:
-        stored = self._store.body(seq, "output")
-        if stored is None:
+    def _whole(self, result: Entry, id: str) -> str:
+        text = read_text(self._store, result, "output")
+        if text is None:
             raise StoreError(
-                f"the output of task {id!r} (entry {seq}) is not in the ledger any more, so what needs it cannot be done; "
+                f"the output of task {id!r} (entry {result.seq}) is not in the ledger any more, so what needs it cannot be done; "
                 f"hansard runs retry {self._progress.run} {id} makes it again"
             )
-        return seen(Body(stored.media, stored.body).as_text())
+        return seen(text)
 
     def failed_before(self, id: str) -> int | None:
         """The verdict with which a task had failed for good, where it still stands."""
@@ -213,10 +215,9 @@ class Attempts:
     def _recorded_answer(self, last: Attempt, id: str) -> Completion:
         """A result that was recorded and not judged, as if it came now."""
         assert last.returned is not None
-        data = self._store.entry(last.returned).data
-        model = str(data["model"])
-        text = self._whole(last.returned, id)
-        finish = data["finish"]
+        result = self._store.entry(last.returned)
+        model, finish = str(result.data["model"]), result.data["finish"]
+        text = self._whole(result, id)
         return Completion(provider="", requested_model=model, returned_model=model, text=text, finish=finish)
 
     def _recall(self, id: str, progress: TaskProgress) -> None:
@@ -224,7 +225,7 @@ class Attempts:
         for attempt in progress.attempts:
             if attempt.judged is None or attempt.passed or attempt.seq < (progress.retry or -1):
                 continue
-            stored = self._store.body(attempt.judged, "reasons")
+            stored = read_body(self._store, self._store.entry(attempt.judged), "reasons")
             text = _recalled(stored.body) if stored else "(not in the ledger any more)"
             reasons = capped(text, self._config.tuning.upstream_chars)
             self._rejections.setdefault(id, []).append(Rejection(attempt=attempt.number, reasons=reasons))

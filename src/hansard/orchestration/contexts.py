@@ -9,6 +9,7 @@ from hansard.domain.work import ContextGiven
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.seams import Given, Source, given_by
+from hansard.record.reading import read_text
 from hansard.record.recorder import Step
 from hansard.store.base import Store
 
@@ -53,9 +54,9 @@ class Contexts:
         for name in names:
             entry = self._progress.contexts[name, task]
             seqs.append(entry.seq)
-            stored = self._store.body(entry.seq, "context")
-            if entry.data["failed"] is not True and stored is not None and stored.body:
-                texts.append((name, Body(stored.media, stored.body).as_text()))
+            text = read_text(self._store, entry, "context")
+            if entry.data["failed"] is not True and text:
+                texts.append((name, text))
         return Gathered(texts=tuple(texts), seqs=tuple(seqs))
 
 

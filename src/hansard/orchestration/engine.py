@@ -9,7 +9,7 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +26,7 @@ from hansard.domain.work import (
     TaskSkipped,
 )
 from hansard.errors import HansardError, StoreError, UsageError
+from hansard.ledger.entry import Entry
 from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
@@ -41,6 +42,7 @@ from hansard.orchestration.roles import Choice, as_json, classifier, coordinator
 from hansard.orchestration.watching import LEASE_S, Watch, release
 from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
+from hansard.record.reading import read_body
 from hansard.record.recorder import Cause, Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store
 
@@ -78,39 +80,68 @@ class Engine:
         """Whose answer is looked at: one run's at a time."""
         self._configs: dict[bytes, RunConfig] = {}
 
-    async def drive(self, run: str) -> Ended:
-        """Drive a run to its end. Fenced when another driver holds it; UsageError when there is nothing to drive."""
+    async def drive(self, run: str, ask: Callable[[], Awaitable[None]] | None = None) -> Ended:
+        """Drive a run to its end. Fenced when another driver holds it; UsageError when there is nothing to drive.
+
+        `ask` records what is asked of it, once it is certain that it is ours to drive and can be read.
+        """
         claim = await asyncio.to_thread(self._store.claim, run, LEASE_S)
         try:
+            if ask is not None:
+                _, asked = await asyncio.to_thread(self._asked, run)
+                if asked is not None:
+                    self.means_of(asked.config)
+                await ask()
             return await self._driven(run, claim)
         finally:
             await asyncio.to_thread(release, self._store, claim)
 
     async def _driven(self, run: str, claim: Claim) -> Ended:
-        progress, asked = await asyncio.to_thread(self._asked, run)
-        if asked is None:
-            raise UsageError(f"there is no run {run} in {self._store.place}; `hansard runs` lists them")
-        if progress.ended is not None:
-            data = progress.ended.data
-            return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]))
         journal = Journal(self._recorder, run, claim, secrets=self._secrets, listeners=self._listeners)
-        because = [asked.requested, *progress.claims[-1:]]
-        because += [progress.resumed_by] if progress.resumed_by is not None else []
-        fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
-        claimed = await journal.record(fact, "engine", because)
+        try:
+            progress, asked = await asyncio.to_thread(self._asked, run)
+            if asked is None:
+                raise UsageError(f"there is no run {run} in {self._store.place}; `hansard runs` lists them")
+            if progress.ended is not None:
+                data = progress.ended.data
+                return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]))
+            means = self.means_of(asked.config)
+        except HansardError:
+            progress = await asyncio.to_thread(self.reread, run)
+            if progress.cancel_asked is None or progress.ended is not None:
+                raise
+            return await self._given_up(journal, progress, progress.cancel_asked)
+        await self._taken(journal, progress)
+        return await _Drive(self, journal, progress, self._store, asked, means).to_the_end()
+
+    async def _taken(self, journal: Journal, progress: Progress) -> None:
+        """Say on the record who drives from here."""
+        known = (progress.requested, *progress.claims[-1:], progress.resumed_by)
+        fact = RunClaimed(epoch=journal.claim.epoch, because=journal.claim.because)  # type: ignore[arg-type]
+        claimed = await journal.record(fact, "engine", [seq for seq in known if seq is not None])
         progress.claim(claimed.seq)
-        return await _Drive(self, journal, progress, self._store, asked).to_the_end()
+
+    async def _given_up(self, journal: Journal, progress: Progress, asked: int) -> Ended:
+        """A run with which nobody can go on here can still be cancelled: what was open is closed, and it ends."""
+        await self._taken(journal, progress)
+        if steps := closed(progress, "cancelled"):
+            await journal.record_all(steps)
+        fact = RunEnded(state="cancelled", reason="cancelled", **asdict(progress.spent))
+        await journal.record(fact, "engine", [asked])
+        return Ended(run=journal.run, state="cancelled", reason="cancelled")
 
     def _asked(self, run: str) -> "tuple[Progress, _Asked | None]":
         """How far a run has come, and what was asked for; None where there is no such run."""
-        progress = self.reread(run)
+        entries = {entry.seq: entry for entry in self._store.select(Query(run=run))}
+        progress = progress_of(run, entries.values())
         if progress.requested is None or progress.configured is None:
             return progress, None
-        request = Body.raw(body_of(self._store, run, progress.requested, "request")).as_text()
-        brings = progress.plan is None and "plan" in self._store.entry(progress.requested).body
-        plan = body_of(self._store, run, progress.requested, "plan") if brings else None
-        config = self._config(body_of(self._store, run, progress.configured, "config"), progress.configured)
-        return progress, _Asked(progress.requested, progress.configured, request, config, plan)
+        requested, configured = entries[progress.requested], entries[progress.configured]
+        request = Body.raw(body_of(self._store, requested, "request")).as_text()
+        brings = progress.plan is None and "plan" in requested.body
+        plan = body_of(self._store, requested, "plan") if brings else None
+        config = self._config(body_of(self._store, configured, "config"), configured.seq)
+        return progress, _Asked(requested.seq, configured.seq, request, config, plan)
 
     def _config(self, data: bytes, seq: int) -> RunConfig:
         """A configuration as recorded. Most runs have that of the one before."""
@@ -143,18 +174,22 @@ class _Asked(NamedTuple):
     """The plan that the user wrote, where it was not taken up yet."""
 
 
-def body_of(store: Store, run: str, seq: int, part: str) -> bytes:
+def body_of(store: Store, entry: Entry, part: str) -> bytes:
     """A body without which a run cannot go on."""
-    stored = store.body(seq, part)
+    stored = read_body(store, entry, part)
     if stored is None:
-        raise StoreError(f"the {part} of run {run} (entry {seq}) is not in the ledger any more: it cannot go on")
+        raise StoreError(
+            f"the {part} of run {entry.run} (entry {entry.seq}) is not in the ledger any more: it cannot go on"
+        )
     return stored.body
 
 
 class _Drive:
     """One drive of one run."""
 
-    def __init__(self, engine: Engine, journal: Journal, progress: Progress, store: Store, asked: _Asked) -> None:
+    def __init__(
+        self, engine: Engine, journal: Journal, progress: Progress, store: Store, asked: _Asked, means: Means
+    ) -> None:
         self._engine, self._journal, self._progress, self._store = engine, journal, progress, store
         self._requested, self._configured, self._request, self._config, self._brought = asked
         self._started = asyncio.get_running_loop().time()
@@ -163,12 +198,8 @@ class _Drive:
         spent = {lane.name: _after(progress.lanes.get(lane.name), engine.lost[lane.name]) for lane in lanes}
         purses = {lane.name: Purse(lane.budget, spent[lane.name], lane.name) for lane in lanes if lane.budget}
         self._purse = Purse(self._config.budget, _after(progress.spent, engine.lost.total()))
-        means = engine.means_of(self._config)
         self._asker = Asker(self._config, progress.nonce, means, journal, self._purse, purses)
         self._contexts = Contexts(means.sources, self._request, journal, progress, store)
-
-    def _body(self, seq: int, part: str) -> bytes:
-        return body_of(self._store, self._progress.run, seq, part)
 
     async def to_the_end(self) -> Ended:
         """Work until the run has ended; a cancellation from outside interrupts it, and it can be resumed."""
@@ -268,13 +299,17 @@ class _Drive:
 
     async def _let_through(self, gatekeeper: Gatekeeper, plan: Plan, seq: int) -> tuple[Plan | Ending | Waiting, int]:
         """The plan once people let it through, maybe with their changes."""
-        rules = gatekeeper.plan_rules
+        if not gatekeeper.guards_plans:
+            return plan, seq
+        first = self._progress.first_plan if self._progress.first_plan is not None else seq
+        made = self._store.entry(first)
+        data = json.loads(body_of(self._store, made, "plan"))
+        rules = gatekeeper.plan_rules({task["id"] for task in data["tasks"]})
         if not rules:
             return plan, seq
         await gatekeeper.listen()
-        first = self._progress.first_plan if self._progress.first_plan is not None else seq
-        text = json.dumps(json.loads(self._body(first, "plan")), indent=2, ensure_ascii=False)
-        shown = Shown(text=text, commitment=self._store.entry(first).body["plan"], causes=(first,))
+        text = json.dumps(data, indent=2, ensure_ascii=False)
+        shown = Shown(text=text, commitment=made.body["plan"], causes=(first,))
         passage = await gatekeeper.passage(rules, None, shown)
         if passage is None:
             return self._waiting(), seq
@@ -290,8 +325,7 @@ class _Drive:
     async def _planned(self) -> "tuple[Plan | Ending, int]":
         """The plan: as recorded, as the user wrote it, of one task by route, or by the coordinator."""
         if self._progress.plan is not None:
-            plan = self._parsed(self._body(self._progress.plan, "plan"), f"entry {self._progress.plan}")
-            return plan, self._progress.plan
+            return self._recorded_plan(self._progress.plan), self._progress.plan
         if (data := self._brought) is not None:
             brought = self._engine.brought.pop(self._journal.run, None)
             plan = brought[1] if brought and brought[0] == data else self._parsed(data, "the plan")
@@ -302,6 +336,9 @@ class _Drive:
         if self._progress.mode == "single":
             return await self._single(route.lane, routed)
         return await self._coordinated(route, routed)
+
+    def _recorded_plan(self, seq: int) -> Plan:
+        return self._parsed(body_of(self._store, self._store.entry(seq), "plan"), f"entry {seq}")
 
     def _parsed(self, data: bytes, where: str) -> Plan:
         try:
@@ -316,7 +353,7 @@ class _Drive:
             from hansard.orchestration.route import recorded_route
 
             first, last = self._progress.routed[0], self._progress.routed[-1]
-            return recorded_route(json.loads(self._body(first.seq, "evidence"))), last.seq
+            return recorded_route(json.loads(body_of(self._store, first, "evidence"))), last.seq
         route = self._engine.router_of(self._config)(self._request)
         fact = RunRouted(
             tier=route.tier,
@@ -418,7 +455,11 @@ class _Drive:
     def _undone(self, progress: Progress) -> list[str]:
         if progress.plan is None:
             return []
-        return undone(progress, self._parsed(self._body(progress.plan, "plan"), f"entry {progress.plan}"))
+        try:
+            return undone(progress, self._recorded_plan(progress.plan))
+        except StoreError:
+            # Whoever cannot read the plan can still stop, without a word on what will not be done.
+            return []
 
     async def _interrupted(self, by: str) -> None:
         fact = RunInterrupted(by=by)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ Never waits for people: it says what is decided by now, and whoever drives the r
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from hansard.domain.fact import Body
@@ -15,6 +15,7 @@ from hansard.orchestration.gates import Gate, Rule, after_edit, closing, gate_id
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.plan import Task
 from hansard.orchestration.progress import Progress, take_gate
+from hansard.record.reading import read_text
 from hansard.store.base import Query, Store
 
 
@@ -67,8 +68,13 @@ class Gatekeeper:
         return [rule for rule in self._rules if rule.holds(task)]
 
     @property
-    def plan_rules(self) -> list[Rule]:
-        return [rule for rule in self._rules if rule.plan]
+    def guards_plans(self) -> bool:
+        """Whether a plan may have to wait as a whole."""
+        return any(rule.plan or rule.asked for rule in self._rules)
+
+    def plan_rules(self, ids: Collection[str]) -> list[Rule]:
+        """The rules before which a plan of these tasks waits as a whole."""
+        return [rule for rule in self._rules if rule.plan or (rule.asked and not set(rule.tasks) <= set(ids))]
 
     async def listen(self) -> None:
         """Hear what was decided since."""
@@ -125,6 +131,8 @@ class Gatekeeper:
 
     async def _open(self, rule: Rule, task: Task | None, shown: Shown, number: int) -> Gate:
         what = f"task {task.id!r} in lane {task.lane}" if task else "this plan"
+        if task is None and not rule.plan:
+            what += f", which has no task {' or '.join(map(repr, rule.tasks))} to wait at,"
         question = rule.question or f"May {what} run?"
         deadline = None if rule.deadline_s is None else self._clock_us() + int(rule.deadline_s * 1_000_000)
         fact = GateOpened(
@@ -166,8 +174,7 @@ class Gatekeeper:
 
     def _edited(self, gate: Gate, shown: Shown) -> tuple[Shown, int]:
         decision = self._decision(gate)
-        stored = self._store.body(decision.seq, "edit")
-        text = Body(stored.media, stored.body).as_text() if stored else ""
+        text = read_text(self._store, decision, "edit") or ""
         assert gate.closed is not None
         new = Shown(text=text, commitment=decision.body["edit"], others=shown.others, causes=(gate.closed.seq,))
         return new, decision.seq

@@ -34,6 +34,8 @@ class Rule:
     deadline_s: float | None = None
     on_expiry: OnExpiry = "reject"
     question: str = ""
+    asked: bool = False
+    """Asked for in this run: a plan without such a task waits as a whole. A standing rule is about tasks that may never come."""
 
     def holds(self, task: Task) -> bool:
         return task.id in self.tasks or task.lane in self.lanes
@@ -42,6 +44,7 @@ class Rule:
         data: dict[str, Any] = {"name": self.name, "needed": self.needed, "on_expiry": self.on_expiry}
         data |= {"before": "plan"} if self.plan else {"tasks": list(self.tasks), "lanes": list(self.lanes)}
         data |= {"approvers": list(self.approvers), "question": self.question}
+        data |= {"asked": True} if self.asked else {}
         return data if self.deadline_s is None else data | {"deadline_s": self.deadline_s}
 
 
@@ -103,6 +106,7 @@ def _rule(fields: Fields, number: int) -> Rule:
         deadline_s=fields.number("deadline_s"),
         on_expiry=fields.choice("on_expiry", ("approve", "reject"), "reject"),  # type: ignore[arg-type]
         question=fields.text("question"),
+        asked=fields.flag("asked"),
     )
     fields.done()
     if not rule.plan and not rule.tasks and not rule.lanes:

@@ -14,6 +14,7 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Gate
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan
+from hansard.record.history import calls_of_turn
 
 DRIVEN = frozenset(kind for kind, fact in KINDS.items() if fact.DRIVEN)
 
@@ -220,16 +221,21 @@ class Progress:
             case "turn.asked":
                 self._task_of[entry.seq] = self._task_of.get(str(data["session"]), "")
                 self._asked_ts[entry.seq] = entry.ts
-            case "tools.called" | "tools.returned":
+            case "tools.returned":
+                self._task_of[entry.seq] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
+            case "tools.called":
                 task = self._task_of[entry.seq] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
-                # What a call for tools took is counted with the answer that it led to.
-                self._count(task, int(entry.kind == "tools.called"), 0, 0, 0)
+                # How long it took is counted with the turn that it led to.
+                self._count_turn(entry, task, 0)
             case _ if "result" in entry.body:
                 asked = next((seq for seq in entry.causes if seq in self._asked_ts), None)
                 took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0
-                tokens = int(data["prompt_tokens"]) + int(data["completion_tokens"])
-                task = self._task_of.get(asked, "") if asked is not None else ""
-                self._count(task, 1, tokens, int(data["cost_usd_nano"]), took_us)
+                self._count_turn(entry, self._task_of.get(asked, "") if asked is not None else "", took_us)
+
+    def _count_turn(self, entry: Entry, task: str, took_us: int) -> None:
+        data = entry.data
+        tokens = int(data["prompt_tokens"]) + int(data["completion_tokens"])
+        self._count(task, calls_of_turn(entry), tokens, int(data["cost_usd_nano"]), took_us)
 
     def _spend(self, entry: Entry, task: str | None) -> None:
         data = entry.data
@@ -239,11 +245,10 @@ class Progress:
             self._count(task, calls, tokens, cost, int(data["latency_us"]))
 
     def _count(self, task: str | None, calls: int, tokens: int, cost_usd_nano: int, took_us: int) -> None:
-        self.spent = _more(self.spent, calls, tokens, cost_usd_nano)
+        self.spent = self.spent.more(calls, tokens, cost_usd_nano)
         lane = self._lane_of.get(task) if task else None
         if lane is not None:
-            spent = _more(self.lanes.get(lane, Spend()), calls, tokens, cost_usd_nano)
-            self.lanes[lane] = replace(spent, elapsed_us=spent.elapsed_us + took_us)
+            self.lanes[lane] = self.lanes.get(lane, Spend()).more(calls, tokens, cost_usd_nano, took_us)
 
     @property
     def attempting(self) -> list[tuple[str, Attempt]]:
@@ -304,15 +309,6 @@ def take_gate(gates: dict[str, Gate], entry: Entry) -> None:
 
 def _attempt(task: TaskProgress, number: int) -> Attempt:
     return next(attempt for attempt in reversed(task.attempts) if attempt.number == number)
-
-
-def _more(spent: Spend, calls: int, tokens: int, cost_usd_nano: int) -> Spend:
-    return Spend(
-        calls=spent.calls + calls,
-        tokens=spent.tokens + tokens,
-        cost_usd_nano=spent.cost_usd_nano + cost_usd_nano,
-        elapsed_us=spent.elapsed_us,
-    )
 
 
 def progress_of(run: str, entries: Iterable[Entry]) -> Progress:
