@@ -7,6 +7,7 @@ import pytest
 from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Limits, Message, Tool, ToolCall, Usage
 from hansard.errors import ProviderError
 from hansard.providers.base import Answering, Heard, Provider, answered, failure, keeps_the_contract
+from hansard.providers.checks import MOST_NAME, MOST_TOKENS, MOST_USD_NANO
 from providers.pretend import Doing, asking, says
 
 SHAPE = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -291,16 +292,49 @@ async def test_text_that_is_no_text_is_mended_and_kept() -> None:
     assert completion.raw == b"half \xed\xa0\x80 a character"
 
 
-@pytest.mark.parametrize("count", [-1, 1.5, True, None])
+@pytest.mark.parametrize("count", [-1, 1.5, True, None, MOST_TOKENS + 1, 2**60, 10**400])
 async def test_usage_that_cannot_be_is_estimated_instead(count: Any) -> None:
     usage = Usage(input_tokens=5, output_tokens=count)
     completion = await answer(lambda _: says("12345678", usage=usage))
     assert completion.usage == Usage(input_tokens=2, output_tokens=2, estimated=True)
 
 
-async def test_a_negative_price_is_no_price() -> None:
-    completion = await answer(lambda _: says("x", cost=Cost(usd_nano=-5, basis="reported")))
+async def test_a_report_is_one_in_all_its_fields() -> None:
+    usage, cost = Usage(input_tokens=5, estimated="a bit"), Cost(usd_nano=3, basis="hearsay")  # type: ignore[arg-type]
+    completion = await answer(lambda _: says("12345678", usage=usage, cost=cost))
+    assert completion.usage == Usage(input_tokens=2, output_tokens=2, estimated=True)
     assert completion.cost == Cost()
+
+
+async def test_the_most_that_is_believed_of_one_answer_is_kept() -> None:
+    usage, cost = Usage(input_tokens=MOST_TOKENS), Cost(usd_nano=MOST_USD_NANO, basis="reported")
+    completion = await answer(lambda _: says("x", usage=usage, cost=cost))
+    assert (completion.usage, completion.cost) == (usage, cost)
+
+
+@pytest.mark.parametrize("price", [-5, 1.5, True, None, MOST_USD_NANO + 1, 10**30], ids=str)
+async def test_a_price_that_cannot_be_is_no_price(price: Any) -> None:
+    completion = await answer(lambda _: says("x", cost=Cost(usd_nano=price, basis="reported")))
+    assert completion.ok
+    assert completion.cost == Cost()
+
+
+@pytest.mark.parametrize("figure", [-1, 0.5, "3", 2**60], ids=str)
+async def test_a_time_that_cannot_be_is_measured_and_such_an_exit_code_is_none(figure: Any) -> None:
+    completion = await answer(lambda _: says("x", latency_us=figure, exit_code=figure))
+    assert completion.ok
+    assert type(completion.latency_us) is int
+    assert 0 < completion.latency_us < 60_000_000
+    assert completion.exit_code == (-1 if figure == -1 else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("m" * 1_000, "m" * MOST_NAME), ("m\ud800", "m?"), (None, "m-1")], ids=["long", "half", "none"]
+)
+async def test_a_model_goes_by_a_name_that_can_be_recorded(name: Any, kept: str) -> None:
+    completion = await answer(lambda _: says("x", returned_model=name))
+    assert completion.ok
+    assert completion.returned_model == kept
 
 
 async def test_where_nobody_sends_a_bill_a_price_is_an_estimate() -> None:

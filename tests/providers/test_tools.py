@@ -10,6 +10,7 @@ from hansard.domain.exchange import (
     Completion,
     Cost,
     Exchange,
+    Failure,
     Limits,
     Message,
     Tool,
@@ -17,7 +18,7 @@ from hansard.domain.exchange import (
     ToolEvent,
     Usage,
 )
-from hansard.providers.base import Heard, answered
+from hansard.providers.base import Heard, answered, failure
 from hansard.providers.tools import MOST_CALLS, MOST_REASON, MOST_RESULT_BYTES, Refusal, Toolbox, with_tools
 
 requirement = pytest.mark.requirement
@@ -65,14 +66,18 @@ class Model:
 class Log:
     """Hears of tools."""
 
-    def __init__(self) -> None:
+    def __init__(self, refuses: Failure | None = None) -> None:
         self.heard: list[tuple[str, int, Any]] = []
+        self.input_tokens, self.asks_again, self.refuses = 0, True, refuses
 
-    async def called(self, iteration: int, completion: Completion) -> None:
+    async def called(self, iteration: int, completion: Completion) -> Failure | None:
         self.heard.append(("called", iteration, [call.name for call in completion.calls]))
+        self.input_tokens += completion.usage.input_tokens
+        return self.refuses
 
-    async def returned(self, iteration: int, events: Sequence[ToolEvent]) -> None:
+    async def returned(self, iteration: int, events: Sequence[ToolEvent], *, asks_again: bool) -> None:
         self.heard.append(("returned", iteration, [(event.name, event.result, event.error) for event in events]))
+        self.asks_again = asks_again
 
 
 class Almanac:
@@ -117,10 +122,21 @@ async def test_a_model_hears_what_its_tool_gave_under_the_id_of_its_call() -> No
     ]
 
 
-async def test_what_all_calls_took_is_added_up() -> None:
-    answer = await ask(Model([("almanac", {"year": 1})], [("almanac", {"year": 2})]), Almanac())
-    assert answer.usage == Usage(input_tokens=30, output_tokens=3)
-    assert answer.cost == Cost(usd_nano=15, basis="price_table")
+async def test_what_each_call_took_is_told_once() -> None:
+    log = Log()
+    answer = await ask(Model([("almanac", {"year": 1})], [("almanac", {"year": 2})]), Almanac(), log=log)
+    assert answer.usage == Usage(input_tokens=10, output_tokens=1)
+    assert answer.cost == Cost(usd_nano=5, basis="price_table")
+    assert (log.input_tokens, log.asks_again) == (20, True)
+
+
+async def test_a_witness_may_keep_tools_from_running() -> None:
+    almanac, log = Almanac(), Log(refuses=failure("internal", "that was the last of it"))
+    answer = await ask(Model([("almanac", {"year": 1})]), almanac, log=log)
+    assert (answer.failure, answer.calls, answer.tool_events) == (log.refuses, (), ())
+    assert (answer.usage, answer.cost) == (Usage(), Cost(basis="price_table"))
+    assert almanac.years == []
+    assert log.heard == [("called", 1, ["almanac"])]
 
 
 async def test_without_a_call_nothing_is_different() -> None:
@@ -167,12 +183,13 @@ async def test_a_tool_without_a_handler_or_with_one_that_raises_ends_the_answer(
     assert alone.failure is not None
     assert (alone.failure.kind, alone.failure.message) == ("tool_failure", "the tool almanac has no handler")
     almanac = Almanac(KeyError("no such year"))
-    raised = await ask(Model([("almanac", {"year": 1}), ("almanac", {"year": 2})]), almanac)
+    log = Log()
+    raised = await ask(Model([("almanac", {"year": 1}), ("almanac", {"year": 2})]), almanac, log=log)
     assert raised.failure is not None
     assert raised.failure.kind == "tool_failure"
     assert "raised KeyError: 'no such year'" in raised.failure.message
     assert almanac.years == [1]
-    assert raised.usage.input_tokens == 10
+    assert (raised.usage.input_tokens, log.input_tokens, log.asks_again) == (0, 10, False)
 
 
 @requirement("R-6.4-3")
@@ -190,15 +207,15 @@ async def test_so_many_batches_may_be_asked_for_and_not_one_more() -> None:
         return Model(*[[("almanac", {"year": 1}), ("almanac", {"year": 2})]] * count)
 
     assert (await ask(wanting(3), Almanac(), most=3)).ok
-    almanac = Almanac()
-    answer = await ask(wanting(4), almanac, most=3)
+    almanac, log = Almanac(), Log()
+    answer = await ask(wanting(4), almanac, most=3, log=log)
     assert answer.failure is not None
     assert (answer.failure.kind, answer.failure.message) == (
         "tool_failure",
         "the model asked for tools more than 3 times",
     )
     assert len(almanac.years) == 6
-    assert answer.usage.input_tokens == 40
+    assert (answer.usage.input_tokens, log.input_tokens) == (10, 30)
 
 
 @pytest.mark.parametrize(

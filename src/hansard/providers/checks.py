@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, get_args
 
-from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Failure, Tool, ToolCall, Usage
+from hansard.domain.budget import MOST_SPENT
+from hansard.domain.exchange import Completion, Cost, CostBasis, ErrorKind, Exchange, Failure, Tool, ToolCall, Usage
 from hansard.domain.value import replace
 from hansard.errors import UsageError
 from hansard.providers.parse import Reading, judged, plain, read
@@ -18,6 +19,13 @@ from hansard.providers.schema import Breach, compile
 
 KINDS: frozenset[str] = frozenset(get_args(ErrorKind))
 BYTES_PER_TOKEN = 4
+MOST_TOKENS = 10**9
+"""Of one kind in one answer. Whoever says more has not counted: no model reads or writes that much."""
+MOST_USD_NANO = 10**14
+"""For one answer: a hundred thousand dollars. Sums of such figures still fit into the record, which ends at 2^53 - 1."""
+MOST_NAME = 200
+_BASES: frozenset[str] = frozenset(get_args(CostBasis))
+_EXIT_CODES = range(-(2**31), 2**32)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUCCESS = frozenset({"stop", "length", "content_filter"})
 _FAILURE = frozenset({"error", "length", "content_filter"})
@@ -49,17 +57,27 @@ def fault_of(exchange: Exchange) -> Failure | None:
 
 def _fault_of_tools(tools: Sequence[Tool]) -> Failure | None:
     names: set[str] = set()
-    for tool in tools:
-        if not _TOOL_NAME.fullmatch(tool.name):
-            return _invalid(f"the tool {tool.name!r:.80} needs a name of 1 to 64 letters, digits, _ and -")
-        if tool.name in names:
-            return _invalid(f"two tools are named {tool.name}")
-        names.add(tool.name)
-        try:
-            compile(tool.input_schema)
-        except UsageError as error:
-            return _invalid(f"the input of the tool {tool.name}: {error}")
+    try:
+        for tool in tools:
+            check_tool(tool)
+            if tool.name in names:
+                return _invalid(f"two tools are named {tool.name}")
+            names.add(tool.name)
+    except UsageError as error:
+        return _invalid(str(error))
     return None
+
+
+def check_tool(tool: Tool) -> None:
+    """UsageError where no provider would take this tool. Arguments are always an object."""
+    if not _TOOL_NAME.fullmatch(tool.name):
+        raise UsageError(f"the tool {tool.name!r:.80} needs a name of 1 to 64 letters, digits, _ and -")
+    try:
+        compile(tool.input_schema)
+    except UsageError as error:
+        raise UsageError(f"the input of the tool {tool.name}: {error}") from error
+    if tool.input_schema.get("type", "object") != "object":
+        raise UsageError(f"the input of the tool {tool.name}: its type must be object, as arguments have names")
 
 
 def _invalid(message: str) -> Failure:
@@ -87,11 +105,22 @@ def settled(
         good,
         provider=completion.provider or id,
         requested_model=requested,
-        returned_model=completion.returned_model or requested,
-        latency_us=completion.latency_us or latency_us,
+        returned_model=_name(completion.returned_model) or requested,
+        latency_us=good.latency_us if good.latency_us and _is_count(good.latency_us, MOST_SPENT) else latency_us,
+        exit_code=good.exit_code if type(good.exit_code) is int and good.exit_code in _EXIT_CODES else None,
         usage=_usage(exchange, good, reported),
         cost=settled_cost(good.cost, unmetered=unmetered),
     )
+
+
+def _is_count(value: object, most: int) -> bool:
+    """Whether a figure from outside can be one: whole, not negative, and no more than this."""
+    return type(value) is int and 0 <= value <= most
+
+
+def _name(said: object) -> str:
+    """What a model calls itself, as it can be recorded."""
+    return said[:MOST_NAME].encode("utf-8", "replace").decode() if isinstance(said, str) else ""
 
 
 def checked(exchange: Exchange, completion: Completion) -> Completion:
@@ -218,10 +247,10 @@ def _as_text(value: Any) -> str:
 
 
 def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -> Usage:
-    """What was reported, or an estimate where something was generated and nobody counted."""
+    """What was reported, or an estimate where something was generated and nobody counted, or nobody can have counted that."""
     usage = completion.usage
     counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
-    honest = all(type(count) is int and count >= 0 for count in counts)
+    honest = type(usage.estimated) is bool and all(_is_count(count, MOST_TOKENS) for count in counts)
     if honest and (reported is not None or any(counts)):
         return usage
     if completion.failure and completion.failure.kind != "timeout" and not completion.text and not completion.output:
@@ -244,8 +273,8 @@ def _tokens(size: int) -> int:
 
 
 def settled_cost(cost: Cost, *, unmetered: bool) -> Cost:
-    """Where nobody sends a bill, a price is an estimate of what it would have been. A negative price is no price."""
-    if cost.usd_nano < 0:
+    """Where nobody sends a bill, a price is an estimate of what it would have been. One that cannot be is no price."""
+    if not _is_count(cost.usd_nano, MOST_USD_NANO) or cost.basis not in _BASES:
         cost = Cost()
     if not unmetered:
         return cost

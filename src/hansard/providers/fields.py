@@ -25,6 +25,7 @@ class Fields:
         return self._table.get(name, default)
 
     def has(self, name: str) -> bool:
+        self._known.append(name)
         return name in self._table
 
     def text(self, name: str, default: str = "") -> str:
@@ -77,7 +78,7 @@ class Fields:
         for name in self._table:
             if name not in self._known:
                 near = get_close_matches(name, self._known, 1)
-                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(self._known))}"
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(set(self._known)))}"
                 raise UsageError(f"{self.where}: unknown key {name}; {hint}")
 
     def _wrong(self, name: str, wanted: str, value: object) -> UsageError:

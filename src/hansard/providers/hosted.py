@@ -140,7 +140,7 @@ class Hosted:
         if not model or not completion.usage.total:
             return completion
         cost = self._prices.cost(model, completion.usage)
-        return replace(completion, cost=replace(cost, basis="estimate") if self.unmetered else cost)
+        return replace(completion, cost=checks.settled_cost(cost, unmetered=self.unmetered))
 
 
 def _completion(id: str, model: str, exchange: Exchange, said: Said, heard: Heard) -> Completion:

@@ -60,6 +60,7 @@ def open_providers(
     *,
     environment: Mapping[str, str],
     where: str = "hansard.toml",
+    places: Mapping[str, str] | None = None,
     folder: Path | None = None,
     secrets: Secrets | None = None,
     prices: Prices | None = None,
@@ -68,7 +69,8 @@ def open_providers(
 ) -> dict[str, Provider]:
     """The providers of `[providers.NAME]` tables, by name. Adds every key that they use to `secrets`.
 
-    `folder` is where relative files start. UsageError names the file, the table and what to write instead.
+    `folder` is where relative files start. UsageError names the file and the table, or the place that `places` gives for one
+    that stands elsewhere, and what to write instead.
     """
     known = Secrets() if secrets is None else secrets
     priced = prices or Prices()
@@ -80,14 +82,14 @@ def open_providers(
     }
     opened: dict[str, Provider] = {}
     for name, table in tables.items():
-        place = f"{where} [providers.{name}]"
+        place = (places or {}).get(name, f"{where} [providers.{name}]")
         try:
             _collect_secrets(Fields(table, place), table, environment, known)
             opened[name] = _open(name, Fields(table, place), table, environment, folder or Path(), given, registry)
         except MissingExtra as error:
-            raise MissingExtra(_placed(error, name, where)) from error
+            raise MissingExtra(_placed(error, name, place)) from error
         except UsageError as error:
-            raise UsageError(_placed(error, name, where)) from error
+            raise UsageError(_placed(error, name, place)) from error
     return {name: Scrubbed(provider, known) if known else provider for name, provider in opened.items()}
 
 
@@ -177,9 +179,10 @@ def _collect_secrets(
             secrets.add(variable, value)
 
 
-def _placed(error: UsageError, name: str, where: str) -> str:
-    """The message with the file and the table in front, once."""
+def _placed(error: UsageError, name: str, place: str) -> str:
+    """The message with the place of the table in front, once."""
     message = str(error)
-    if message.startswith(where):
-        return message
-    return f"{where} {message}" if message.startswith("[providers.") else f"{where} [providers.{name}]: {message}"
+    for said in (place, f"[providers.{name}]"):
+        if message.startswith(said):
+            return f"{place}{message.removeprefix(said)}"
+    return f"{place}: {message}"

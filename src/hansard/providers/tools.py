@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 from hansard.domain.exchange import (
     Completion,
-    Cost,
-    CostBasis,
     ErrorKind,
     Exchange,
     Failure,
@@ -46,10 +44,15 @@ class Refusal:
 
 
 class Witness(Protocol):
-    """Is told of each batch of calls before any of them runs, and of what came of them."""
+    """Is told of each batch of calls before any of them runs, and of what came of them. It counts what each batch took."""
 
-    async def called(self, iteration: int, completion: Completion) -> None: ...
-    async def returned(self, iteration: int, events: Sequence[ToolEvent]) -> None: ...
+    async def called(self, iteration: int, completion: Completion) -> Failure | None:
+        """None lets the tools run; a failure says why none of them may, and ends the answer."""
+        ...
+
+    async def returned(self, iteration: int, events: Sequence[ToolEvent], *, asks_again: bool) -> None:
+        """Whether the model is asked again with the results; otherwise they have ended the answer."""
+        ...
 
 
 @value
@@ -62,25 +65,38 @@ class Toolbox:
 
 
 async def with_tools(provider: Provider, exchange: Exchange, box: Toolbox, witness: Witness) -> Completion:
-    """One answer, with every tool run that it takes. The time limit covers all of it; what it used is added up."""
-    until, spent, iteration = time.monotonic() + exchange.limits.timeout_s, _Spent(), 0
+    """One answer, with every tool run that it takes. The time limit covers all of it.
+
+    What the calls for tools used is the witness's to count; the answer says what was used since.
+    """
+    until, ran, iteration, latency_us = time.monotonic() + exchange.limits.timeout_s, list[ToolEvent](), 0, 0
+
+    def over(last: Completion) -> Completion:
+        return replace(last, latency_us=latency_us, tool_events=(*ran, *last.tool_events))
+
     while True:
         left_s = max(LEAST_S, until - time.monotonic())
         completion = await provider.complete(replace(exchange, limits=replace(exchange.limits, timeout_s=left_s)))
-        spent.add(completion)
+        latency_us += completion.latency_us
         if not completion.calls:
-            return spent.over(completion)
+            return over(completion)
         iteration += 1
         if too_much := _too_much(iteration, completion, box):
-            return spent.over(spoiled(completion, failure("tool_failure", too_much)))
-        await witness.called(iteration, completion)
+            return over(spoiled(completion, failure("tool_failure", too_much)))
+        if refused := await witness.called(iteration, completion):
+            return over(_counted(completion, refused))
         events, results, broken = await _batch(completion.calls, exchange.tools, box, until)
-        spent.events += events
-        await witness.returned(iteration, events)
+        ran += events
+        await witness.returned(iteration, events, asks_again=broken is None)
         if broken:
-            return spent.over(spoiled(completion, broken))
+            return over(_counted(completion, broken))
         asked = Message(role="assistant", content=completion.text, calls=completion.calls)
         exchange = replace(exchange, messages=(*exchange.messages, asked, *results))
+
+
+def _counted(completion: Completion, why: Failure) -> Completion:
+    """The failure of an answer whose last call the witness has counted."""
+    return replace(spoiled(completion, why), usage=Usage(), cost=replace(completion.cost, usd_nano=0))
 
 
 def _too_much(iteration: int, completion: Completion, box: Toolbox) -> str | None:
@@ -88,38 +104,6 @@ def _too_much(iteration: int, completion: Completion, box: Toolbox) -> str | Non
         return f"the model asked for tools more than {box.most_iterations} times"
     count = len(completion.calls)
     return f"the model asked for {count} tools at once; at most {MOST_CALLS} are run" if count > MOST_CALLS else None
-
-
-class _Spent:
-    """What all the calls of one answer took."""
-
-    def __init__(self) -> None:
-        self.events: list[ToolEvent] = []
-        self._usage, self._cost_usd_nano, self._latency_us = Usage(), 0, 0
-        self._bases: set[CostBasis] = set()
-
-    def add(self, completion: Completion) -> None:
-        before, now = self._usage, completion.usage
-        self._usage = Usage(
-            input_tokens=before.input_tokens + now.input_tokens,
-            output_tokens=before.output_tokens + now.output_tokens,
-            cached_tokens=before.cached_tokens + now.cached_tokens,
-            estimated=before.estimated or now.estimated,
-        )
-        self._cost_usd_nano += completion.cost.usd_nano
-        self._latency_us += completion.latency_us
-        self._bases.add(completion.cost.basis)
-
-    def over(self, completion: Completion) -> Completion:
-        basis: CostBasis = next(iter(self._bases)) if len(self._bases) == 1 else "estimate"
-        return replace(
-            completion,
-            usage=self._usage,
-            cost=Cost(usd_nano=self._cost_usd_nano, basis=basis),
-            latency_us=self._latency_us,
-            calls=(),
-            tool_events=(*self.events, *completion.tool_events),
-        )
 
 
 async def _batch(
