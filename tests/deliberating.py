@@ -339,13 +339,19 @@ class Room:
             return await run_session(made, pen, pins=pins or pinned(), **more)
 
     async def resume(
-        self, answers: Sequence[Heard] | Provider, *, pins: Pins | None = None, session: str | None = None, **more: Any
+        self,
+        answers: Sequence[Heard] | Provider,
+        *,
+        setting: dict[str, Any] | None = None,
+        pins: Pins | None = None,
+        session: str | None = None,
+        **more: Any,
     ) -> Sitting:
         """Go on with the session of the record; a script goes on where it was."""
         story = read_story(self.store, self.run, session)
         provider = scripted(answers[story.calls :] or [turn()]) if isinstance(answers, Sequence) else answers
         async with self as pen:
-            made = Setting.of(story.config, providers={"fake": provider})
+            made = Setting.of(story.config, **{"providers": {"fake": provider}, **(setting or {})})
             return await resume_session(made, pen, story, pins=pins or pinned(), **more)
 
     def facts(self, kind: str | None = None) -> list[Entry]:

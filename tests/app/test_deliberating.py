@@ -26,13 +26,14 @@ from hansard.app.deliberationviews import deliberation_view, find_session
 from hansard.app.pool import Pool
 from hansard.app.sessions import validated
 from hansard.app.settings import Settings
-from hansard.deliberation.archive import read_manifest
+from hansard.deliberation.archive import Archive, read_manifest
 from hansard.deliberation.documents import Artifact
 from hansard.deliberation.pins import pinned
 from hansard.domain.exchange import Completion, Exchange
-from hansard.errors import UsageError
+from hansard.errors import StoreError, UsageError
 from hansard.providers.base import Heard as Kept
 from hansard.providers.base import answered
+from running import audit
 
 requirement = pytest.mark.requirement
 ANSWERS: list[Heard] = [turn("ben"), turn(), turn(), turn(), verdict("finalize"), synthesis()]
@@ -100,7 +101,8 @@ class Slow:
         self.asked = asyncio.Event()
 
     def describe(self) -> dict[str, str]:
-        return {"name": "fake", "kind": "slow", "model": "m"}
+        """The same as whoever answers when the session goes on: it goes on with the same minds only."""
+        return dict(scripted(ANSWERS).describe())
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -149,6 +151,120 @@ async def test_a_session_that_is_interrupted_goes_on_where_it_was(tmp_path: Path
         with pytest.raises(UsageError, match="nothing to resume"):
             await service.deliberations.resume(run)
         assert validated(tmp_path / "runs" / "s-1", service.store).ok
+
+
+async def crashed(ledger: str, runs: Path) -> str:
+    """A run whose session was interrupted in its directory."""
+    slow = Slow()
+    async with Hansard.open(ledger, providers={"fake": slow}) as service:
+        run = await service.deliberations.convene(made(service, runs))
+        holding = asyncio.ensure_future(service.deliberations.hold(run))
+        await slow.asked.wait()
+        holding.cancel()
+        await asyncio.wait([holding])
+    return run
+
+
+async def test_a_directory_is_resumed_by_the_run_that_lies_there_and_no_other(tmp_path: Path) -> None:
+    ledger, runs = str(tmp_path / "log.db"), tmp_path / "runs"
+    run = await crashed(ledger, runs)
+    (tmp_path / "link").symlink_to(runs)
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS * 2)}) as service:
+        other = (await service.deliberations.hold(await service.deliberations.convene(made(service)))).run
+        await service.deliberations.convene(made(service, tmp_path / "unborn"))
+        assert find_session(service.store, runs / "s-1") == find_session(service.store, tmp_path / "link/s-1") == run
+        (runs / "s-1" / "manifest.json").unlink()
+        assert find_session(service.store, tmp_path / "link/../runs/s-1") == run
+        with pytest.raises(UsageError, match="nothing to resume"):
+            await service.deliberations.resume(other)
+        assert deliberation_view(service.store, other)["state"] == "answered"
+
+
+async def test_a_directory_that_was_moved_is_not_resumed_and_the_advice_is_true(tmp_path: Path) -> None:
+    ledger, runs = str(tmp_path / "log.db"), tmp_path / "runs"
+    run = await crashed(ledger, runs)
+    runs.rename(tmp_path / "moved")
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        with pytest.raises(UsageError, match=rf"move it to {runs / 's-1'}, or `hansard runs resume {run}`"):
+            find_session(service.store, tmp_path / "moved" / "s-1")
+        assert (await service.runs.resume(run)).state == "answered"
+        assert validated(runs / "s-1", service.store, named=True).ok
+        with pytest.raises(UsageError) as refused:
+            find_session(service.store, tmp_path / "moved" / "s-1")
+        assert "runs resume" not in str(refused.value)
+        with pytest.raises(UsageError, match="knows no session"):
+            find_session(service.store, tmp_path)
+
+
+class FullDisk(Archive):
+    """A directory that cannot be completed."""
+
+    def finish(self, files: Any) -> Any:
+        raise StoreError("the disk is full")
+
+
+async def test_an_end_stays_the_last_word_when_the_directory_is_completed_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = str(tmp_path / "log.db")
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path))
+        with monkeypatch.context() as patch:
+            patch.setattr("hansard.deliberation.session.Archive", FullDisk)
+            assert "disk is full" in str((await service.deliberations.hold(run)).sitting.fault)
+            before = service.runs.show(run)
+            # Still full: this fails, and the run has ended all the same.
+            with pytest.raises(StoreError, match="disk is full"):
+                await service.deliberations.resume(run)
+            assert service.runs.show(run)["state"] == "answered"
+        assert (await service.deliberations.resume(run)).sitting.fault is None
+        after = service.runs.show(run)
+        kinds = [entry.kind for entry in service.runs.entries(run)]
+        assert (after["state"], after["spent"], after["answer"]) == ("answered", before["spent"], before["answer"])
+        assert (kinds.count("run.answered"), kinds.count("run.ended"), kinds[-1]) == (1, 3, "run.ended")
+        audit(service.store, run)
+        assert validated(tmp_path / "s-1", service.store, named=True).ok
+        with pytest.raises(UsageError, match="nothing to resume"):
+            await service.deliberations.resume(run)
+
+
+async def test_whoever_died_behind_the_end_leaves_a_run_that_can_be_ended_again(tmp_path: Path) -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path))
+        await service.deliberations.hold(run)
+        async with service.deliberations._claimed(run):
+            pass
+        assert deliberation_view(service.store, run)["state"] == "running"
+        assert (await service.deliberations.resume(run)).sitting.fault is None
+        assert deliberation_view(service.store, run)["state"] == "answered"
+
+
+async def test_a_configuration_that_is_gone_hides_no_other_deliberation(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS * 2)}) as service:
+        runs = [await service.deliberations.convene(made(service, tmp_path / name)) for name in "ab"]
+        for run in runs:
+            await service.deliberations.hold(run)
+        configured = next(each.seq for each in service.runs.entries(runs[1]) if each.kind == "run.configured")
+        service.store.erase(configured, "config")
+        assert [view["run"] for view in service.deliberations.listed()] == runs[:1]
+        assert find_session(service.store, tmp_path / "a" / "s-1") == runs[0]
+        with pytest.raises(UsageError, match="not in the ledger any more"):
+            service.deliberations.show(runs[1])
+
+
+async def test_a_replay_that_fails_has_ended_whatever_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("something nobody thought of")
+
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        await service.deliberations.hold(await service.deliberations.convene(made(service, tmp_path)))
+        monkeypatch.setattr("hansard.app.deliberations.execution_replay", breaks)
+        with pytest.raises(RuntimeError):
+            await service.deliberations.replay(tmp_path / "s-1", lambda _: made(service, tmp_path / "again"))
+        replayed = service.deliberations.listed()[0]
+        assert (replayed["state"], replayed["session_id"]) == ("failed", "s-1-replay")
+        assert replayed["run_dir"] == str(tmp_path / "again" / "s-1-replay")
 
 
 @requirement("R-7.3-2")

@@ -3,11 +3,15 @@ from pathlib import Path
 
 import pytest
 
+from command_line import started
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.founding import found
+from hansard.app.ledger import LedgerService
 from hansard.app.pool import Pool
-from hansard.app.settings import read_settings
+from hansard.app.settings import Settings, read_settings
+from hansard.app.wiring import found_ledger
 from hansard.domain.roster import Roster, roster_as_toml
+from hansard.errors import HansardError
 from hansard.orchestration.config import Tuning
 
 TABLES = ("providers", "tiers", "roles", "run", "budget", "policy", "roster", "prices")
@@ -61,3 +65,32 @@ def test_every_table_and_every_number_of_a_run_stands_in_it(config: Path) -> Non
         assert re.search(rf"^#\[{table}[.\]]", text, re.MULTILINE), table
     for name in Tuning.__slots__:
         assert re.search(rf"^#{name} = ", text, re.MULTILINE), name
+
+
+def test_of_several_first_submits_in_a_folder_none_is_lost(tmp_path: Path) -> None:
+    words = ("--provider", "rehearsal", "--ledger", "race.db", "--quiet")
+    processes = [started(tmp_path, "submit", f"request {number}", *words) for number in range(4)]
+    said = [(*process.communicate(timeout=120), process.returncode) for process in processes]
+    assert [code for _, _, code in said] == [0, 0, 0, 0], said
+    settings = Settings(ledger=str(tmp_path / "race.db"), state=tmp_path / "state")
+    with LedgerService.open(settings) as ledger:
+        assert ledger.summary()["run_states"] == {"answered": 4}
+        nonce = ledger.store.entry(0).data["nonce"]
+    assert [each.name for each in (tmp_path / "state" / "logs").iterdir()] == [nonce]
+
+
+@pytest.mark.parametrize("name", ["there.db", "there.jsonl", "file/never.db"])
+def test_a_ledger_that_is_not_made_leaves_no_keys(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    for ledger in ("there.db", "there.jsonl"):
+        found_ledger(Settings(ledger=str(tmp_path / ledger), state=tmp_path / "state")).close()
+    before = set((tmp_path / "state" / "logs").iterdir())
+    with pytest.raises(HansardError, match=r"already|cannot make the folder"):
+        found_ledger(Settings(ledger=str(tmp_path / name), state=tmp_path / "state"))
+    assert set((tmp_path / "state" / "logs").iterdir()) == before
+
+
+def test_the_folders_of_the_state_are_for_their_owner_alone(tmp_path: Path) -> None:
+    found_ledger(Settings(ledger=str(tmp_path / "x.db"), state=tmp_path / "a" / "state")).close()
+    for folder in (tmp_path / "a", tmp_path / "a" / "state", tmp_path / "a" / "state" / "logs"):
+        assert folder.stat().st_mode & 0o777 == 0o700, folder

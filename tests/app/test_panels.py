@@ -76,6 +76,9 @@ def test_a_persona_of_the_project_goes_before_the_one_that_ships(tmp_path: Path)
         ({"panel": 'agents = ["lawyer", "nobody"]'}, "personas/nobody.toml"),
         ({"panel": 'providers = {nobody = "x"}'}, "agents of the panel"),
         ({"panel": "max_usd = -1"}, "max_usd"),
+        ({"panel": "max_usd = 1e300"}, "at most 9,007,199"),
+        ({"panel": 'agents = ["critic", "coordinator"]'}, "'coordinator' is the coordinator"),
+        ({"panel": "zork = 1"}, "known are .*max_calls"),
         ({"panel": "agents = []"}, "list of personas"),
         ({"more": '[panels.bench]\nagents = ["critic"]'}, "keep one of them"),
     ],
@@ -197,6 +200,9 @@ def test_panels_and_sessions_on_the_command_line(tmp_path: Path) -> None:
     assert "bench" in typed(tmp_path, "panel", "list").stdout
     assert "lawyer" in typed(tmp_path, "panel", "show", "bench").stdout
     assert typed(tmp_path, "panel", "check", "bench").returncode == 1
+    (tmp_path / "panels" / "odd.toml").write_text('agents = ["critic"]\ncoordinator = "critic"', "utf-8")
+    assert "'critic' is the coordinator" in typed(tmp_path, "panel", "check", "odd").stderr
+    (tmp_path / "panels" / "odd.toml").unlink()
     assert "no panel 'x'" in typed(tmp_path, "panel", "show", "x").stderr
     held = typed(tmp_path, "deliberate", "Keep it?", "--panel", "panel:bench", "--provider", "rehearsal", "--json")
     view = json.loads(held.stdout)

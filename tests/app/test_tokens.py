@@ -7,8 +7,11 @@ from hansard.errors import StoreError, UsageError
 
 
 def test_the_first_token_is_made_once_and_stays(tmp_path: Path) -> None:
-    first = Tokens(tmp_path / "serve").ensure().read_text()
-    assert Tokens(tmp_path / "serve").ensure().read_text() == first
+    file = Tokens(tmp_path / "serve").ensure()
+    assert file is not None
+    first = file.read_text()
+    assert Tokens(tmp_path / "serve").ensure() == file
+    assert file.read_text() == first
     token = Tokens(tmp_path / "serve").known(first.strip())
     assert token is not None
     assert (token.name, token.roles) == ("default", ("reader", "operator", "approver"))
@@ -43,9 +46,12 @@ def test_a_token_is_over_when_its_time_is(tmp_path: Path) -> None:
 
 def test_rotation_of_the_default_token_renews_its_file(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path)
-    old = tokens.ensure().read_text().strip()
+    file = tokens.ensure()
+    assert file is not None
+    old = file.read_text().strip()
     new = tokens.rotate()
-    assert tokens.ensure().read_text().strip() == new
+    assert tokens.ensure() == file
+    assert file.read_text().strip() == new
     assert tokens.known(old) is None
 
 
@@ -80,3 +86,35 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "tokens.json").write_text("{")
     with pytest.raises(StoreError, match="cannot be read"):
         Tokens(tmp_path).listed()
+
+
+def test_a_default_token_that_was_revoked_is_announced_no_more(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    file = tokens.ensure()
+    assert file is not None
+    tokens.add("other", ("reader",))
+    tokens.revoke("default")
+    assert not file.exists()
+    assert Tokens(tmp_path).ensure() is None
+    tokens.revoke("other")
+    again = Tokens(tmp_path).ensure()
+    assert again is not None
+    assert Tokens(tmp_path).known(again.read_text().strip()) is not None
+
+
+def test_the_default_token_is_made_anew_when_no_other_is_good_any_more(tmp_path: Path) -> None:
+    now = [1_000.0]
+    tokens = Tokens(tmp_path, clock=lambda: now[0])
+    tokens.add("brief", ("reader",), seconds=60)
+    assert tokens.ensure() is None
+    now[0] = 1_060.0
+    file = tokens.ensure()
+    assert file is not None
+    assert tokens.known(file.read_text().strip()) is not None
+
+
+def test_a_file_with_another_token_is_not_announced(tmp_path: Path) -> None:
+    file = Tokens(tmp_path).ensure()
+    assert file is not None
+    file.write_text("hs_stale\n")
+    assert Tokens(tmp_path).ensure() is None

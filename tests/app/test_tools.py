@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from command_line import hansard as command
+from command_line import started
+from daemons import wait_for
 from deliberating import config as plain_config
 from hansard import run_session
 from hansard.app.configuring import Wishes
@@ -20,12 +23,14 @@ from hansard.app.panels import panel_of
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.app.span_names import INPUT_TOKENS
+from hansard.app.spans import run_spans
 from hansard.app.tooltables import tool_of
 from hansard.domain.exchange import Exchange, ToolCall
 from hansard.errors import UsageError
 from hansard.orchestration.progress import progress_of
 from hansard.providers.tools import Refusal
-from panels import PANELS, Voices, agreeing
+from panels import PANELS, Voices, agreeing, synthesis, turn, verdict
 from running import Answers, audit, desk, one, plan, roster, task
 
 SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]}
@@ -61,6 +66,8 @@ async def deliberated(folder: Path, **more: Any) -> tuple[Voices, Convening]:
         [ended] = hansard.ledger.show(run=run, kind="run.ended")
         assert ended["data"]["calls"] == hansard.runs.figures(run)["calls"] == len(voices.calls) == 5
         assert spent_on_record(hansard.store, run).calls == 5
+        spans = [span.attributes.get(INPUT_TOKENS) for span in run_spans(hansard.store, run)]
+        assert [each for each in spans if each] == [20, 10, 10, 10]
         return voices, made
 
 
@@ -118,7 +125,51 @@ async def test_a_program_that_fails_ends_the_turn_and_says_why(tmp_path: Path) -
         body = hansard.store.body(failed["seq"], "result")
         assert body is not None
         assert "no almanac here" in json.loads(body.body)["failure"]["message"]
+        # Critic, engineer, verdict, synthesis; a tool that fails is no call.
+        [ended] = hansard.ledger.show(run=run, kind="run.ended")
+        assert (ended["data"]["calls"], ended["data"]["tokens"]) == (len(voices.calls), 60) == (4, 60)
+        assert hansard.runs.show(run)["spent"]["calls"] == hansard.runs.figures(run)["calls"] == 4
     assert heard(voices) == []
+
+
+STUCK = """\
+import json, pathlib, sys, time
+if not pathlib.Path("asked").exists():
+    pathlib.Path("asked").touch()
+    time.sleep(600)
+print("in", json.load(sys.stdin)["arguments"]["year"])
+"""
+VOICES: Any = [
+    {"match": {"agent_id": "critic"}, "calls": [{"name": "almanac", "arguments": {"year": 1969}}]},
+    {"match": {"agent_id": "critic"}, "structured": turn()},
+    {"match": {"schema": "verdict"}, "structured": verdict()},
+    {"match": {"schema": "synthesis_content"}, "structured": synthesis()},
+]
+
+
+def test_a_process_that_is_killed_while_a_tool_runs_has_used_what_is_on_the_record(tmp_path: Path) -> None:
+    used = {"usage": {"input_tokens": 10, "output_tokens": 5}}
+    (tmp_path / "voices.json").write_text(json.dumps({"entries": [{**entry, **used} for entry in VOICES]}))
+    (tmp_path / "almanac.py").write_text(STUCK)
+    (tmp_path / "hansard.toml").write_text(
+        f"""\
+ledger = "log.db"
+providers.voices = {{ kind = "scripted", script = "voices.json" }}
+panels.one = {{ agents = ["critic"], provider = "voices", tools = {{ critic = ["almanac"] }} }}
+[tools.almanac]
+command = ["{sys.executable}", "{tmp_path}/almanac.py"]
+input_schema = {{ type = "object", properties = {{ year = {{ type = "integer" }} }} }}
+"""
+    )
+    process = started(tmp_path, "deliberate", "When?", "--panel", "panel:one")
+    wait_for((tmp_path / "asked").exists)
+    process.kill()
+    process.communicate()
+    resumed = command(tmp_path, "runs", "resume", "last")
+    assert resumed.returncode == 0, resumed.stderr
+    [run] = json.loads(command(tmp_path, "runs", "--json").stdout)
+    # The call whose tool was cut off; then critic twice, verdict, synthesis.
+    assert (run["spent"]["calls"], run["spent"]["tokens"]) == (5, 75)
 
 
 async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -> None:
@@ -163,12 +214,29 @@ def test_python_hands_in_what_runs_a_tool(tmp_path: Path) -> None:
         ({"almanac": {**ALMANAC, "url": "http://x"}}, {"critic": ["almanac"]}, "write one of command"),
         ({"almanac": ALMANAC}, {"nobody": ["almanac"]}, "tools must name agents of the panel"),
         ({"almanac": ALMANAC}, {"critic": "almanac"}, "tools must name agents of the panel"),
+        ({"a b/c é": ALMANAC}, {"critic": ["a b/c é"]}, "the tool 'a b/c é' needs a name"),
+        ({"a.b": ALMANAC}, {"critic": ["a.b"]}, "the tool 'a.b' needs a name"),
+        ({"": ALMANAC}, {"critic": [""]}, "the tool '' needs a name"),
+        ({"x" * 300: ALMANAC}, {"critic": ["x" * 300]}, "needs a name of 1 to 64"),
+        ({"almanac": {**ALMANAC, "input_schema": {"type": "array"}}}, {"critic": ["almanac"]}, "must be object"),
     ],
 )
 def test_a_tool_that_makes_no_sense_is_refused(tools: Any, panel: Any, said: str, tmp_path: Path) -> None:
     found = settings(tmp_path, tools=tools, panels={"bench": {**PANELS["bench"], "tools": panel}})
     with pytest.raises(UsageError, match=said):
         panel_of(found, "bench")
+
+
+@pytest.mark.parametrize(("name", "schema"), [("a.b", SCHEMA), ("oracle", {"type": "array"})])
+def test_a_tool_that_no_provider_takes_is_refused_before_the_session(tmp_path: Path, name: str, schema: Any) -> None:
+    data = plain_config().as_data()
+    data["agents"][0]["tools"] = [{"name": name, "description": "Knows.", "input_schema": schema}]
+
+    async def oracle(arguments: Mapping[str, Any]) -> object:
+        return arguments
+
+    with pytest.raises(UsageError, match=f"agent ada: .*tool .*{name}"):
+        run_session(data, Voices(id="fake"), ledger=str(tmp_path / "log.db"), tools={name: oracle})
 
 
 async def test_a_schema_that_cannot_be_kept_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.session import PRODUCER, resume_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
+from hansard.deliberation.validate import directory_breaches
 from hansard.domain.council import SessionArchived
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import StoreError, UsageError
 from hansard.providers.base import Wrapper
+from running import audit
 
 requirement = pytest.mark.requirement
 LONG: list[Heard] = [
@@ -271,6 +274,16 @@ def edit(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
     return apply
 
 
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    """The same file, elsewhere."""
+    path.symlink_to(path.rename(path.parent.parent / path.name))
+
+
 def rehash(data: Any) -> None:
     data["canonical_transcript"][1]["content"]["text"] = "Never said."
     data["transcript_digest"] = transcript_digest(data["canonical_transcript"])
@@ -301,6 +314,14 @@ TAMPERING: dict[str, Callable[[Path], object]] = {
     "pins": edit("pins.json", lambda p: p.update(personas={})),
     "a file more": lambda folder: (folder / "extra.json").write_text("{}"),
     "a file less": lambda folder: (folder / "metrics.json").unlink(),
+    "a hidden file": lambda folder: (folder / ".extra").write_bytes(b""),
+    "an empty folder": lambda folder: (folder / "extra").mkdir(),
+    "a pipe": lambda folder: os.mkfifo(folder / "extra"),
+    "a link to nothing": lambda folder: (folder / "extra").symlink_to("nothing"),
+    "a link to a folder": lambda folder: (folder / "extra").symlink_to(folder.parent),
+    "a name that is no text": lambda folder: (folder / os.fsdecode(b"\xff")).write_bytes(b""),
+    "something in the lock": lambda folder: (folder / ".lock").write_text("something"),
+    "a pipe instead of a file": lambda folder: pipe(folder / "pins.json"),
 }
 
 
@@ -321,8 +342,155 @@ async def test_a_seal_that_was_made_anew_is_not_what_the_record_says(tmp_path: P
     edit("seal.json", lambda seal: seal.update(files=listing(folder)))(folder)
     assert seal_breaches(folder) == []
     assert [str(each) for each in seal_breaches(folder, archived(room))] == [
-        "seal.json: is not what the record says of this directory since the directory was sealed [seal]"
+        "artifact.json: was changed since the directory was sealed [seal]",
+        "seal.json: is not what the record says of this directory [seal]",
     ]
+
+
+@pytest.mark.parametrize("seal", [b"", b"5", b"[]", b"{}", b'{"files": []}', b'{"files": 5}', b"[" * 10**5])
+async def test_a_seal_that_lists_nothing_is_a_finding(seal: bytes, tmp_path: Path) -> None:
+    room = Room()
+    await room.hold(config(**KNOBS), LONG, runs=tmp_path)
+    (tmp_path / "s-1" / "seal.json").write_bytes(seal)
+    for recorded in (None, archived(room)):
+        assert [each.document for each in seal_breaches(tmp_path / "s-1", recorded)] == ["seal.json"]
+
+
+CHANGED_MEANWHILE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "the problem": ("config.json", edit("config.json", lambda c: c.update(problem_statement="Another"))),
+    "no configuration": ("config.json", lambda folder: (folder / "config.json").write_bytes(b"{")),
+    "another model": ("pins.json", edit("pins.json", lambda p: p["adapters"]["fake"].update(model="other"))),
+    "one adapter more": ("pins.json", edit("pins.json", lambda p: p["adapters"].update(more={}))),
+    "other personas": ("pins.json", edit("pins.json", lambda p: p.update(personas={}))),
+    "one pin more": ("pins.json", edit("pins.json", lambda p: p.update(more=None))),
+    "adapters that are none": ("pins.json", edit("pins.json", lambda p: p.update(adapters=5))),
+    "pins that are none": ("pins.json", lambda folder: (folder / "pins.json").write_bytes(b"garbage")),
+    "pins that are a list": ("pins.json", lambda folder: (folder / "pins.json").write_bytes(b"[]")),
+    "pins that are a link": ("pins.json", lambda folder: link(folder / "pins.json")),
+    "a manifest that is none": ("manifest.json", lambda folder: (folder / "manifest.json").write_bytes(b"[]")),
+    "a file more": ("evil.txt", lambda folder: (folder / "evil.txt").write_bytes(b"")),
+    "a folder more": ("evil", lambda folder: (folder / "evil").mkdir()),
+    "an unfinished folder": (".evil.new", lambda folder: (folder / ".evil.new").mkdir()),
+    "a pipe for a lock": (".lock", lambda folder: pipe(folder / ".lock")),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED_MEANWHILE)
+async def test_a_directory_that_was_changed_after_a_crash_is_not_gone_on_with(what: str, tmp_path: Path) -> None:
+    room = Room()
+    folder = await interrupted(room, 4, tmp_path)
+    name, change = CHANGED_MEANWHILE[what]
+    change(folder)
+    with pytest.raises(UsageError, match=re.escape(name)):
+        await room.resume(LONG, runs=tmp_path)
+    assert not (folder / "seal.json").exists()
+
+
+async def test_of_a_crashed_directory_nothing_is_sealed_that_the_session_did_not_say(tmp_path: Path) -> None:
+    room = Room()
+    folder = await interrupted(room, 4, tmp_path)
+    edit(
+        "manifest.json",
+        lambda m: m.update(producer={"name": "evil", "version": "1.0.0"}, created_at="1999-01-01T00:00:00Z"),
+    )(folder)
+    for name in ("artifact.json", "metrics.json", "tool_events.jsonl", "selector_output.json", "seal.json"):
+        (folder / name).write_bytes(b"evil")
+    (folder / ".lock").write_bytes(b"evil")
+    (folder / ".artifact.json.new").write_bytes(b"evil")
+    assert (await room.resume(LONG, runs=tmp_path)).fault is None
+    assert not [path for path in folder.iterdir() if b"evil" in path.read_bytes()]
+    assert not (folder / "tool_events.jsonl").exists()
+    assert read_manifest(folder).created_at == "2026-05-25T12:00:00Z"
+    assert directory_breaches(folder, recorded=archived(room)) == []
+
+
+async def test_what_is_laid_beside_a_running_session_is_not_sealed(tmp_path: Path) -> None:
+    class Lays(Wrapper):
+        async def complete(self, exchange: Exchange) -> Completion:
+            (tmp_path / "s-1" / "evil.txt").write_text("evil")
+            return await super().complete(exchange)
+
+    room = Room()
+    sitting = await room.hold(config(**KNOBS), Lays(scripted(LONG)), runs=tmp_path)
+    assert "evil.txt" in str(sitting.fault)
+    (tmp_path / "s-1" / "evil.txt").unlink()
+    assert (await room.resume(LONG, runs=tmp_path)).fault is None
+    assert seal_breaches(tmp_path / "s-1", archived(room)) == []
+
+
+@pytest.mark.parametrize("lost", [["manifest.json"], ["config.json", "pins.json"], ["transcript.jsonl", ".lock"]])
+async def test_files_that_a_crashed_session_has_lost_are_made_anew(lost: list[str], tmp_path: Path) -> None:
+    room = Room()
+    folder = await interrupted(room, 9, tmp_path)
+    for name in lost:
+        (folder / name).unlink()
+    assert (await room.resume(LONG, runs=tmp_path)).artifact == await uninterrupted()
+    assert directory_breaches(folder, recorded=archived(room)) == []
+
+
+FINISHED = (
+    *("artifact.json", "config.json", "manifest.json", "transcript.jsonl", "observability.jsonl"),
+    *("metrics.json", "pins.json", "selector_output.json", "seal.json", ".lock"),
+)
+
+
+@pytest.mark.parametrize("lost", [*([name] for name in FINISHED), FINISHED], ids=[*FINISHED, "all"])
+async def test_files_that_a_finished_session_has_lost_are_made_anew(lost: Sequence[str], tmp_path: Path) -> None:
+    room = Room()
+    await room.hold(config(**KNOBS), LONG, runs=tmp_path)
+    folder, before = tmp_path / "s-1", archived(room)
+    for name in lost:
+        (folder / name).unlink()
+    assert (await room.resume(LONG, runs=tmp_path)).fault is None
+    assert directory_breaches(folder, recorded=archived(room)) == []
+    # What the record has by its meaning only is listed anew; everything else is as it was, byte for byte.
+    assert (archived(room) == before) == {"config.json", "manifest.json"}.isdisjoint(lost)
+    audit(room.store, room.run)
+
+
+@pytest.mark.parametrize("what", ["pins", "a file more", "config problem", "metrics"])
+async def test_a_finished_directory_that_was_changed_is_not_sealed_again(what: str, tmp_path: Path) -> None:
+    room = Room()
+    await room.hold(config(**KNOBS), LONG, runs=tmp_path)
+    folder = tmp_path / "s-1"
+    TAMPERING[what](folder)
+    (folder / "artifact.json").unlink()
+    (folder / "seal.json").unlink()
+    if what == "a file more":
+        with pytest.raises(UsageError, match=re.escape("extra.json")):
+            await room.resume(LONG, runs=tmp_path)
+    else:
+        assert "since the record has listed it" in str((await room.resume(LONG, runs=tmp_path)).fault)
+    assert not (folder / "seal.json").exists()
+    assert len(room.facts("session.archived")) == 1
+
+
+class Versioned(Wrapper):
+    """A program that tells its version with its first answer."""
+
+    def __init__(self, answers: Sequence[Heard], version: str = "", at: int = 10**6) -> None:
+        super().__init__(Dies(list(answers), at))
+        self._version = version
+
+    def describe(self) -> Mapping[str, str]:
+        return {**super().describe(), **({"version": self._version} if self._version else {})}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "fine"), [("", "2", True), ("2", "", True), ("2", "2", True), ("2", "3", False)]
+)
+async def test_a_version_that_nobody_has_asked_for_yet_is_no_other_version(
+    then: str, now: str, fine: bool, tmp_path: Path
+) -> None:
+    room = Room()
+    with pytest.raises(PowerCut):
+        await room.hold(config(**KNOBS), Versioned(LONG, then, at=4), runs=tmp_path)
+    rest = LONG[read_story(room.store, room.run).calls :]
+    if fine:
+        assert (await room.resume(Versioned(rest, now), runs=tmp_path)).fault is None
+    else:
+        with pytest.raises(UsageError, match="adapters"):
+            await room.resume(Versioned(rest, now), runs=tmp_path)
 
 
 def test_a_directory_without_a_seal_is_not_sealed(tmp_path: Path) -> None:

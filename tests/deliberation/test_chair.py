@@ -24,17 +24,22 @@ from deliberating import (
     turn,
     verdict,
 )
+from hansard.app.deliberationviews import spent_on_record
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.pins import Pins, live, pinned
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.moves import Answered, Failed
 from hansard.deliberation.protocol.rules import Rules
-from hansard.domain.exchange import Completion, Exchange, Usage
+from hansard.deliberation.session import Sitting
+from hansard.domain.budget import MOST_SPENT
+from hansard.domain.exchange import Completion, Cost, Exchange, Usage
 from hansard.errors import StoreError, UsageError
 from hansard.providers.base import Heard as Hearing
 from hansard.providers.base import answered
+from hansard.providers.checks import MOST_TOKENS, MOST_USD_NANO
 from hansard.providers.secrets import Secrets
+from hansard.record.history import fold
 
 requirement = pytest.mark.requirement
 ROUND = [turn(), turn(), turn(), verdict("finalize"), synthesis()]
@@ -359,6 +364,34 @@ async def test_a_model_chooses_the_panel_by_one_call_that_no_message_pays_for() 
     assert speakers == ["cyd", "ada"]
     assert sitting.artifact["cumulative_usage"]["total_tokens"] == 40
     assert [entry.kind for entry in room.facts()][3:5] == ["turn.asked", "panel.selected"]
+    assert figures_of(room, sitting) == (5, 90)
+
+
+def figures_of(room: Room, sitting: Sitting) -> tuple[int, int]:
+    """Calls and tokens of a session, the same as it went and on the record."""
+    assert sitting.held is not None
+    spent, folded = spent_on_record(room.store, room.run), fold(room.facts()).runs[room.run]
+    live = (sitting.held.calls, sitting.held.tokens)
+    assert (spent.calls, spent.tokens) == (folded.calls, folded.tokens) == live
+    return live
+
+
+async def test_what_it_took_to_choose_a_panel_is_not_forgotten_when_a_session_goes_on() -> None:
+    chosen = says({"selected_agents": ["cyd", "ada"]}, tokens=50)
+    room, waits = Room(), asyncio.Event()
+
+    async def never() -> Any:
+        waits.set()
+        await asyncio.Event().wait()
+
+    stuck = Told(lambda exchange, number: never())
+    holding = asyncio.create_task(room.hold(by_model(), stuck, setting={"selector": scripted([chosen])}))
+    await waits.wait()
+    holding.cancel()
+    await asyncio.wait({holding})
+    sitting = await room.resume([turn(), turn(), *ROUND[3:]])
+    assert sitting.reason == "synthesis"
+    assert figures_of(room, sitting) == (5, 90)
 
 
 @requirement("R-8.1-2", "R-9.6-1", "R-4.1-4")
@@ -376,7 +409,10 @@ async def test_budget_selector_and_a_choice_that_is_none(answer: Any, reason: st
     room = Room()
     sitting = await room.hold(by_model(), ROUND, setting={"selector": scripted([answer])})
     assert sitting.reason == reason
+    [ended] = room.facts("session.ended")
+    assert any(word in str(ended.data["why"]) for word in ("selects", "selector", "nobody chose"))
     assert [entry.kind for entry in room.facts()][3:] == ["turn.asked", "turn.failed", "session.ended"]
+    assert figures_of(room, sitting)[0] == 1
 
 
 @requirement("R-9.5-3", "R-4.7-3")
@@ -445,3 +481,65 @@ async def test_every_call_says_who_is_asked_and_where() -> None:
         (call.metadata["agent_id"], call.metadata["round"], call.metadata["turn_index"]) for call in provider.calls
     ]
     assert asked == [*((agent, 1, at) for at, agent in enumerate(PANEL, 1)), ("chair", 1, 4), ("chair", 1, 5)]
+
+
+async def test_why_no_panel_can_sit_is_on_the_record_and_in_the_manifest_within_bounds(tmp_path: Path) -> None:
+    room = Room()
+    sitting = await room.hold(config(), ROUND, setting={"providers": {}}, runs=tmp_path)
+    assert sitting.reason == "schema_error"
+    [ended] = room.facts("session.ended")
+    why = str(ended.data["why"])
+    assert why.startswith("Config agent ada: names the provider 'fake', which is not configured [R-6.11-1]; ")
+    assert (len(why), why[-1]) == (256, "…")
+    assert why in json.loads((tmp_path / "s-1" / "manifest.json").read_text())["notes"]
+    assert "why" not in json.dumps(sitting.artifact["outcome"])
+    room = Room()
+    await room.hold(config(), ROUND)
+    assert "why" not in room.facts("session.ended")[0].data
+
+
+class Boasting(Told):
+    """Says of each call that it has used this much."""
+
+    unmetered = False
+
+    def __init__(self, usage: Usage, cost: Cost) -> None:
+        super().__init__(lambda exchange, _: ANSWERS[exchange.schema_name])
+        self._usage, self._cost = usage, cost
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        return replace(await super().complete(exchange), usage=self._usage, cost=self._cost)
+
+
+ANSWERS = {
+    "turn_structured_output": turn().content,
+    "verdict": verdict("finalize").content,
+    "synthesis_content": synthesis().content,
+}
+GOING_ON = {"verdict": {"next_action": "continue"}}
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        (Usage(input_tokens=2**60), Cost()),
+        (Usage(output_tokens=10**400), Cost()),
+        (Usage(input_tokens=1), Cost(usd_nano=10**30, basis="reported")),
+    ],
+    ids=["tokens", "digits", "money"],
+)
+async def test_a_provider_that_counts_nonsense_ends_nothing(usage: Usage, cost: Cost) -> None:
+    sitting = await Room().hold(config(), Boasting(usage, cost))
+    assert sitting.reason == "synthesis"
+    assert sitting.artifact["cumulative_usage"]["total_tokens"] < 100_000
+    assert sitting.artifact["cumulative_usage"]["cost_usd"] == 0
+
+
+async def test_a_session_ends_before_its_sums_leave_the_record() -> None:
+    greedy = Boasting(Usage(input_tokens=MOST_TOKENS), Cost(usd_nano=MOST_USD_NANO, basis="reported"))
+    caps = {"max_total_tokens": 2**53 - 1, "max_total_cost_usd": 9_000_000, "max_rounds": 9}
+    greedy.do = lambda exchange, _: {**ANSWERS[exchange.schema_name], **GOING_ON.get(exchange.schema_name, {})}
+    sitting = await Room().hold(config(budget=caps), greedy)
+    assert sitting.reason == "budget_exceeded"
+    assert sitting.held is not None
+    assert sitting.held.cost_usd_nano == MOST_SPENT + MOST_USD_NANO

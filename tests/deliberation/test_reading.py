@@ -1,4 +1,5 @@
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,13 @@ def test_yaml_is_read_as_json_would_hold_it() -> None:
 def test_yaml_with_two_readings_or_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"^here is no YAML: "):
         read_yaml(text, where="here")
+
+
+@pytest.mark.usefixtures("_yaml")
+def test_many_names_in_one_object_take_no_longer_than_they_must() -> None:
+    """Looking for each name among all of them took minutes."""
+    names, began = [f"name{number}" for number in range(40_000)], time.process_time()
+    assert len(read_yaml("{" + ", ".join(f"{name}: 1" for name in names) + "}")) == len(names)
+    with pytest.raises(UsageError, match="'name39999' stands twice"):
+        read_json("{" + ", ".join(f'"{name}": 1' for name in [*names, names[-1]]) + "}")
+    assert time.process_time() - began < 20

@@ -1,6 +1,7 @@
 """Replays: a transcript always, byte for byte; a whole session only when nothing that decided it has changed."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -158,6 +159,14 @@ async def test_a_directory_that_breaks_its_own_rules_is_not_replayed(tmp_path: P
     data["canonical_transcript"][1]["content"]["text"] = "Never said."
     path.write_text(json.dumps(data))
     with pytest.raises(UsageError, match="digest"):
+        read_original(tmp_path / "s-1")
+
+
+@pytest.mark.parametrize("pins", [b"garbage", b"[]", b"5", b'[["adapters", {}]]', b'{"adapters": 5}'])
+async def test_pins_that_cannot_be_read_are_named(pins: bytes, tmp_path: Path) -> None:
+    await original(tmp_path)
+    (tmp_path / "s-1" / "pins.json").write_bytes(pins)
+    with pytest.raises(UsageError, match=re.escape("pins.json")):
         read_original(tmp_path / "s-1")
 
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from hansard.deliberation.conformance import positive_cases
-from hansard.deliberation.documents import FakeProviderScript, Usage
+from hansard.deliberation.documents import FakeProviderScript, Invalid, Usage
 from hansard.deliberation.documents.output import asking_schema
 from hansard.deliberation.documents.scripting import neutral_script, usage_of
 from hansard.domain.exchange import Completion, Cost, Exchange, Message
@@ -40,6 +40,22 @@ async def test_call_n_gets_entry_n_with_its_usage_to_the_letter() -> None:
     assert first.structured == RESULT["structured_output"]
     assert usage_of(first, scripted=True).as_data() == RESULT["usage"]
     assert usage_of(second, scripted=True).as_data() == odd
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("prompt_tokens", 10**9 + 1),
+        ("completion_tokens", 2**60),
+        ("total_tokens", 10**30),
+        ("cost_usd", 1e300),
+        ("cost_usd", 100_001),
+    ],
+)
+def test_a_script_that_says_it_used_more_than_anybody_can_is_refused_when_it_is_read(name: str, figure: float) -> None:
+    good, bad = {"result": RESULT}, {"result": {**RESULT, "usage": {**RESULT["usage"], name: figure}}}
+    with pytest.raises(Invalid, match=f"^FakeProviderScript/entries/1/result/usage/{name}: must be 1?2?[0,]+ at most"):
+        neutral_script(script(good, bad))
 
 
 async def test_an_answer_without_words_has_those_of_its_structure() -> None:

@@ -1,6 +1,7 @@
 """Validation of whole directories: ours pass, and every row of the tamper matrix is seen even where there is no seal."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -120,11 +121,32 @@ async def test_a_journal_that_was_replaced_is_seen(content: bytes, tmp_path: Pat
     assert [each.document for each in directory_breaches(folder)] == ["transcript.jsonl"]
 
 
-@pytest.mark.parametrize("content", [b"", b"nothing", b"[]", b'{"a": 1, "a": 2}', b'{"canonical_transcript": 7}'])
+CONTENTS = (
+    b"",
+    b"nothing",
+    b"[]",
+    b'{"a": 1, "a": 2}',
+    b'{"canonical_transcript": 7}',
+    b'{"files": []}',
+    b'{"files": 5}',
+)
+
+
+@pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("name", ["artifact.json", "manifest.json", "config.json", "selector_output.json", "seal.json"])
 async def test_no_content_of_any_file_makes_it_fail(name: str, content: bytes, tmp_path: Path) -> None:
     folder = await held(tmp_path)
     (folder / name).write_bytes(content)
+    assert directory_breaches(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["artifact.json", "manifest.json", "config.json", "selector_output.json", "seal.json", "transcript.jsonl"]
+)
+async def test_a_pipe_in_the_place_of_a_file_is_seen_and_not_waited_for(name: str, tmp_path: Path) -> None:
+    folder = await held(tmp_path)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
     assert directory_breaches(folder)
 
 

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from hansard.app.convening import Convening
+from hansard.app.deliberationviews import spent_on_record
 from hansard.app.pool import Pool
 from hansard.deliberation.chair import unless_cancelled
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
@@ -37,6 +38,7 @@ from hansard.providers.base import Provider
 from hansard.providers.checks import checked
 from hansard.providers.prompt import prompt_of
 from hansard.providers.scrubbed import scrubbed
+from hansard.record.reading import read_body
 from hansard.record.recorder import Cause, Recorded, Step
 from hansard.store.base import Query, Store
 
@@ -88,7 +90,7 @@ class _Preparing:
 
     async def _expert(self, made: Convening, config: Config, need: str) -> tuple[Persona, int] | None:
         panel = list(config.selector.default_deliberation_panel)
-        provider = made.setting(self._pool).provider_of(config.coordinator.id)
+        provider = self._setting(made).provider_of(config.coordinator.id)
         base = replace(
             expert_exchange(need, panel, self._nonce(f"expert|{need}")),
             model=config.coordinator.model,
@@ -139,7 +141,7 @@ class _Preparing:
 
     async def first_answers(self, made: Convening) -> tuple[list[EnsembleAnswer], list[int]]:
         """An answer of each agent that has none on the record yet, all asked at once."""
-        setting = made.setting(self._pool)
+        setting = self._setting(made)
         known = {
             str(entry.data["agent"]): (EnsembleAnswer.parse(json.loads(self._body(entry.seq, "answer"))), entry.seq)
             for entry in self._store.select(Query(run=self._pen.run, kind=EnsembleAnswered.KIND))
@@ -178,6 +180,9 @@ class _Preparing:
         [recorded] = await self._record([Step(step, "engine", [asked.seq])])
         return (answer, recorded.seq) if answer else None
 
+    def _setting(self, made: Convening) -> Setting:
+        return made.setting(self._pool, calls=spent_on_record(self._store, self._pen.run).calls)
+
     async def _called(self, provider: Provider, exchange: Exchange) -> Completion:
         completion = checked(exchange, await unless_cancelled(self._cancel, provider, exchange))
         return scrubbed(completion, self._pool.secrets) if self._pool.secrets else completion
@@ -193,7 +198,7 @@ class _Preparing:
         return sha256(f"{configured.data['nonce']}|{about}".encode()).hexdigest()[:20]
 
     def _body(self, seq: int, part: str) -> bytes:
-        stored = self._store.body(seq, part)
+        stored = read_body(self._store, self._store.entry(seq), part)
         if stored is None:
             raise UsageError(f"the {part} of entry {seq} is not in the ledger any more; convene a new session")
         return stored.body

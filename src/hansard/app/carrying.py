@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hansard.app.custody import pin_of
 from hansard.app.settings import Settings
+from hansard.app.verifying import readable
 from hansard.app.views import View
 from hansard.app.wiring import Opened, found_ledger, ledger_exists, open_or_found, restorer
 from hansard.errors import UsageError
@@ -54,7 +55,7 @@ def bring(path: Path, settings: Settings, *, actor: str = "human:operator") -> V
 
 def _bring_foreign(path: Path, settings: Settings, actor: str) -> View:
     with open_or_found(settings) as opened:
-        done = import_foreign(opened.store, path, actor=actor, sealing=opened.sealer)
+        done = import_foreign(opened.store, path, actor=actor, sealing=opened.extending())
         report = done.report
         return {
             "ledger": opened.store.place,
@@ -72,7 +73,8 @@ def adopt_into(old: str, settings: Settings) -> View:
     """Start a new log whose genesis names the old one's origin, size and root; the old one stays as it is."""
     if ledger_exists(settings.ledger):
         raise UsageError(f"{settings.ledger} is there already; name a new ledger with --ledger to go on in")
-    found = adopt(Path(old))
+    with readable(old) as path:
+        found = adopt(Path(path))
     with found_ledger(replace(settings, origin=None), found.state) as opened:
         if opened.sealer:
             opened.sealer.checkpoint()

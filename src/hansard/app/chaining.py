@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hansard.app.configuring import Wishes
 from hansard.app.convening import UNNAMED, Call, Convening, convening
 from hansard.app.deliberations import Deliberations, Sat
 from hansard.app.deliberationviews import artifact_on_record, convening_of, deliberation_view
@@ -22,6 +23,8 @@ from hansard.store.base import Query, Store
 ASKING = {"user_input_required": "the user", "external_research_required": "research"}
 """How a session ends that can be gone on with, and whom it asks."""
 MAX_ANSWER = 400_000
+UNCHANGED = Wishes(), None, None, None
+"""Nothing is said about who answers the next session, nor about its rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +80,13 @@ def continuation(
 
 
 def _as_called(before: Convening, config: Config, pool: Pool, call: Call | None) -> Convening:
-    wishes = call.wishes if call else None
-    named = wishes and (wishes.provider or wishes.cmd or wishes.chat_url or wishes.api)
-    if call is not None and (named or call.script is not None or call.max_rounds is not None):
-        return convening(pool.settings, pool, replace(call, config=config, problem=None))
+    runs = str(call.runs.absolute()) if call and call.runs else before.runs
+    if call is not None and (call.wishes, call.script, call.selector_script, call.max_rounds) != UNCHANGED:
+        made = convening(pool.settings, pool, replace(call, config=config, problem=None))
+        return replace(made, runs=runs, shape=before.shape, producer=before.producer)
     if before.script is not None:
         raise UsageError("that session was answered by a script; name the answers of the next one with --script FILE")
-    return replace(before, config=config)
+    return replace(before, config=config, runs=runs)
 
 
 def problem_with(artifact: Mapping[str, Any], answer: str | None, number: int) -> str:

@@ -4,27 +4,32 @@ What is written here is enough to go on with the session in another process: no 
 """
 
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from hansard.app.configuring import NOBODY, Wishes, flagged
+from hansard.app.allowance import Allowance, Charged
+from hansard.app.configuring import MOST_USD, NANO, NOBODY, Wishes, allowed, check_price, flagged
 from hansard.app.panels import panel_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.settings import Settings
 from hansard.app.tooltables import handlers_of
 from hansard.app.wiring import open_script
-from hansard.deliberation.documents import SCHEMA_VERSION, Config, FakeProviderScript
+from hansard.deliberation.documents import SCHEMA_VERSION, Config, FakeProviderScript, Producer, unrepresentable
 from hansard.deliberation.documents.config_rules import config_warnings
 from hansard.deliberation.documents.scripting import neutral_script
+from hansard.deliberation.documents.vocabulary import NAME
 from hansard.deliberation.experts import checked_cap, checked_needs
 from hansard.deliberation.offering import unhandled
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL
 from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.turn import MessageShape
+from hansard.domain.budget import Budget
 from hansard.errors import UsageError
 from hansard.orchestration.nested import is_panel
 from hansard.providers.base import Provider
@@ -62,9 +67,16 @@ class Convening:
     continues: Mapping[str, Any] | None = None
     """The session that this one goes on from, and the number of this one in the chain."""
     max_expansions: int = DEFAULT_EXPANSIONS
+    max_calls: int | None = None
+    """How many calls of models there may be, with those before the session; None is no limit."""
+    cut: Sequence[str] = ()
+    """What it asked for and is not allowed here, each in a sentence."""
 
     def as_json(self) -> bytes:
-        data = {
+        return json.dumps(self._data(), ensure_ascii=False).encode()
+
+    def _data(self) -> dict[str, Any]:
+        return {
             "config": self.config.as_data(),
             "providers": {name: dict(table) for name, table in self.providers.items()},
             "tools": {name: dict(table) for name, table in self.tools.items()},
@@ -78,14 +90,28 @@ class Convening:
             "ensemble": self.ensemble,
             "continues": self.continues,
             "max_expansions": self.max_expansions,
+            "max_calls": self.max_calls,
+            "cut": list(self.cut),
         }
-        return json.dumps(data, ensure_ascii=False).encode()
+
+    def check(self) -> None:
+        """UsageError where this cannot be put on the record, or its session could have no directory."""
+        check_name(self.config.session_id)
+        if (usd := self.config.budget.max_total_cost_usd) > MOST_USD:
+            raise UsageError(
+                f"max_total_cost_usd is {usd:g}, more than the record can hold; at most {MOST_USD:,} will do"
+            )
+        if why := unrepresentable(self._data()):
+            raise UsageError(f"what session {self.config.session_id} is to be held with {why}")
+        Producer.parse(self.producer)
+        if self.runs is not None:
+            _check_folder(Path(self.runs))
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
         read = json.loads(data)
         config, shape, experts = Config.parse(read.pop("config")), read.pop("message_shape"), read.pop("experts", ())
-        return cls(config=config, shape=shape, experts=tuple(experts), **read)
+        return cls(config=config, shape=shape, experts=tuple(experts), cut=tuple(read.pop("cut", ())), **read)
 
     @property
     def warnings(self) -> list[str]:
@@ -94,14 +120,14 @@ class Convening:
             f"nobody here runs the tool {name}, so it is offered to no model; write [tools.{name}] into hansard.toml"
             for name in unhandled(self.config, self.tools)
         ]
-        return [*config_warnings(self.config), *unused]
+        return [*config_warnings(self.config), *unused, *self.cut]
 
     def named(self, session: str) -> Self:
         """The same under another session id."""
         return replace(self, config=Config.parse({**self.config.as_data(), "session_id": session}))
 
-    def setting(self, pool: Pool, *, answered: int = 0) -> Setting:
-        """The setting, with providers open. A script goes on behind the calls that were answered already."""
+    def setting(self, pool: Pool, *, answered: int = 0, calls: int = 0) -> Setting:
+        """The setting, with providers open. A script goes on behind the calls that were answered already; `calls` were made."""
         config, selector = self.config, None
         used = dict.fromkeys(agent.provider for agent in (*config.agents, config.coordinator))
         if self.script is not None:
@@ -115,6 +141,10 @@ class Convening:
         if self.selector_script is not None:
             chosen = neutral_script(FakeProviderScript.parse(self.selector_script), for_selector=True)
             selector = open_script(chosen, FAKE)
+        if self.max_calls is not None:
+            allowance = Allowance(calls=self.max_calls - calls)
+            providers = {id: Charged(provider, allowance) for id, provider in providers.items()}
+            selector = Charged(selector, allowance) if selector else None
         return Setting.of(
             config,
             providers=providers,
@@ -143,7 +173,11 @@ class Call:
     experts: Sequence[str] = ()
     ensemble: bool = False
     max_expansions: int = DEFAULT_EXPANSIONS
+    caps: Mapping[str, Any] = field(default_factory=dict)
+    """Members of the configuration's budget."""
+    max_calls: int | None = None
     wishes: Wishes = field(default_factory=Wishes)
+    """Whom to ask, and the most that this host allows to spend."""
 
 
 def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
@@ -155,7 +189,8 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         raise UsageError("--script answers for every agent; leave out the flag that says whom to ask instead")
     if name is None and call.script is None and call.config is None:
         name = _default_provider(settings)
-    config = _as_wished(_config(call), call)
+    most = allowed(settings, call.wishes)
+    config, cut = _within(_as_wished(_config(call), call), most)
     where = str(settings.config.parent if settings.config else Path.cwd())
     if name is not None:
         config, tables = _for_all(settings, pool, config, call.wishes, name, tables, where)
@@ -173,13 +208,62 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         runs=str(call.runs.absolute()) if call.runs else None,
         shape=call.shape,
         producer=dict(zip(("name", "version"), call.producer, strict=True)) if call.producer else dict(PRODUCER),
-        script=FakeProviderScript.parse(call.script).as_data() if call.script else None,
-        selector_script=FakeProviderScript.parse(call.selector_script).as_data() if call.selector_script else None,
+        script=_script(call.script),
+        selector_script=_script(call.selector_script),
+        max_calls=min((each for each in (call.max_calls, most.max_calls) if each is not None), default=None),
+        cut=cut,
     )
     # Opened now: what cannot be opened here is a mistake of usage, and its keys are known before anything is recorded.
-    if made.script is None:
-        made.setting(pool)
+    setting = made.setting(pool)
+    if most.max_cost_usd_nano is not None and made.script is None:
+        _check_prices(setting, pool)
+    made.check()
     return made
+
+
+def check_name(session: str) -> None:
+    """UsageError where a session's id cannot be the name of its directory."""
+    if not re.fullmatch(NAME, session):
+        raise UsageError(f"{session[:80]!r} cannot be a session's id; use 1 to 64 of A-Z a-z 0-9 _ - [R-7.1-1]")
+
+
+def _check_folder(runs: Path) -> None:
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "it is no directory" if isinstance(error, FileExistsError) else error.strerror
+        raise UsageError(f"sessions cannot have their directories in {runs}: {why}; name another folder") from error
+    if not os.access(runs, os.W_OK | os.X_OK):
+        raise UsageError(f"sessions cannot have their directories in {runs}: it is not writable; name another folder")
+
+
+def _script(given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    return None if given is None else FakeProviderScript.parse(given).as_data()
+
+
+def _within(config: Config, most: Budget) -> tuple[Config, tuple[str, ...]]:
+    """The configuration under what this host allows, and what was cut for it."""
+    limits = {
+        "max_total_tokens": most.max_tokens,
+        "max_total_cost_usd": None if most.max_cost_usd_nano is None else most.max_cost_usd_nano / NANO,
+        "max_wallclock_seconds": None if most.max_seconds is None else int(most.max_seconds),
+    }
+    data = config.as_data()
+    asked, cut = data["budget"], []
+    for name, limit in limits.items():
+        if limit is not None and limit < asked[name]:
+            allowed_here = limit if name == "max_total_cost_usd" else max(1, limit)
+            cut.append(f"{name} is {allowed_here:,} and not {asked[name]:,}: more is not allowed here")
+            asked[name] = allowed_here
+    return (Config.parse(data), tuple(cut)) if cut else (config, ())
+
+
+def _check_prices(setting: Setting, pool: Pool) -> None:
+    """Under a host's limit of money every model has a known price, or nobody sends a bill for it."""
+    for agent in (*setting.config.agents, setting.config.coordinator):
+        if provider := setting.providers.get(agent.provider):
+            model = provider.describe().get("model", "") if agent.model == ITS_OWN else agent.model
+            check_price(pool, provider, model)
 
 
 def _config(call: Call) -> Config:
@@ -237,7 +321,7 @@ def _of_panel(settings: Settings, call: Call, chosen: str | None) -> Call:
         raise UsageError(f"{panel} is a whole panel; name it alone, and not with {', '.join(more)}")
     plan = panel_of(settings, panel)
     config = {**plan.config(resolve), "session_id": UNNAMED, "originator": "user", "problem_statement": call.problem}
-    return replace(call, config=config, panel=None, ensemble=call.ensemble or plan.ensemble)
+    return replace(call, config=config, panel=None, ensemble=call.ensemble or plan.ensemble, max_calls=plan.max_calls)
 
 
 def _default_provider(settings: Settings) -> str:
@@ -253,6 +337,7 @@ def _as_wished(config: Config, call: Call) -> Config:
     data = config.as_data()
     if call.session is not None:
         data["session_id"] = call.session
+    data["budget"] |= call.caps
     if call.max_rounds is not None:
         data["budget"]["max_rounds"] = call.max_rounds
     if call.panel is not None:

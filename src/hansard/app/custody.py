@@ -8,6 +8,7 @@ from hansard.errors import UsageError
 from hansard.ledger.checkpoint import parse_checkpoint
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import parse_note
+from hansard.record.epochs import read_keys
 from hansard.record.receipts import make_consistency, make_receipt
 from hansard.store.base import Store, StoredCheckpoint
 
@@ -38,6 +39,15 @@ def rotate(opened: Opened) -> View:
     """Retire the epoch key now, destroy its private half, and seal everything up to here with it."""
     sealer = _sealer(opened)
     return checkpoint_view(sealer.rotate()) | {"epoch": sealer.epoch}
+
+
+def replace_lost_key(opened: Opened) -> View:
+    """Go on with a new epoch key, for an `opened` that was told that the one in force is gone for good ([C7])."""
+    before = read_keys(opened.store).epoch.number
+    sealer = _sealer(opened)
+    if sealer.epoch == before:
+        raise UsageError(f"epoch key {before} of {opened.store.place} is not lost; to retire it: hansard ledger seal")
+    return checkpoint_view(sealer.checkpoint()) | {"epoch": sealer.epoch}
 
 
 def receipt(opened: Opened, seq: int, disclose: tuple[str, ...]) -> View:

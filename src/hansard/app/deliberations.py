@@ -4,6 +4,7 @@ The run is on the record before its session, and its end behind it; what is show
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -19,21 +20,26 @@ from hansard.app.deliberationviews import (
     PERSONA,
     convening_of,
     deliberation_view,
-    deliberations,
+    deliberation_views,
+    directory_of,
     has_session,
+    listing_of,
     spent_on_record,
 )
 from hansard.app.ids import new_nonce, new_run_id
+from hansard.app.listening import harmless
 from hansard.app.people import human
 from hansard.app.pool import Pool
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
+from hansard.deliberation.archive import lacking
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
-from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, execution_replay, read_original
+from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, execution_replay, fresh_id, read_original
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.story import Story, read_story
+from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Body, Fact
 from hansard.domain.work import (
     CancelAsked,
@@ -47,9 +53,10 @@ from hansard.domain.work import (
     RunRequested,
     Surface,
 )
-from hansard.errors import Fenced, HansardError, ProviderError, UsageError
+from hansard.errors import Fenced, ProviderError, StoreError, UsageError
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.progress import Progress, progress_of
+from hansard.record.codec import MAX_TEXT, decode
 from hansard.record.recorder import Recorded, Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store
 
@@ -88,9 +95,10 @@ class Deliberations:
         self._cancels: dict[str, asyncio.Event] = {}
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Hear of everything that sessions of this process record; gives what ends it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        """Hear of everything that sessions of this process record; gives what ends it. Errors of a listener end nothing else."""
+        heard = harmless(listener)
+        self._listeners.append(heard)
+        return lambda: self._listeners.remove(heard)
 
     async def convene(
         self,
@@ -105,6 +113,7 @@ class Deliberations:
 
         `causes` are the ends of the session from which this one goes on, where it does.
         """
+        made.check()
         run, config = new_run_id(), made.config
         secrets = self._pool.secrets
         requested = RunRequested(mode=mode, surface=surface, request=Body.text(secrets.scrub(config.problem_statement)))
@@ -112,6 +121,7 @@ class Deliberations:
         configured = RunConfigured(
             nonce=new_nonce(),
             software=SOFTWARE,
+            max_calls=made.max_calls,
             max_tokens=config.budget.max_total_tokens,
             max_cost_usd_nano=round(config.budget.max_total_cost_usd * NANO),
             max_seconds=config.budget.max_wallclock_seconds,
@@ -124,18 +134,22 @@ class Deliberations:
     async def hold(self, run: str, *, pins: Pins | None = None) -> Sat:
         """Hold the session of a run, or what is left of it. Fenced when another process holds it."""
         async with self._claimed(run) as (progress, claim, cancel):
-            made = convening_of(self._store, progress.configured)
             pen = self._pen(progress, claim)
-            story = self._story(run)
             try:
+                made, story = convening_of(self._store, progress.configured), self._story(run)
                 if story is None:
                     ready = await prepared(self._store, self._pool, made, pen, cancel, self._tell)
                     sitting = await self._begin(ready.made, replace(pen, causes=ready.causes), pins, cancel)
                 else:
                     sitting = await self._go_on(made, pen, story, pins, cancel)
             except asyncio.CancelledError:
-                await self._interrupted(progress, pen)
+                if progress.ended is None:
+                    await self._interrupted(progress, pen)
                 raise
+            finally:
+                if progress.ended is not None:
+                    # The end is the last word: whoever completed the directory behind it says it again.
+                    await self._record(pen, [Step(decode(progress.ended, {}), ENGINE, progress.claims[-1:])])
             if progress.ended is None:
                 await self._ended(pen, sitting, alone=not made.experts and not made.ensemble)
             return Sat(run=run, sitting=sitting)
@@ -199,15 +213,30 @@ class Deliberations:
     async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Sat:
         """Hold the rest of a session that was interrupted, or complete its directory."""
         progress = self._progress(run)
-        story = self._story(run)
-        if progress.ended is not None and (story is None or story.archived is not None):
+        if progress.ended is not None and not self._is_left_open(progress):
             raise UsageError(f"run {run} has ended ({progress.ended.data['reason']}); there is nothing to resume")
         assert progress.requested is not None
         recorded = await self._recorder.record(
             ResumeAsked(surface=surface), actor=actor or human(), run=run, causes=[progress.requested]
         )
         self._tell(run, [recorded])
-        return await self.hold(run)
+        sat = await self.hold(run)
+        if progress.ended is not None and sat.sitting.fault is not None:
+            raise StoreError(sat.sitting.fault)
+        return sat
+
+    def _is_left_open(self, progress: Progress) -> bool:
+        """Whether a run that has ended has something to do: its directory is not whole, or somebody was at it who never ended."""
+        assert progress.ended is not None
+        if progress.claims and progress.claims[-1] > progress.ended.seq:
+            return True
+        folder, run = directory_of(self._store, progress.run), progress.run
+        if folder is None or not has_session(self._store, run):
+            return False
+        if not any(self._store.select(Query(run=run, kind=SessionArchived.KIND, limit=1))):
+            return True
+        listed = listing_of(self._store, run)
+        return listed is not None and bool(lacking(folder, json.loads(listed)))
 
     async def replay(
         self,
@@ -220,7 +249,10 @@ class Deliberations:
         """Hold a finished session again. PinningViolation where something that decided it is not as it was."""
         original = read_original(folder)
         made = make(original.config)
-        run = await self.convene(replace(made, runs=None), surface=surface)
+        if made.cut:
+            raise UsageError(f"a session is held again only with the limits that it had: {'; '.join(made.cut)}")
+        runs = Path(made.runs) if made.runs else None
+        run = await self.convene(made.named(fresh_id(original.config.session_id, runs)), surface=surface)
         async with self._claimed(run) as (progress, claim, _):
             pen = self._pen(progress, claim)
             try:
@@ -229,14 +261,21 @@ class Deliberations:
                     lambda config: made.named(config.session_id).setting(self._pool),
                     pen,
                     assumed=assumed,
-                    runs=Path(made.runs) if made.runs else None,
+                    runs=runs,
                     producer=made.producer,
                 )
-            except HansardError:
-                nothing = RunEnded(
-                    state="failed", reason="not_replayed", calls=0, tokens=0, cost_usd_nano=0, elapsed_us=0
+            except BaseException:
+                # Whatever it was: nobody goes on with a replay, so it has ended.
+                spent = spent_on_record(self._store, run)
+                fact = RunEnded(
+                    state="failed",
+                    reason="not_replayed",
+                    calls=spent.calls,
+                    tokens=spent.tokens,
+                    cost_usd_nano=spent.cost_usd_nano,
+                    elapsed_us=spent.elapsed_us,
                 )
-                await self._record(pen, [Step(nothing, ENGINE, [progress.claims[-1]])])
+                await self._record(pen, [Step(fact, ENGINE, [progress.claims[-1]])])
                 raise
             await self._ended(pen, done.fresh)
             return done
@@ -248,21 +287,48 @@ class Deliberations:
 
     def listed(self, *, limit: int = 20) -> list[View]:
         """The newest first."""
-        return [deliberation_view(self._store, run) for run in islice(deliberations(self._store), limit)]
+        return list(islice(deliberation_views(self._store), limit))
 
     async def _begin(self, made: Convening, pen: Pen, pins: Pins | None, cancel: asyncio.Event) -> Sitting:
         runs = Path(made.runs) if made.runs else None
+        async with self._or_ended(pen):
+            made.check()
         # A crash may have left an empty directory behind, which is never used again [R-7.3-2].
         made = made.named(_free(runs, made.config.session_id))
-        return await run_session(
-            made.setting(self._pool),
-            pen,
-            pins=pins,
-            runs=runs,
-            cancel=cancel,
-            listener=lambda recorded: self._tell(pen.run, [recorded]),
-            producer=made.producer,
-        )
+        setting = made.setting(self._pool, calls=self._calls(made, pen.run))
+        async with self._or_ended(pen):
+            return await run_session(
+                setting,
+                pen,
+                pins=pins,
+                runs=runs,
+                cancel=cancel,
+                listener=lambda recorded: self._tell(pen.run, [recorded]),
+                producer=made.producer,
+            )
+
+    @asynccontextmanager
+    async def _or_ended(self, pen: Pen) -> "AsyncIterator[None]":
+        """End the run where its session cannot begin, as without a directory: to try again would come to the same."""
+        try:
+            yield
+        except (UsageError, StoreError) as error:
+            if not isinstance(error, Fenced) and not has_session(self._store, pen.run):
+                spent = spent_on_record(self._store, pen.run)
+                fact = RunEnded(
+                    state="failed",
+                    reason=f"not_begun: {error}"[:MAX_TEXT],
+                    calls=spent.calls,
+                    tokens=spent.tokens,
+                    cost_usd_nano=spent.cost_usd_nano,
+                    elapsed_us=spent.elapsed_us,
+                )
+                await self._record(pen, [Step(fact, ENGINE, self._progress(pen.run).claims[-1:])])
+            raise
+
+    def _calls(self, made: Convening, run: str) -> int:
+        """How many calls the run has made, where that is limited."""
+        return 0 if made.max_calls is None else spent_on_record(self._store, run).calls
 
     async def _go_on(
         self, made: Convening, pen: Pen, story: Story, pins: Pins | None, cancel: asyncio.Event
@@ -270,7 +336,7 @@ class Deliberations:
         # What the record says: experts and first answers came to it before the session began.
         made = replace(made, config=story.config)
         return await resume_session(
-            made.setting(self._pool, answered=story.calls),
+            made.setting(self._pool, answered=story.calls, calls=self._calls(made, pen.run)),
             pen,
             story,
             pins=pins,

@@ -1,17 +1,20 @@
 """Deliberations as the record tells them: what each was convened with, how it ended, which directory is its own."""
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from hansard.app.convening import Convening
 from hansard.app.views import View, moment
-from hansard.deliberation.archive import read_manifest
-from hansard.errors import UsageError
+from hansard.deliberation.archive import MANIFEST, read_manifest
+from hansard.domain.budget import Spend
+from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
-from hansard.record.history import fold
+from hansard.record.history import TURNS, calls_of_turn, fold
+from hansard.record.reading import read_body
 from hansard.store.base import Query, Store
 
 MODE: Literal["deliberation"] = "deliberation"
@@ -21,7 +24,7 @@ PERSONA: Literal["persona"] = "persona"
 
 def convening_of(store: Store, configured: int | None) -> Convening:
     """What a session was convened with."""
-    stored = store.body(configured, "config") if configured is not None else None
+    stored = read_body(store, store.entry(configured), "config") if configured is not None else None
     if stored is None:
         raise UsageError(f"the configuration of this deliberation (entry {configured}) is not in the ledger any more")
     return Convening.from_json(stored.body)
@@ -38,8 +41,10 @@ def deliberation_view(store: Store, run: str) -> View:
     configured = next((entry.seq for entry in entries if entry.kind == "run.configured"), None)
     made, artifact = convening_of(store, configured), _artifact(store, run)
     convened, selected = _last(store, run, "session.convened"), _last(store, run, "panel.selected")
+    ended = _last(store, run, "session.ended")
     session = str(convened.data["session"]) if convened else made.config.session_id
     state = fold(entries).runs[run]
+    run_dir = str(Path(made.runs) / session) if made.runs else None
     view: View = {
         "run": run,
         "session_id": session,
@@ -48,17 +53,41 @@ def deliberation_view(store: Store, run: str) -> View:
         "problem": made.config.problem_statement,
         "selected_agents": list(selected.data["agents"]) if selected else [],
         "coordinator": made.config.coordinator.id,
-        "run_dir": str(Path(made.runs) / session) if made.runs else None,
+        "run_dir": run_dir,
+        "fault": _fault(entries, run_dir),
+        "refused_experts": _refused(entries, made),
+        "cut": list(made.cut),
         "outcome": None,
+        "why": ended.data.get("why") if ended else None,
     }
     return view | (_outcome(artifact) if artifact else {})
+
+
+def _fault(entries: list[Entry], run_dir: str | None) -> str | None:
+    """What the record shows to be wrong with the directory of a session that is over."""
+    kinds = {entry.kind for entry in entries}
+    if run_dir is None or "session.archived" in kinds or not {"session.ended", "run.ended"} <= kinds:
+        return None
+    return f"the directory is not complete; `hansard session resume {run_dir}` completes it"
+
+
+def _refused(entries: list[Entry], made: Convening) -> list[str]:
+    """The needs for which no expert was made: personas stand on the record in the order of their needs."""
+    personas = (entry for entry in entries if entry.kind == "persona.made")
+    return [need for need, entry in zip(made.experts, personas, strict=False) if not entry.data["accepted"]]
+
+
+def rounds_of(artifact: Mapping[str, Any]) -> int:
+    """How many rounds a session opened, also where nobody spoke in the last of them."""
+    ending = artifact["outcome"].get("termination_artifact")
+    return int(ending["final_round"] if ending else max(each["round"] for each in artifact["canonical_transcript"]))
 
 
 def _outcome(artifact: dict[str, Any]) -> View:
     said, transcript = artifact["outcome"], artifact["canonical_transcript"]
     view: View = {
         "outcome": said["kind"],
-        "rounds": max(message["round"] for message in transcript),
+        "rounds": rounds_of(artifact),
         "messages": len(transcript),
         "transcript_digest": artifact["transcript_digest"],
         "cumulative_usage": artifact["cumulative_usage"],
@@ -85,23 +114,24 @@ class Spent:
 
 def spent_on_record(store: Store, run: str) -> Spent:
     """The same for a session that was over before this process came."""
-    calls = tokens = cost = elapsed = ended = 0
+    spent, elapsed, ended = Spend(), 0, 0
     for entry in store.select(Query(run=run)):
         data: Any = entry.data
-        if entry.kind in ("turn.taken", "turn.failed", "ensemble.answered"):
-            calls += "result" in entry.body or entry.kind == "ensemble.answered"
-            tokens += data["prompt_tokens"] + data["completion_tokens"]
-            cost += data["cost_usd_nano"]
+        if entry.kind in TURNS:
+            tokens = data.get("prompt_tokens", 0) + data.get("completion_tokens", 0)
+            spent = spent.more(calls_of_turn(entry), tokens, data.get("cost_usd_nano", 0))
             elapsed = max(elapsed, data.get("elapsed_us", 0))
         elif entry.kind == "role.answered":
-            calls += 1
-            tokens += data["input_tokens"] + data["output_tokens"]
-            cost += data["cost_usd_nano"]
-        elif entry.kind == "tools.called":
-            calls += 1
+            spent = spent.more(1, data["input_tokens"] + data["output_tokens"], data["cost_usd_nano"])
         elif entry.kind == "session.ended":
             ended = entry.seq
-    return Spent(calls=calls, tokens=tokens, cost_usd_nano=cost, elapsed_us=elapsed, ended_seq=ended)
+    return Spent(
+        calls=spent.calls,
+        tokens=spent.tokens,
+        cost_usd_nano=spent.cost_usd_nano,
+        elapsed_us=elapsed,
+        ended_seq=ended,
+    )
 
 
 def deliberations(store: Store) -> Iterator[str]:
@@ -111,20 +141,54 @@ def deliberations(store: Store) -> Iterator[str]:
             yield entry.run
 
 
-def find_session(store: Store, folder: Path) -> str:
-    """The run whose session lies in this directory."""
-    session = read_manifest(folder).session_id
+def deliberation_views(store: Store) -> Iterator[View]:
+    """The deliberations, the newest first. One whose configuration is not there any more hides no other."""
     for run in deliberations(store):
-        view = deliberation_view(store, run)
-        if view["session_id"] == session and view["run_dir"] in (None, str(folder.absolute())):
-            return run
-    raise UsageError(f"{store.place} knows no session {session!r} in {folder}; name its ledger with --ledger")
+        try:
+            view = deliberation_view(store, run)
+        except (UsageError, Tampered):
+            continue
+        yield view
+
+
+def find_session(store: Store, folder: Path) -> str:
+    """The run whose session lies in this directory: the newest one that the record has there, under whatever path."""
+    here = os.path.realpath(folder)
+    places = [(run, place) for run in deliberations(store) if (place := directory_of(store, run)) is not None]
+    found = [run for run, place in places if os.path.realpath(place) == here]
+    if found:
+        return next((run for run in found if has_session(store, run)), found[0])
+    session = read_manifest(folder).session_id if (folder / MANIFEST).exists() else folder.name
+    for run, place in places:
+        if place.name == session:
+            over = _last(store, run, "run.ended") is not None
+            go_on = "" if over else f", or `hansard runs resume {run}` goes on with the session there"
+            raise UsageError(f"{folder} is not where run {run} has session {session!r}; move it to {place}{go_on}")
+    raise UsageError(f"{store.place} knows no session in {folder}; `--ledger LEDGER` asks another ledger")
+
+
+def directory_of(store: Store, run: str) -> Path | None:
+    """Where the directory of a run is; None where it has none, or the record does not say it any more."""
+    configured, convened = _last(store, run, "run.configured"), _last(store, run, "session.convened")
+    try:
+        made = convening_of(store, configured.seq if configured else None)
+    except (UsageError, Tampered):
+        return None
+    session = str(convened.data["session"]) if convened else made.config.session_id
+    return Path(made.runs) / session if made.runs else None
+
+
+def listings_of(store: Store, session: str) -> list[bytes]:
+    """Every list of the files of a session of this id that is on the record, the newest first."""
+    archived = store.select(Query(kind="session.archived", newest_first=True))
+    stored = [read_body(store, entry, "manifest") for entry in archived if entry.data["session"] == session]
+    return [each.body for each in stored if each is not None]
 
 
 def listing_of(store: Store, run: str) -> bytes | None:
     """The list of a session's files with their hashes, as it stands on the record; None where there is none."""
     archived = _last(store, run, "session.archived")
-    stored = store.body(archived.seq, "manifest") if archived else None
+    stored = read_body(store, archived, "manifest") if archived else None
     return stored.body if stored else None
 
 
@@ -138,7 +202,7 @@ def artifact_on_record(store: Store, run: str) -> dict[str, Any]:
 
 def _artifact(store: Store, run: str) -> dict[str, Any] | None:
     ended = _last(store, run, "session.ended")
-    stored = store.body(ended.seq, "artifact") if ended else None
+    stored = read_body(store, ended, "artifact") if ended else None
     return dict(json.loads(stored.body)) if stored else None
 
 

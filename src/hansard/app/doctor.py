@@ -1,7 +1,6 @@
 """What works on this machine: looked up, never changed."""
 
 import importlib.util
-import os
 import shutil
 import socket
 import sqlite3
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from hansard.app.settings import Settings
 from hansard.app.views import View
-from hansard.app.wiring import form_of, open_ledger, open_providers
+from hansard.app.wiring import can_be_written, form_of, open_ledger, open_providers
 from hansard.errors import HansardError
 
 WAL_RESET_FIXED = (3, 51, 3)
@@ -30,14 +29,7 @@ _EXTRAS = (
 
 def examine(settings: Settings) -> list[View]:
     """One finding per line: name, whether it is well, and what to know."""
-    found = [_python(), _sqlite(), *(_extra(*extra) for extra in _EXTRAS)]
-    found.append(
-        _finding(
-            "config",
-            True,
-            str(settings.config) if settings.config else "no hansard.toml here or above (`hansard init` writes one)",
-        )
-    )
+    found = [_python(), _sqlite(), *(_extra(*extra) for extra in _EXTRAS), _config(settings)]
     return [*found, _state(settings.state), _ledger(settings), *_configured(settings), *_at_hand(settings.environment)]
 
 
@@ -67,6 +59,17 @@ def _state(folder: Path) -> View:
     if mode & 0o077:
         return _finding("state folder", False, f"{folder} can be read by others; run: chmod 700 {folder}")
     return _finding("state folder", True, str(folder))
+
+
+def _config(settings: Settings) -> View:
+    if settings.config is None:
+        return _finding("config", True, "no hansard.toml here or above (`hansard init` writes one)")
+    try:
+        # What it names is read when it is needed: here somebody wants to know before.
+        _ = settings.roster, settings.written("panels"), settings.written("personas")
+    except HansardError as error:
+        return _finding("config", False, f"{settings.config}: {error}")
+    return _finding("config", True, str(settings.config))
 
 
 def _configured(settings: Settings) -> Iterator[View]:
@@ -114,8 +117,10 @@ def _ledger(settings: Settings) -> View:
         return _finding("ledger", False, str(error))
     try:
         broken, size = opened.store.broken, opened.store.head().size
-        writable = form not in ("sqlite", "jsonl") or os.access(settings.ledger, os.W_OK)
-        said = broken or (f"{size:,} entries" if writable else f"{size:,} entries, but the file cannot be written")
+        writable = can_be_written(settings.ledger)
+        said = broken or (f"{size:,} entries" if writable else f"{size:,} entries, but it can be read only")
+        if writable and not broken:
+            opened.check()
         return _finding("ledger", not broken and writable, f"{opened.store.place}: {said}; seals: {opened.custody}")
     except HansardError as error:
         return _finding("ledger", False, str(error))

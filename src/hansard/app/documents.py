@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hansard.deliberation.documents.reading import load
+from hansard.deliberation.documents.reading import read_json as read_json
 from hansard.errors import UsageError
 
 

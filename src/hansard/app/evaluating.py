@@ -9,6 +9,7 @@ from typing import Any
 
 from hansard.app.convening import Convening
 from hansard.app.deliberations import Deliberations
+from hansard.app.deliberationviews import rounds_of
 from hansard.app.sessions import artifact_of, place_of
 from hansard.app.settings import read_text
 from hansard.app.views import View
@@ -67,9 +68,14 @@ def _on_record(store: Store, name: str) -> Held | None:
     return None
 
 
+def measured(held: Held) -> View:
+    """The figures of the protocol, made anew from the artifact [§7.9]."""
+    return metrics_of(held.artifact)
+
+
 def figures(held: Held) -> View:
     """Everything that can be counted about a session: both sets of figures."""
-    return {**metrics_of(held.artifact), **evaluation_of(held.artifact, held.events)}
+    return {**measured(held), **evaluation_of(held.artifact, held.events)}
 
 
 def looked_back(held: Held) -> View:
@@ -89,7 +95,7 @@ def short(held: Held) -> View:
         "session_id": artifact["session_id"],
         "outcome": found["termination_reason"] or found["outcome_kind"],
         "agents": list(artifact["config"]["selector"]["default_deliberation_panel"]),
-        "rounds": max(message["round"] for message in transcript),
+        "rounds": rounds_of(artifact),
         "messages": len(transcript),
         "tokens": found["tokens_cumulative"]["total_tokens"],
         "cost_usd": found["cost_cumulative"]["cost_usd"],
@@ -168,10 +174,10 @@ async def evaluated(
     for problem in problems:
         config = Config.parse({**made.config.as_data(), "problem_statement": problem.text})
         run = await deliberations.convene(replace(made, config=config), surface=surface)
-        await deliberations.hold(run)
+        sat = await deliberations.hold(run)
         held = _on_record(store, run)
         assert held is not None
-        row = {"problem": problem.id, "run": run, **short(held)}
+        row = {"problem": problem.id, "run": run, **short(held), "fault": sat.sitting.fault}
         said = row["answer"]
         row["passed"] = None if problem.expect is None else bool(said and problem.expect.lower() in said.lower())
         rows.append(row)

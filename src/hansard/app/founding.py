@@ -1,5 +1,6 @@
 """`init`: a place to start from. Writes a commented hansard.toml, and makes the ledger that it names."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,7 +104,7 @@ ledger = "{ledger}"
 def found(ledger: str | None, *, origin: str | None) -> View:
     """Make what is not there yet; what is there stays as it is."""
     config = Path.cwd() / CONFIG_NAME
-    written = not config.exists() and ledger is None
+    written = not os.path.lexists(config) and ledger is None
     if written:
         name = f'\n# The log\'s public name, fixed when the ledger is made.\norigin = "{origin}"\n' if origin else ""
         _write(config, _CONFIG.format(ledger=LEDGER_NAME.as_posix(), origin=name))

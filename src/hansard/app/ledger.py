@@ -3,6 +3,7 @@
 A damaged ledger can still be read: what cannot be trusted is marked, and only appending is refused.
 """
 
+import json
 from collections.abc import Iterator
 from typing import Self, get_args
 
@@ -145,21 +146,37 @@ class LedgerService:
         return view
 
     def redact(self, seq: int, part: str, *, reason: str, actor: str) -> View:
-        """Erase one body for good: tombstone first, then the deletion ([B3])."""
+        """Erase one body for good: tombstone first, then the deletion ([B3]). Says which parts of its run hold the same text."""
         if reason not in get_args(RedactionReason):
             raise UsageError(f"reason {reason!r} is not one of {', '.join(get_args(RedactionReason))}")
         entry = self.store.entry(seq)
         if part not in entry.body:
             raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
-        tombstone = self._tombstone(entry, part)
+        tombstone, stored = self._tombstone(entry, part), self.store.body(seq, part)
         if tombstone is None:
-            if self.store.body(seq, part) is None:
+            if stored is None:
                 raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")
             fact = BodyRedacted(seq=seq, part=part, commitment=entry.body[part], reason=reason)  # type: ignore[arg-type]
-            [written] = record_now(self.store, [Step(fact, actor, (seq,))], run=entry.run, sealing=self.opened.sealer)
+            [written] = record_now(
+                self.store, [Step(fact, actor, (seq,))], run=entry.run, sealing=self.opened.extending()
+            )
             tombstone = written.seq
         self.store.erase(seq, part)
-        return {"seq": seq, "part": part, "tombstone": tombstone, "state": "redacted"}
+        also_in = self._holding(entry.run, stored.body) if stored and entry.run else []
+        return {"seq": seq, "part": part, "tombstone": tombstone, "state": "redacted", "also_in": also_in}
+
+    def _holding(self, run: str, text: bytes) -> list[View]:
+        """The parts of a run that hold this text, as it is, or as it stands within JSON and within JSON in JSON."""
+        sought = [text.strip()]
+        for _ in range(2):
+            sought.append(json.dumps(sought[-1].decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode())
+        found: list[View] = []
+        for entry in self.store.select(Query(run=run)) if sought[0] else ():
+            for part in sorted(entry.body):
+                stored = self.store.body(entry.seq, part)
+                if stored and any(each in stored.body for each in sought):
+                    found.append({"seq": entry.seq, "part": part})
+        return found
 
     def _tombstone(self, entry: Entry, part: str) -> int | None:
         for effect in self.store.effects(entry.seq):
@@ -173,10 +190,11 @@ class LedgerService:
 
     def repair(self) -> View:
         """Put right what is derived or half done. Entries are never touched; what was done is recorded."""
+        self.opened.check_lines()
         done = self.store.repair()
         for what, count in done:
             fact = Repaired(what=what, count=count)  # type: ignore[arg-type]
-            record_now(self.store, [Step(fact, "repair")], sealing=self.opened.sealer)
+            record_now(self.store, [Step(fact, "repair")], sealing=self.opened.extending())
         return {"repaired": [{"what": what, "count": count} for what, count in done], "broken": self.store.broken}
 
     def _fold(self, upto: int | None) -> LedgerState:

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from hansard.app.allowance import Allowance, Charged
 from hansard.app.panels import share_of
 from hansard.deliberation.documents import Config
 from hansard.deliberation.documents.jcs import jcs
+from hansard.deliberation.protocol.moves import Stopped
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
@@ -21,9 +23,7 @@ from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.nested import Nested
-from hansard.orchestration.purse import LEAST_OUTPUT_TOKENS as LEAST
-from hansard.orchestration.purse import estimated_tokens
-from hansard.providers.base import Heard, Provider, Wrapper, answer, answered, failed, failure
+from hansard.providers.base import Heard, Provider, answer, answered, failed, failure
 from hansard.providers.prompt import prompt_of
 from hansard.providers.secrets import Secrets
 from hansard.providers.tools import Handler
@@ -148,8 +148,14 @@ class Panel:
         )
 
     def _setting(self, config: Config, most_output: int | None, nested: Nested) -> Setting:
-        purse = _Allowance(nested, most_output)
-        charged = {id: _Charged(provider, purse) for id, provider in self._providers.items()}
+        allowance = Allowance(
+            calls=nested.share.max_calls,
+            tokens=nested.share.max_tokens,
+            most_output=most_output,
+            charge=nested.charge,
+            whose="the run has set aside for this panel",
+        )
+        charged = {id: Charged(provider, allowance) for id, provider in self._providers.items()}
         return Setting.of(config, providers=charged, secrets=self._secrets, handlers=self._tools)
 
     def _is_cancelled(self, run: str) -> bool:
@@ -220,56 +226,6 @@ def _same_question(store: Store, asked: Entry) -> Iterator[int]:
             yield each.seq
 
 
-class _Allowance:
-    """What is left for the calls of a session."""
-
-    def __init__(self, nested: Nested, most_output: int | None) -> None:
-        self.calls, self.tokens = nested.share.max_calls, nested.share.max_tokens
-        self._charge, self._most_output = nested.charge, most_output
-
-    def refuses(self, exchange: Exchange) -> str | None:
-        """What of the share is used up, where this call would go beyond it."""
-        if self.calls is not None and self.calls <= 0:
-            return "calls"
-        return "tokens" if self.tokens is not None and self.tokens - estimated_tokens(exchange) < LEAST else None
-
-    def bounded(self, exchange: Exchange) -> Exchange:
-        """The question with its answer bounded to what is left."""
-        limits = [self._most_output, exchange.limits.max_output_tokens]
-        if self.tokens is not None:
-            limits.append(self.tokens - estimated_tokens(exchange))
-        known = [each for each in limits if each is not None]
-        return replace(exchange, limits=replace(exchange.limits, max_output_tokens=min(known, default=None)))
-
-    def charge(self, completion: Completion) -> None:
-        self._charge(completion)
-        if self.calls is not None:
-            self.calls -= 1
-        if self.tokens is not None:
-            self.tokens -= completion.usage.total
-
-
-class _Charged(Wrapper):
-    """A provider of a panel's agents, whose calls the run pays for."""
-
-    def __init__(self, inner: Provider, allowance: _Allowance) -> None:
-        super().__init__(inner)
-        self._allowance = allowance
-
-    async def complete(self, exchange: Exchange) -> Completion:
-        if used_up := self._allowance.refuses(exchange):
-            why = failure("quota_exhausted", f"the {used_up} that the run has set aside for this panel are used up")
-            return failed(self, exchange, why)
-        try:
-            completion = await self.inner.complete(self._allowance.bounded(exchange))
-        except asyncio.CancelledError:
-            # It was made, whatever it cost: the record counts it too.
-            self._allowance.charge(failed(self, exchange, failure("internal", "cancelled")))
-            raise
-        self._allowance.charge(completion)
-        return completion
-
-
 async def _over(session: "asyncio.Future[Any]") -> None:
     """Wait until a session is over; whoever is in a hurry leaves it as it stands on the record."""
     try:
@@ -306,6 +262,8 @@ def _failure(sitting: Sitting) -> Any:
     last = ending.get("last_provider_failure")
     if pending:
         said += f"; it asks: {pending.get('question') or pending.get('query')}"
+    if sitting.held and isinstance(stop := sitting.held.outcome, Stopped) and stop.why:
+        said += f"; {stop.why}"
     if last:
         said += f"; {last['agent_id']} ({last['provider']}): {last['message']}"
     # The session has retried what could be retried: whoever asked it asks somebody else next.

@@ -14,6 +14,7 @@ from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
 from hansard.domain.budget import Budget
 from hansard.errors import UsageError
+from hansard.ledger.canonical import MAX_INT
 from hansard.orchestration.nested import PANEL, is_panel
 from hansard.providers.fields import Fields
 
@@ -160,6 +161,10 @@ def read_panel(name: str, fields: Fields, personas: Personas, tool: Callable[[st
     for id, target in apart.items():
         if id not in (*ids, chair) or not isinstance(target, str):
             raise UsageError(f"{fields.where}: providers must name agents of the panel and a provider each, not {id!r}")
+    if chair in ids:
+        raise UsageError(
+            f"{fields.where}: {chair!r} is the coordinator, who must not be among the agents; take one out"
+        )
     used = _tools(fields, (*ids, chair))
     tables = {name: tool(name) for names in used.values() for name in names}
 
@@ -178,13 +183,20 @@ def read_panel(name: str, fields: Fields, personas: Personas, tool: Callable[[st
         max_rounds=fields.count("max_rounds", 3, least=1),
         max_calls=fields.count("max_calls", least=1) if fields.has("max_calls") else None,
         max_tokens=fields.count("max_tokens", 200_000, least=1),
-        max_usd=fields.number("max_usd", 5.0) or 0.0,
+        max_usd=_usd(fields),
         max_seconds=fields.count("max_seconds", 1800, least=1),
         on_agent_failure=fields.choice("on_agent_failure", ("terminate", "continue_without"), "continue_without"),
         ensemble=fields.flag("ensemble"),
     )
     fields.done()
     return plan
+
+
+def _usd(fields: Fields) -> float:
+    amount = fields.number("max_usd", 5.0) or 0.0
+    if amount * NANO > MAX_INT:
+        raise UsageError(f"{fields.where}: max_usd is {amount:g}; write at most {MAX_INT // NANO:,}")
+    return amount
 
 
 def _tools(fields: Fields, members: Collection[str]) -> dict[str, list[str]]:

@@ -24,6 +24,16 @@ PANEL_KIND = "panel"
 PYTHON_KIND = "python"
 """What a configuration snapshot calls a provider that a program handed in: nobody else can open it."""
 
+FLAGGED = "flag"
+"""The name of a provider that flags ask for."""
+
+
+def flag_of(table: Mapping[str, Any]) -> str:
+    """The flag that such a table was made of."""
+    if table.get("kind") == "command":
+        return "--cmd"
+    return "--chat-url" if "base_url" in table else "--api"
+
 
 class Pool:
     """Providers by name and table. `given` are those that a program handed in."""
@@ -105,7 +115,12 @@ class Pool:
         key = json.dumps([name, table, folder], sort_keys=True, default=str)
         if key not in self._open:
             opened = open_providers(
-                self.settings, {name: table}, folder=Path(folder or "."), secrets=self.secrets, prices=self.prices
+                self.settings,
+                {name: table},
+                folder=Path(folder or "."),
+                secrets=self.secrets,
+                prices=self.prices,
+                places={} if FLAGGED in self.settings.providers else {FLAGGED: flag_of(table)},
             )
             [self._open[key]] = opened.values()
         if len(self._seen) >= MOST_SEEN:

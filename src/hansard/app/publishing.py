@@ -19,6 +19,7 @@ from hansard.errors import UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.tiles import WIDTH, encode_bundle, parse_tile_path
+from hansard.record.reading import read_body
 from hansard.record.receipts import make_consistency, make_receipt
 from hansard.record.sealed import newest_signed
 from hansard.store.base import Query, Store, StoredCheckpoint
@@ -162,7 +163,7 @@ def artifact(store: Store, run: str) -> dict[str, Any]:
     """The artifact of a deliberation that is over."""
     query = Query(run=run, kind="session.ended", newest_first=True, limit=1)
     ended = next(iter(store.select(query)), None)
-    stored = store.body(ended.seq, "artifact") if ended else None
+    stored = read_body(store, ended, "artifact") if ended else None
     if stored is None:
         raise UsageError(f"deliberation {run} has no artifact: it is not over, or it was redacted")
     return dict(json.loads(stored.body))

@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
@@ -15,6 +15,9 @@ from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.judge import Programs
 from hansard.orchestration.seams import SEAM_SECONDS, ContextSource, Reviser, Source, Verification, Verifier
 from hansard.providers.tools import Handler, Refusal
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUPS = {
     "context": "hansard.context",
@@ -151,10 +154,15 @@ def _url(url: str) -> Asks:
     return ask
 
 
-def _entry_point(seam: str, name: str) -> Any:
+def installed(seam: str) -> "dict[str, EntryPoint]":
+    """What installed packages bring for a seam, by name."""
     from importlib.metadata import entry_points
 
-    found = {point.name: point for point in entry_points(group=GROUPS[seam])}
+    return {point.name: point for point in entry_points(group=GROUPS[seam])}
+
+
+def _entry_point(seam: str, name: str) -> Any:
+    found = installed(seam)
     if name not in found:
         known = ", ".join(sorted(found)) or "none are installed"
         raise UsageError(f"no installed package brings the {seam} {name!r} (entry points {GROUPS[seam]}: {known})")

@@ -38,7 +38,7 @@ class Hansard:
     ) -> None:
         self._opened = opened
         self.settings = settings or opened.settings
-        self.recorder = Recorder(opened.store, sealing=opened.sealer)
+        self.recorder = Recorder(opened.store, sealing=opened.extending())
         self.ledger = LedgerService(opened)
         self.pool = Pool(self.settings, providers)
         self.runs = Runs(self.recorder, opened.store, self.pool)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hansard.app.deliberationviews import MODE, find_session, listing_of
+from hansard.app.deliberationviews import MODE, find_session, listing_of, listings_of
 from hansard.app.ids import new_run_id
 from hansard.app.people import human
 from hansard.app.settings import Settings
@@ -19,15 +19,18 @@ from hansard.deliberation.archive import (
     ARTIFACT,
     MANIFEST,
     SEAL,
+    closest,
     is_crashed,
     read_journal,
     read_manifest,
+    seal_breaches,
 )
 from hansard.deliberation.conformance import Report, run_conformance
-from hansard.deliberation.documents import DOCUMENTS, Breach, Invalid
+from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Config, Invalid
+from hansard.deliberation.documents.config_rules import config_breaches
 from hansard.deliberation.documents.reading import load
 from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
-from hansard.deliberation.metrics import metrics_of
+from hansard.deliberation.personas import Personas
 from hansard.deliberation.replay import TranscriptReplay, transcript_replay
 from hansard.deliberation.session import Pen
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
@@ -79,12 +82,22 @@ def place_of(name: str, runs: Path) -> Path:
 
 def artifact_of(folder: Path) -> dict[str, Any]:
     """The artifact of a finished session as it is stored [R-7.3-1]."""
-    if not (folder / ARTIFACT).exists():
+    if not (folder / ARTIFACT).is_file():
         state = "crashed" if is_crashed(folder) else read_manifest(folder).status
         raise UsageError(f"{folder} is {state} and has no artifact; `hansard session resume {folder}` goes on with it")
     data = load(folder / ARTIFACT)
     if not isinstance(data, dict):
         raise UsageError(f"{folder / ARTIFACT} is no artifact")
+    return data
+
+
+def whole_artifact(folder: Path) -> dict[str, Any]:
+    """The same, where it has the shape of an artifact; UsageError says where it has not."""
+    data = artifact_of(folder)
+    try:
+        Artifact.parse(data)
+    except Invalid as error:
+        raise UsageError(f"{folder / ARTIFACT} is no artifact: {error}") from error
     return data
 
 
@@ -105,21 +118,19 @@ def _member(data: object, name: str) -> Any:
     return data.get(name) if isinstance(data, Mapping) else None
 
 
-def measured(folder: Path) -> dict[str, Any]:
-    """The figures of a finished session, made anew from its artifact."""
-    return metrics_of(artifact_of(folder))
-
-
 def as_text(data: Mapping[str, Any]) -> str:
     """A document as a file holds it."""
     return json.dumps(data, ensure_ascii=False, indent=2) + "\n"
 
 
-def validated(path: Path, store: Store | None = None) -> Validation:
-    """Every rule that a document breaks; of a session's directory, every file of it, and the rules of its course."""
+def validated(path: Path, store: Store | None = None, *, named: bool = False) -> Validation:
+    """Every rule that a document breaks; of a session's directory, every file of it, and the rules of its course.
+
+    `named` says that somebody chose this ledger for it: a session that it does not know is then a breach and no note.
+    """
     folder = path if path.is_dir() else path.parent if path.name == ARTIFACT else None
     if folder is not None and (folder / MANIFEST).exists():
-        return _directory(folder, store)
+        return _directory(folder, store, named)
     if path.is_dir():
         raise UsageError(f"{path} is no session's directory: it has no {MANIFEST}")
     data = load(path)
@@ -131,20 +142,25 @@ def validated(path: Path, store: Store | None = None) -> Validation:
     if name == "artifact":
         return Validation(document=name, breaches=tuple(artifact_breaches(data)))
     try:
-        DOCUMENTS[name].parse(data)
+        found = DOCUMENTS[name].parse(data)
     except Invalid as error:
         return Validation(document=name, breaches=(error.breach,))
-    return Validation(document=name, breaches=())
+    personas = [persona.id for persona in Personas()]
+    wrong = config_breaches(found, personas=personas) if isinstance(found, Config) else []
+    return Validation(document=name, breaches=tuple(wrong))
 
 
-def _directory(folder: Path, store: Store | None) -> Validation:
-    if (folder / ARTIFACT).exists():
-        listed, notes = _listed(folder, store)
+def _directory(folder: Path, store: Store | None, named: bool) -> Validation:
+    if (folder / ARTIFACT).is_file():
+        listed, unknown = _listed(folder, store)
+        found, notes = directory_breaches(folder, recorded=listed), [unknown] if unknown else []
+        if unknown and named:
+            found, notes = [*found, Breach(document="directory", path="", rule="record", message=unknown)], []
         if listed is None and not (folder / SEAL).exists():
-            notes = (*notes, "the directory has no seal: what lies outside of the transcript may have been changed")
-        return Validation(
-            document="directory", breaches=tuple(directory_breaches(folder, recorded=listed)), notes=notes
-        )
+            notes.append("the directory has no seal: what lies outside of the transcript may have been changed")
+        return Validation(document="directory", breaches=tuple(found), notes=tuple(notes))
+    if (listed := _archived_here(folder, store)) is not None:
+        return Validation(document="directory", breaches=tuple(seal_breaches(folder, listed)))
     status = read_manifest(folder).status
     if status in {"complete", "terminated"}:
         message = f"the manifest says {status}, and there is no {ARTIFACT}"
@@ -155,14 +171,25 @@ def _directory(folder: Path, store: Store | None) -> Validation:
     return Validation(document="directory", breaches=(), notes=(note,))
 
 
-def _listed(folder: Path, store: Store | None) -> tuple[bytes | None, tuple[str, ...]]:
-    """The list of the directory's files that is on the record, or why there is none."""
+def _listed(folder: Path, store: Store | None) -> tuple[bytes | None, str | None]:
+    """The list on the record that a directory comes closest to, wherever it lies by now; or why there is none."""
     if store is None:
-        return None, ("no ledger was asked: a directory that was changed and sealed anew would not be noticed",)
+        return None, "no ledger was asked: a directory that was changed and sealed anew would not be noticed"
     try:
-        return listing_of(store, find_session(store, folder)), ()
-    except UsageError as error:
-        return None, (f"not held against the record: {error}",)
+        session = read_manifest(folder).session_id
+        if listings := listings_of(store, session):
+            return closest(folder, listings), None
+    except (UsageError, OSError) as error:
+        return None, f"not held against the record: {error}"
+    return None, f"not held against the record: {store.place} lists no files of a session {session!r}"
+
+
+def _archived_here(folder: Path, store: Store | None) -> bytes | None:
+    """The list of the session that was complete in this very place, where the record has one."""
+    try:
+        return listing_of(store, find_session(store, folder)) if store is not None else None
+    except UsageError:
+        return None
 
 
 def conformance() -> Report:

@@ -3,6 +3,7 @@
 Every span names the entry that it stands on, so that a trace points into a record that can be proven. Bodies stay in the ledger.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,6 +15,8 @@ from hansard.store.base import Query, Store
 
 ASKS = ("task.attempted", "role.asked", "turn.asked")
 ANSWERS = ("task.returned", "role.answered", "turn.taken", "turn.failed")
+TOOLS = ("tools.called", "tools.returned")
+USED = ("prompt_tokens", "completion_tokens", "cost_usd_nano")
 
 Attempt = tuple[str, int]
 Attributes = dict[str, str | int | float | bool | Sequence[str]]
@@ -59,11 +62,16 @@ def run_spans(store: Store, run: str) -> list[Span]:
     spans = [whole]
     asked = {entry.seq: entry for entry in entries if entry.kind in ASKS}
     attempts: dict[Attempt, Span] = {}
+    turns: dict[int, int] = {}
+    used: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for entry in entries:
-        if entry.kind in ANSWERS:
+        if entry.kind in TOOLS:
+            turn = turns[entry.seq] = turns.get(entry.causes[0], entry.causes[0])
+            used[turn].update({name: _number(entry.data.get(name)) for name in USED})
+        elif entry.kind in ANSWERS:
             for seq in entry.causes:
                 if seq in asked:
-                    made = _call(spans, run, asked.pop(seq), entry)
+                    made = _call(spans, run, asked.pop(seq), entry, used[seq])
                     if entry.kind == "task.returned":
                         attempts[_attempt(entry)] = made
         elif entry.kind == "task.judged" and (about := attempts.get(_attempt(entry))):
@@ -71,10 +79,10 @@ def run_spans(store: Store, run: str) -> list[Span]:
     return spans
 
 
-def _call(spans: list[Span], run: str, asked: Entry, answered: Entry) -> Span:
-    """Who was asked, and inside of it the call; gives the former."""
+def _call(spans: list[Span], run: str, asked: Entry, answered: Entry, used: Counter[str]) -> Span:
+    """Who was asked, and inside of it the call, with what was used for tools before the answer; gives the former."""
     said: Any = asked.data
-    got: Any = answered.data
+    got: Any = {**answered.data, **{name: answered.data[name] + before for name, before in used.items()}}
     who = str(said.get("lane") or said.get("role") or said.get("agent") or "")
     operation = names.PLAN if said.get("role") == "coordinator" else names.AGENT
     failed = answered.kind == "turn.failed" or got.get("ok") is False

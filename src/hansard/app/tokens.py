@@ -1,7 +1,7 @@
 """Who may use the daemon: bearer tokens with roles, kept as digests in a file of the user's own. Knows no HTTP.
 
-The first token is made when there is none and stands in a file beside, so that programs of the same user find it. Every
-other secret is shown once. A daemon that runs notices when the file changes.
+The default token is made when there is none that is good, and stands in a file beside, so that programs of the same user
+find it. Every other secret is shown once. A daemon that runs notices when the file changes.
 """
 
 import fcntl
@@ -20,6 +20,7 @@ from typing import Literal, get_args
 from hansard.app.settings import Settings
 from hansard.app.views import View, moment
 from hansard.errors import StoreError, UsageError
+from hansard.seal.private import make_folder
 
 Role = Literal["reader", "operator", "approver"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -61,17 +62,16 @@ class Tokens:
     def of(cls, settings: Settings, *, look_s: float = 0) -> "Tokens":
         return cls(settings.state / "serve", look_s=look_s)
 
-    @property
-    def plain_file(self) -> Path:
-        """Where the default token stands to be read."""
-        return self._plain
-
-    def ensure(self) -> Path:
-        """Make the default token where there is none; gives the file that holds it."""
+    def ensure(self) -> Path | None:
+        """Make the default token where nobody could come in; gives the file that holds it, or None where none is good."""
         with self._changing() as tokens:
-            if not tokens:
-                tokens.append(self._new(DEFAULT, ROLES, None))
-        return self._plain
+            if all(self.is_over(each) for each in tokens):
+                tokens[:] = [self._new(DEFAULT, ROLES, None)]
+        try:
+            token = self.known(self._plain.read_text("utf-8").strip())
+        except (OSError, UnicodeDecodeError):
+            return None
+        return self._plain if token and not self.is_over(token) else None
 
     def known(self, secret: str) -> Token | None:
         """The token of this secret, ended or not; None when nobody has it."""
@@ -143,7 +143,7 @@ class Tokens:
     def _changing(self) -> Iterator[list[Token]]:
         """The tokens, to be changed by one process at a time; written when the block ends well."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.folder)
             with open(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 self._seen = None
@@ -153,6 +153,7 @@ class Tokens:
                 yield tokens
                 if tokens != before:
                     self._write(tokens)
+                    self._look()
         except OSError as error:
             raise StoreError(f"cannot keep tokens in {self.folder}: {error.strerror}") from error
 
@@ -160,6 +161,8 @@ class Tokens:
         for each in tokens:
             if isinstance(each, _Made) and each.name == DEFAULT:
                 _replace(self._plain, each.secret + "\n")
+        if not any(each.name == DEFAULT for each in tokens):
+            self._plain.unlink(missing_ok=True)
         kept = [{name: value for name, value in asdict(each).items() if name != "secret"} for each in tokens]
         _replace(self._file, json.dumps({"tokens": kept}, indent=2) + "\n")
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hansard.app.settings import Settings
+from hansard.domain.exchange import Tool
 from hansard.errors import UsageError
 from hansard.orchestration.seams import read_seam
+from hansard.providers.checks import check_tool
 from hansard.providers.fields import Fields
 
 
@@ -24,11 +26,15 @@ def tool_of(settings: Settings, name: str) -> ToolTable:
         known = ", ".join(sorted(settings.tools)) or "none are written down"
         raise UsageError(f"there is no tool {name!r} ({known}); write [tools.{name}] into hansard.toml")
     fields = Fields(settings.tools[name], f"[tools.{name}]")
-    declared = {
+    declared: dict[str, Any] = {
         "name": name,
-        "description": fields.text("description", name),
+        "description": fields.text("description") or name,
         "input_schema": dict(fields.table("input_schema")) or {"type": "object"},
     }
+    try:
+        check_tool(Tool(**declared))
+    except UsageError as error:
+        raise UsageError(f"{fields.where}: {error}") from error
     table = ToolTable(runs=read_seam(fields), declared=declared)
     fields.done()
     return table

@@ -1,12 +1,14 @@
 """The one place that names concrete back ends: from a location to an open store, with its sealer where there are keys."""
 
-from functools import partial
+import os
+import shlex
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from hansard.__about__ import __version__
 from hansard.app.settings import Settings
-from hansard.errors import Fenced, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
 from hansard.store.base import Draft, Store
@@ -37,6 +39,8 @@ class Opened:
         self._lost_key = lost_key
         self._looked = False
         self._sealer: Sealer | None = None
+        self._folder: Path | None = None
+        """Where the keys of a signed log belong."""
         self.custody = self._custody()
 
     @property
@@ -45,10 +49,40 @@ class Opened:
 
         StoreError when the log was rolled back or forked since it was last signed here: then nothing may be written.
         """
-        if not self._looked:
+        if not self._looked and not self.store.broken:
             self._looked = True
             self._sealer = self._take()
         return self._sealer
+
+    def extending(self) -> "Sealer | None":
+        """The same for whoever is about to extend the log; StoreError too where nobody could seal what is written ([C11])."""
+        sealer = self.sealer
+        if sealer is None and self._writing and self._keyless and not self.store.broken:
+            self._refuse_unless_sealed()
+        return sealer
+
+    def check_lines(self) -> None:
+        """For a repair, before it writes: StoreError unless the lines are those that were signed, and it can be sealed."""
+        if self._folder is None:
+            return
+        if self._keyless:
+            raise self._unsealable()
+        from hansard.record.recovery import refuse_other_lines
+
+        refuse_other_lines(self.store, self._folder)
+
+    def check(self) -> None:
+        """StoreError where `sealer` would say that nothing may be written, found without taking or changing anything."""
+        if self._folder is None:
+            return
+        from hansard.record.recovery import check_keys, refuse_rollback
+        from hansard.seal.keys import KeyRing
+
+        if self._keyless:
+            if self._folder.is_dir():
+                refuse_rollback(self.store, self._folder)
+            raise StoreError(f"{self.store.place} is signed, and {self._keyless}")
+        check_keys(self.store, KeyRing.open(self._folder, self._origin), self._folder)
 
     def close(self) -> None:
         """Sign what is unsigned, where this process may, and close."""
@@ -70,17 +104,45 @@ class Opened:
             return "none: this log is unsigned"
         folder = self.settings.log_folder(str(genesis.get("nonce", "")))
         self._folder, self._origin = folder, str(genesis.get("origin", ""))
-        return f"files in {folder}" if folder.is_dir() else f"the keys are not on this machine (looked in {folder})"
+        return f"files in {folder}" if folder.is_dir() else f"its keys are not on this machine (looked in {folder})"
 
-    def _take(self) -> "Sealer | None":
-        if not self._writing or self.store.broken or not self.custody.startswith("files in "):
+    @cached_property
+    def _keyless(self) -> str | None:
+        """Why this process cannot sign a log that is signed, and what to do; None where it can, and for an unsigned one."""
+        if self._folder is None:
             return None
-        from hansard.record.recovery import refuse_rollback
+        if not self._folder.is_dir():
+            return (
+                f"{self.custody}; name the state folder that has them with HANSARD_STATE, or write where they are. If they "
+                f"are gone for good, go on in a new log that names this one: "
+                f"hansard ledger adopt {shlex.quote(self.store.place)} --ledger NEW.db"
+            )
         from hansard.seal.signing import available
 
-        if not available():
+        return None if available() else "`cryptography` is not installed: pip install cryptography"
+
+    def _refuse_unless_sealed(self) -> None:
+        """A process without the keys may write while one that has them seals the log."""
+        from hansard.record.sealer import CLAIM, LEASE_S
+
+        try:
+            self.store.release(self.store.claim(CLAIM, LEASE_S))
+        except Fenced as error:
+            self.custody = f"another process seals: {error}"
+            return
+        raise self._unsealable()
+
+    def _unsealable(self) -> StoreError:
+        return StoreError(f"nothing was written to {self.store.place}: it is signed, and {self._keyless}")
+
+    def _take(self) -> "Sealer | None":
+        if not self._writing or self._folder is None or not self._folder.is_dir():
+            return None
+        if self._keyless:
+            from hansard.record.recovery import refuse_rollback
+
             refuse_rollback(self.store, self._folder)
-            self.custody = "`cryptography` is not installed: entries stay unsealed; pip install hansard"
+            self.custody = self._keyless
             return None
         from hansard.record.sealer import Sealer
         from hansard.seal.keys import KeyRing
@@ -103,18 +165,49 @@ def open_ledger(settings: Settings, *, writing: bool = False, lost_key: bool = F
 
 
 def open_or_found(settings: Settings) -> Opened:
-    """Open a ledger for writing, or make it when nothing is there."""
-    return open_ledger(settings, writing=True) if ledger_exists(settings.ledger) else found_ledger(settings)
+    """Open a ledger for writing, or make it when nothing is there. Of several who make it at once, one does."""
+    if not ledger_exists(settings.ledger):
+        try:
+            return found_ledger(settings)
+        except StoreError:
+            if not ledger_exists(settings.ledger):
+                raise
+    return open_ledger(settings, writing=True)
 
 
 def found_ledger(settings: Settings, adopts: "Checkpoint | None" = None) -> Opened:
-    """Make a new ledger: its keys first, durable in the user's state folder, then its entry 0."""
+    """Make a new ledger: its keys first, durable in the user's state folder, then its entry 0.
+
+    Where it could not be made, or another process was quicker, no keys are left.
+    """
     from hansard.seal.genesis import found
 
     signed = form_of(settings.ledger) != "memory"
-    genesis, _ = found(settings.log_folder, settings.origin, SOFTWARE, adopts, signed=signed)
+    genesis, ring = found(settings.log_folder, settings.origin, SOFTWARE, adopts, signed=signed)
     draft = Drafter().draft(genesis, actor="log", run="", causes=(), fence=None)
-    return _opened(create_store(settings.ledger, draft), settings, writing=True)
+    try:
+        store = create_store(settings.ledger, draft)
+    except HansardError:
+        if ring and not _may_be(settings.ledger, genesis.nonce):
+            ring.destroy()
+        raise
+    return _opened(store, settings, writing=True)
+
+
+def _may_be(location: str, nonce: str) -> bool:
+    """Whether the log of this nonce lies at a location, also where that cannot be told."""
+    try:
+        if not ledger_exists(location):
+            return False
+        store = open_store(location, reading=True)
+    except HansardError:
+        return True
+    try:
+        return store.entry(0).data.get("nonce") == nonce
+    except HansardError:
+        return True
+    finally:
+        store.close()
 
 
 def ledger_exists(location: str) -> bool:
@@ -127,7 +220,15 @@ def ledger_exists(location: str) -> bool:
 
             return PostgresStore.exists(location)
         case _:
-            return Path(location).exists() and Path(location).stat().st_size > 0
+            # An empty file counts: it may have been a ledger, and whoever emptied it must not get a new one in its place.
+            return Path(location).exists()
+
+
+def can_be_written(location: str) -> bool:
+    """Whether this process may write where a ledger lies; a database server says so by itself."""
+    if form_of(location) not in ("sqlite", "jsonl"):
+        return True
+    return os.access(location, os.W_OK) and os.access(Path(location).parent, os.W_OK)
 
 
 def _opened(store: Store, settings: Settings, *, writing: bool, lost_key: bool = False) -> Opened:
@@ -185,6 +286,7 @@ def open_providers(
     folder: Path | None = None,
     secrets: "Secrets | None" = None,
     prices: "Prices | None" = None,
+    places: "Mapping[str, str] | None" = None,
 ) -> "dict[str, Provider]":
     """The providers of these tables, or those that hansard.toml names. Keys come from the environment, and go into `secrets`."""
     from hansard.providers.open import open_providers as build
@@ -193,6 +295,7 @@ def open_providers(
         settings.providers if tables is None else tables,
         environment=settings.environment,
         where=str(settings.config or "hansard.toml"),
+        places=places,
         folder=folder or (settings.config.parent if settings.config else Path.cwd()),
         secrets=secrets,
         prices=prices,

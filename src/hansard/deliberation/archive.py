@@ -2,6 +2,7 @@
 
 The record comes first and this second: a journal that is shorter than the record is completed from it, and one that says
 something else is refused. Every file but the lock is listed with its hash in the seal, and that list is on the record.
+Nothing else may lie there: no other file, and no folder, link or pipe.
 """
 
 import fcntl
@@ -9,16 +10,22 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from hansard.deliberation.documents import SCHEMA_VERSION, Breach, RunManifest, jcs
+from hansard.deliberation.documents import SCHEMA_VERSION, Breach, Invalid, RunManifest
 from hansard.deliberation.documents.vocabulary import NAME
 from hansard.errors import StoreError, UsageError
 
 ARTIFACT, CONFIG, MANIFEST = "artifact.json", "config.json", "manifest.json"
 JOURNAL, EVENTS, SEAL, LOCK = "transcript.jsonl", "observability.jsonl", "seal.json", ".lock"
+PINS, METRICS, SELECTION, TOOLS = "pins.json", "metrics.json", "selector_output.json", "tool_events.jsonl"
+WRITTEN = frozenset({ARTIFACT, CONFIG, MANIFEST, JOURNAL, EVENTS, SEAL, LOCK, PINS, METRICS, SELECTION, TOOLS})
+"""Whatever sessions write."""
+RETOLD = frozenset({CONFIG, MANIFEST})
+"""What the record has by its meaning and not by its bytes: made anew, it says the same in other words."""
 MANIFEST_VERSION = "1.0.0"
 
 
@@ -49,40 +56,61 @@ class Archive:
         except OSError as error:
             raise StoreError(f"cannot make {folder}: {error}") from error
         archive = cls(folder, _locked(folder))
-        archive._put(CONFIG, _shown(config))
-        archive._put_manifest(_manifest(session, producer, now, status="in_progress", updated_at=now))
+        archive.begin(session=session, config=config, producer=producer, now=now)
         return archive
 
     @classmethod
     def reopen(cls, folder: Path, lines: Iterable[bytes], *, ended: bool = False) -> Self:
-        """The directory of a session that was interrupted, with its journal completed from the record.
+        """The directory of a session that was interrupted, with its journal completed from the record; made where it is gone.
 
         `ended` says that the session itself was over, and only its directory is to be completed.
         """
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot make {folder}: {error}") from error
         lock = _locked(folder)
         try:
-            manifest = read_manifest(folder)
-            if manifest.status not in {"in_progress", "crashed"} and not ended:
-                raise UsageError(f"{folder} is {manifest.status}; there is nothing to resume")
+            # Only that it is held says something; what stands in it is no part of the session.
+            os.ftruncate(lock, 0)
+            for unfinished in folder.glob(".*.new"):
+                # A crash while a file was written: it never became one.
+                if not unfinished.is_dir():
+                    unfinished.unlink()
+            if foreign := strangers(folder):
+                raise UsageError(f"{folder / foreign[0]} was written by no session; move it away, and resume then")
+            status = read_manifest(folder).status if (folder / MANIFEST).exists() else "in_progress"
+            if status not in {"in_progress", "crashed"} and not ended:
+                raise UsageError(f"{folder} is {status}; there is nothing to resume")
             recorded = b"".join(line + b"\n" for line in lines)
             written = (folder / JOURNAL).read_bytes() if (folder / JOURNAL).exists() else b""
             if not recorded.startswith(written):
                 raise StoreError(f"{folder / JOURNAL} says something else than the record, so it was changed; see both")
-            for unfinished in folder.glob(".*.new"):
-                # A crash while a file was written: it never became one.
-                unfinished.unlink()
+            archive = cls(folder, lock)
+        except OSError as error:
+            os.close(lock)
+            raise StoreError(f"cannot go on in {folder}: {error}") from error
         except BaseException:
             os.close(lock)
             raise
-        archive = cls(folder, lock)
-        _write(archive._journal, recorded[len(written) :])
+        archive._append(recorded[len(written) :])
         return archive
+
+    def begin(self, *, session: str, config: Mapping[str, Any], producer: Mapping[str, str], now: str) -> None:
+        """What a directory begins with, as far as it is not there."""
+        if not (self.folder / CONFIG).exists():
+            self._put(CONFIG, _shown(config))
+        if not (self.folder / MANIFEST).exists():
+            self._put_manifest(_manifest(session, producer, now, status="in_progress", updated_at=now))
 
     def add(self, line: bytes) -> None:
         """One more line of the journal. A disk that fails here is told at the end; the session goes on [R-4.1-8]."""
+        self._append(line + b"\n")
+
+    def _append(self, data: bytes) -> None:
         if self.fault is None:
             try:
-                _write(self._journal, line + b"\n")
+                _write(self._journal, data)
             except OSError as error:
                 self.fault = f"cannot write {self.folder / JOURNAL}: {error}"
 
@@ -90,34 +118,40 @@ class Archive:
         """A file beside the others, whole or not at all."""
         self._put(name, data)
 
-    def finish(self, artifact: Mapping[str, Any], written: bytes, *, notes: str) -> dict[str, Any]:
-        """The artifact, then the manifest that calls it complete [R-7.4-2]; the hash of every file."""
+    def finish(self, files: Mapping[str, bytes]) -> dict[str, Any]:
+        """These files in their order, the artifact before the manifest that calls it complete [R-7.4-2]; the hash of every file.
+
+        Of what a session writes at its end, nothing else stays: it is not of this session.
+        """
         if self.fault is not None:
-            raise StoreError(f"{self.fault}; resume the session to complete its directory")
+            raise StoreError(self.fault)
+        if foreign := strangers(self.folder):
+            raise StoreError(f"{self.folder / foreign[0]} was written by no session; move it away, and resume then")
         os.fsync(self._journal)
-        self._put(ARTIFACT, written)
-        synthesis = artifact["outcome"]["kind"] == "synthesis"
-        before = read_manifest(self.folder)
-        self._put_manifest(
-            _manifest(
-                before.session_id,
-                before.producer.as_data(),
-                before.created_at,
-                status="complete" if synthesis else "terminated",
-                outcome_kind=artifact["outcome"]["kind"],
-                transcript_digest=artifact["transcript_digest"],
-                observability_log_path=EVENTS if (self.folder / EVENTS).exists() else None,
-                notes=notes,
-            )
-        )
+        for name in WRITTEN - files.keys() - {CONFIG, PINS, JOURNAL, LOCK}:
+            (self.folder / name).unlink(missing_ok=True)
+        for name, data in files.items():
+            self._put(name, data)
         return listing(self.folder)
 
-    def check(self, seq: int, listed: bytes) -> None:
-        """Files that were listed before a crash must still be as the record has them, or they are not sealed."""
-        if jcs(listing(self.folder)) != listed:
+    def restore(self, files: Mapping[str, bytes], seq: int, listed: bytes) -> dict[str, Any]:
+        """Of these files, those that are missing from a directory that was complete; the hash of every file.
+
+        Whatever is there, and whatever is made again, must be as the record lists it, or nothing is sealed.
+        """
+        known: dict[str, Any] = json.loads(listed)
+        missing = [name for name in lacking(self.folder, known) if name in files]
+        for name in missing:
+            if name in RETOLD or _hashed(files[name]) == known[name]:
+                self._put(name, files[name])
+        found = listing(self.folder)
+        wrong = [name for name in differing(known, found) if name not in RETOLD or name not in missing]
+        if wrong:
             raise StoreError(
-                f"the files of {self.folder} are not as the record lists them (entry {seq}); see which changed"
+                f"{self.folder / wrong[0]} {_difference(wrong[0] in known, wrong[0] in found)} since the record has listed "
+                f"it (entry {seq}), and cannot be made again from the record; put it back as it was"
             )
+        return found
 
     def seal(self, seq: int, listed: bytes) -> None:
         """The list of hashes as it stands on the record, and where."""
@@ -135,6 +169,21 @@ class Archive:
 
     def _put(self, name: str, data: bytes) -> None:
         write_whole(self.folder / name, data)
+
+
+def finished_manifest(artifact: Mapping[str, Any], producer: Mapping[str, str], *, notes: str) -> bytes:
+    """The manifest of a session that is over, from its artifact alone: nothing that lay in the directory is believed."""
+    data = _manifest(
+        artifact["session_id"],
+        producer,
+        artifact["started_at"],
+        status="complete" if artifact["outcome"]["kind"] == "synthesis" else "terminated",
+        outcome_kind=artifact["outcome"]["kind"],
+        transcript_digest=artifact["transcript_digest"],
+        observability_log_path=EVENTS,
+        notes=notes,
+    )
+    return _shown(RunManifest.parse(data).as_data())
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -155,19 +204,26 @@ def write_whole(path: Path, data: bytes) -> None:
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
+def read_file(path: Path) -> bytes:
+    """The bytes of a file of a directory. OSError where something else has its name: a pipe would never end."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError(f"{path} is no file, but a folder, a link or a pipe")
+    return path.read_bytes()
+
+
 def read_manifest(folder: Path) -> RunManifest:
     """The manifest of a directory; UsageError where there is none, or none that can be read."""
     try:
-        return RunManifest.parse(json.loads((folder / MANIFEST).read_bytes()))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{folder} is no session's directory: {error}") from error
+        return RunManifest.parse(json.loads(read_file(folder / MANIFEST)))
+    except (OSError, ValueError, RecursionError, Invalid) as error:
+        raise UsageError(f"{folder / MANIFEST} is no manifest of a session: {error}") from error
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
     """The messages of a journal, of each its last line. A torn end is passed over [R-7.4-3]."""
     found: dict[str, dict[str, Any]] = {}
     try:
-        data = (folder / JOURNAL).read_bytes()
+        data = read_file(folder / JOURNAL)
     except OSError as error:
         raise UsageError(f"cannot read the journal of {folder}: {error}") from error
     whole, _, _ = data.rpartition(b"\n")
@@ -204,28 +260,63 @@ def mark_crashed(folder: Path, now: str) -> None:
 
 
 def listing(folder: Path) -> dict[str, Any]:
-    """Size and SHA-256 of every file but the lock and the seal."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if name not in {LOCK, SEAL} and path.is_file():
-            data = path.read_bytes()
-            found[name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    """Size and SHA-256 of every file but the seal and the empty lock; of whatever is no file, only that it is there."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.iterdir()):
+        name, about = os.fsencode(path.name).decode("utf-8", "backslashreplace"), path.lstat()
+        if not stat.S_ISREG(about.st_mode):
+            found[name] = {"size": None}
+        elif name != SEAL and (name != LOCK or about.st_size):
+            found[name] = _hashed(path.read_bytes())
     return found
+
+
+def _hashed(data: bytes) -> dict[str, Any]:
+    return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+
+
+def strangers(folder: Path) -> list[str]:
+    """What lies in a directory and was written by no session."""
+    entries = [(path.name, path.lstat()) for path in sorted(folder.iterdir())]
+    return [
+        os.fsencode(name).decode("utf-8", "backslashreplace")
+        for name, about in entries
+        if name not in WRITTEN or not stat.S_ISREG(about.st_mode) or (name == LOCK and about.st_size)
+    ]
+
+
+def lacking(folder: Path, listed: Iterable[str]) -> list[str]:
+    """The files that a complete directory has besides, the seal among them."""
+    return [name for name in (*listed, SEAL) if not os.path.lexists(folder / name)]
+
+
+def differing(listed: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """The files that two lists do not have in common."""
+    return [name for name in sorted({*listed, *found}) if listed.get(name) != found.get(name)]
+
+
+def closest(folder: Path, listings: Iterable[bytes]) -> bytes:
+    """The list with the fewest differences from what lies there, the first of several."""
+    found = listing(folder)
+    return min(listings, key=lambda each: len(differing(json.loads(each), found)))
 
 
 def seal_breaches(folder: Path, recorded: bytes | None = None) -> list[Breach]:
     """Every file that is not as it was sealed. With the list that is on the record, a seal that was made anew is found too."""
     try:
-        listed = json.loads((folder / SEAL).read_bytes())["files"]
-        found = listing(folder)
-        forged = recorded is not None and jcs(listed) != recorded
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        found, sealed = listing(folder), json.loads(read_file(folder / SEAL))
+        listed = sealed.get("files") if isinstance(sealed, dict) else None
+        if not isinstance(listed, dict):
+            raise ValueError("it lists no files")
+    except (OSError, ValueError, RecursionError) as error:
         return [_unsealed(SEAL, f"cannot be read: {error}"[:200])]
-    changed = [name for name in sorted({*listed, *found}) if listed.get(name) != found.get(name)]
+    known = listed if recorded is None else json.loads(recorded)
     return [
-        *(_unsealed(name, _difference(name in listed, name in found)) for name in changed),
-        *([_unsealed(SEAL, "is not what the record says of this directory")] if forged else []),
+        *(
+            _unsealed(name, f"{_difference(name in known, name in found)} since the directory was sealed")
+            for name in differing(known, found)
+        ),
+        *([_unsealed(SEAL, "is not what the record says of this directory")] if listed != known else []),
     ]
 
 
@@ -234,7 +325,7 @@ def _difference(listed: bool, found: bool) -> str:
 
 
 def _unsealed(name: str, message: str) -> Breach:
-    return Breach(document=name, path="", rule="seal", message=f"{message} since the directory was sealed")
+    return Breach(document=name, path="", rule="seal", message=message)
 
 
 def _manifest(session: str, producer: Mapping[str, str], created_at: str, **more: Any) -> dict[str, Any]:
@@ -253,10 +344,13 @@ def _manifest(session: str, producer: Mapping[str, str], created_at: str, **more
 
 def _locked(folder: Path) -> int:
     try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise UsageError(f"{folder} is no session's directory: {error}") from error
     try:
+        if not stat.S_ISREG(os.fstat(lock).st_mode):
+            os.close(lock)
+            raise UsageError(f"{folder / LOCK} is no file; move it away")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(lock)

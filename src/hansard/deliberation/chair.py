@@ -5,12 +5,13 @@ One call is in flight at any moment. The chair decides nothing: the rules do. On
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from hansard.deliberation import selector
-from hansard.deliberation.documents import Invalid, SelectorOutput
+from hansard.deliberation.documents import Invalid, SelectorOutput, Usage
 from hansard.deliberation.documents.output import asking_schema
 from hansard.deliberation.documents.scripting import usage_of
 from hansard.deliberation.interruptible import Interruptible
@@ -27,19 +28,21 @@ from hansard.deliberation.protocol.moves import (
     Rested,
     Select,
     Selected,
+    Spent,
     Step,
     Stopped,
     Synthesized,
     Unselected,
+    Used,
 )
 from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story
 from hansard.deliberation.tooling import ToolMinutes
 from hansard.deliberation.transcript import Transcript
-from hansard.deliberation.turn import heard
+from hansard.deliberation.turn import heard, spent_of
 from hansard.domain.council import TurnAsked
-from hansard.domain.exchange import Completion, Exchange, Limits, Message, Sampling, Schema
+from hansard.domain.exchange import Completion, Exchange, Failure, Limits, Message, Sampling, Schema
 from hansard.domain.fact import Body
 from hansard.domain.value import replace
 from hansard.errors import Broken, StoreError
@@ -49,6 +52,7 @@ from hansard.providers.checks import requested_model
 from hansard.providers.retry import Retries
 from hansard.providers.scrubbed import without_secrets
 from hansard.providers.tools import with_tools
+from hansard.record.codec import MAX_TEXT
 from hansard.record.encoder import fastest
 from hansard.record.recorder import Cause
 
@@ -89,6 +93,8 @@ class Chair:
         self._setting, self._pins, self._minutes, self._transcript = setting, pins, minutes, transcript
         self._interruptible = Interruptible(cancel)
         self._calling = False
+        self._stopped: Step | None = None
+        self._selecting = Spent(calls=0)
         self._prompts = Prompts(pins.seed)
         self._agents = {agent.id: agent for agent in (setting.config.coordinator, *setting.config.agents)}
         self.last: Completion | None = None
@@ -101,17 +107,19 @@ class Chair:
 
     async def resume(self, story: Story) -> Held:
         """Hold the rest of a session that is on the record: everything known is heard again, and nothing is asked twice."""
-        state, results, known = self.machine.state, iter(story.results), frozenset(story.lines)
+        state, results, known = self.machine.state, deque(story.results), frozenset(story.lines)
         step = self.machine.begin(Reading())
         self._restore(step, story, known)
         while True:
             if isinstance(step.move, Select) and story.selection is not None:
                 self.selection = story.selection
                 step = self.machine.send(Selected(reading=Reading(), panel=story.selection.selected_agents))
-            elif isinstance(step.move, Ask) and (result := next(results, None)) is not None:
-                self.last = result.completion
+            elif isinstance(step.move, Ask) and results:
+                result = results.popleft()
+                if not isinstance(result.event, Used):
+                    self.last = result.completion
                 step = self.machine.send(result.event)
-            elif isinstance(step.move, Pause) and state.calls < story.calls:
+            elif isinstance(step.move, Pause) and results:
                 step = self.machine.send(Rested(reading=state.reading))
             else:
                 break
@@ -120,7 +128,8 @@ class Chair:
             raise StoreError(
                 "the record holds messages that the rules would not have made; this session is not resumed"
             )
-        self._minutes.take_up(story.convened, story.seqs, story.last, story.batches)
+        self._minutes.take_up(story.convened, story.seqs, story.last)
+        self._selecting = story.selecting
         return await self.go_on(step)
 
     def _restore(self, step: Step, story: Story, known: frozenset[bytes]) -> None:
@@ -156,9 +165,17 @@ class Chair:
         exchange, prompt = self._exchange(ask)
         called = await self._call(ask, self._setting.provider_of(ask.agent), exchange, prompt)
         reading = self._reading()
-        step = self.machine.send(heard(called.completion, called.usage, reading))
+        step = self._stopped or self.machine.send(heard(called.completion, called.usage, called.spent, reading))
         self._minutes.heard(called, ask, step, reading.elapsed_us)
         return step
+
+    def _count(self, used: Usage) -> Failure | None:
+        """Count a call for tools at once; why the session cannot go on, where that was too much."""
+        step = self.machine.send(Used(reading=self._reading(), spent=spent_of(used)))
+        if not isinstance(step.move, Stopped):
+            return None
+        self._stopped = step
+        return failure("internal", f"the session is over ({step.move.reason}), so no tool was run", retryable=False)
 
     def _exchange(self, ask: Ask) -> tuple[Exchange, Prompt]:
         """The request of this attempt. After a malformed answer it quotes what was wrong with it [R-6.7-4]."""
@@ -212,14 +229,20 @@ class Chair:
             ),
             self._setting.secrets.scrub(prompt.recalled) if prompt else "",
         )
-        tools = ToolMinutes(self._minutes, asked, ask.agent, self._setting.secrets) if exchange.tools else None
+        secrets = self._setting.secrets
+        tools = ToolMinutes(self._minutes, asked, ask.agent, secrets, self._count) if exchange.tools else None
         completion = await self._in_flight(provider, exchange, tools)
-        if self._setting.secrets:
-            completion = without_secrets(exchange, completion, self._setting.secrets)
+        if secrets:
+            completion = without_secrets(exchange, completion, secrets)
         self.last = completion
-        scripted = provider.describe().get("kind") == "scripted"
-        ran = (tools.last,) if tools and tools.last is not asked else ()
-        return Called(asked=asked, completion=completion, usage=usage_of(completion, scripted=scripted), tools=ran)
+        called = Called(
+            asked=asked,
+            completion=completion,
+            used=usage_of(completion, scripted=provider.describe().get("kind") == "scripted"),
+        )
+        if tools is None or tools.used is None:
+            return called
+        return replace(called, before=tools.used, calls=tools.calls, tools=(tools.last,))
 
     async def _in_flight(self, provider: Provider, exchange: Exchange, tools: ToolMinutes | None) -> Completion:
         """The one call of this moment. Cancelling the session ends it."""
@@ -252,13 +275,13 @@ class Chair:
         """Who sits on the panel: as declared, by rules, or by one call to a model [§4.1]."""
         setting = self._setting
         if setting.breaches:
-            return self._unselected("schema_error")
+            return self._unselected("schema_error", "; ".join(map(str, setting.breaches)))
         try:
             if setting.config.selector.strategy == "llm":
                 return await self._select_by_model()
             output = selector.choose(setting.config, setting.registry)
-        except Invalid:
-            return self._unselected("schema_error")
+        except Invalid as error:
+            return self._unselected("schema_error", str(error))
         return self._seat(output)
 
     async def _select_by_model(self) -> Step:
@@ -268,22 +291,25 @@ class Chair:
         messages = selector.selection_messages(config, setting.registry, fence.data)
         exchange = self._limited(ask, messages, SELECTOR)
         called = await self._call(ask, setting.selector or setting.provider_of(ask.agent), exchange)
+        self._selecting = self._selecting.plus(called.spent)
         completion, reading = called.completion, self._reading()
         try:
             if selector.is_over_budget(called.usage, config.selector_budget):
-                reason = "budget_exceeded"
-            elif completion.failure is not None:
-                malformed = completion.failure.kind == "malformed_response"
-                reason = "schema_error" if malformed else "provider_unrecoverable"
+                reason, why = "budget_exceeded", "choosing the panel took more than selector_budget allows"
+            elif (gone := completion.failure) is not None:
+                reason = "schema_error" if gone.kind == "malformed_response" else "provider_unrecoverable"
+                why = f"nobody chose a panel: {gone.kind}: {gone.message}"
             else:
                 return self._seat(selector.read_selection(config, _answer(completion)), called)
-        except Invalid:
-            reason = "schema_error"
+        except Invalid as error:
+            reason, why = "schema_error", f"the selector's answer is no panel: {error}"
         self._minutes.failed(called, ask, reading.elapsed_us)
-        return self._unselected(reason)
+        return self._unselected(reason, why)
 
-    def _unselected(self, reason: Any) -> Step:
-        return self.machine.send(Unselected(reading=self._reading(), reason=reason))
+    def _unselected(self, reason: Any, why: str) -> Step:
+        # It stands in the data of the record, which take no longer text.
+        short = why if len(why) <= MAX_TEXT else f"{why[: MAX_TEXT - 1]}…"
+        return self.machine.send(Unselected(reading=self._reading(), reason=reason, why=short))
 
     def _seat(self, output: SelectorOutput, called: Called | None = None) -> Step:
         self._minutes.selected(output, called)
@@ -300,9 +326,9 @@ class Chair:
             written=written,
             outcome=outcome,
             selection=self.selection,
-            calls=state.calls + self._minutes.batches,
-            tokens=state.tokens,
-            cost_usd_nano=state.cost_usd_nano,
+            calls=state.calls + self._selecting.calls,
+            tokens=state.tokens + self._selecting.tokens,
+            cost_usd_nano=state.cost_usd_nano + self._selecting.cost_usd_nano,
             elapsed_us=self._pins.elapsed_us(),
             ended_seq=recorded.seq,
         )

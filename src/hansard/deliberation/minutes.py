@@ -5,21 +5,21 @@ together. Decides nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hansard.deliberation.documents import Config, SelectorOutput, Usage, jcs
-from hansard.deliberation.protocol.moves import Ask, Draft, Stopped, Synthesized
+from hansard.deliberation.documents.exchange import NO_USAGE
+from hansard.deliberation.documents.scripting import added
+from hansard.deliberation.protocol.moves import Ask, Draft, Spent, Stopped, Synthesized
 from hansard.deliberation.protocol.moves import Step as Moved
 from hansard.deliberation.result import as_body
 from hansard.deliberation.transcript import Transcript
-from hansard.deliberation.turn import NANO
+from hansard.deliberation.turn import NANO, spent_of
 from hansard.domain.council import (
     PanelSelected,
     SessionArchived,
     SessionConvened,
     SessionEnded,
-    ToolsCalled,
     TurnAmended,
     TurnAsked,
     TurnFailed,
@@ -28,6 +28,7 @@ from hansard.domain.council import (
 )
 from hansard.domain.exchange import Completion, ErrorKind
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import replace, value
 from hansard.record.recorder import Cause, Recorded, Recorder, Step, Within
 from hansard.store.base import Claim
 
@@ -42,15 +43,30 @@ class Journal(Protocol):
     def add(self, line: bytes) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Called:
-    """One call and what came of it."""
+    """One question and what came of it."""
 
     asked: Recorded[Fact]
     completion: Completion
-    usage: Usage
+    used: Usage
+    """By the last call."""
+    before: Usage | None = None
+    """By the calls for tools before it, which are on the record already."""
+    calls: int = 1
+    """0 where a tool has ended it: all calls of the model were for tools."""
     tools: tuple[Recorded[Fact], ...] = ()
     """The newest entry about tools that were run for it, where there were any."""
+
+    @property
+    def usage(self) -> Usage:
+        """By all of them, as a message has it."""
+        return self.used if self.before is None else added(self.before, self.used)
+
+    @property
+    def spent(self) -> Spent:
+        """What is to be counted yet."""
+        return replace(spent_of(self.used), calls=self.calls)
 
     @property
     def causes(self) -> tuple[Recorded[Fact], ...]:
@@ -79,14 +95,12 @@ class Minutes:
         self._lines: list[bytes] = []
         self.seqs: list[int] = []
         self.session = self.last = -1
-        self.batches = 0
-        """How many calls of models ended in calls for tools: what they took is counted with the answer, they are not."""
         self._recalled = ""
         self._recalled_at: Cause = -1
 
-    def take_up(self, session: int, seqs: Sequence[int], last: int, batches: int) -> None:
+    def take_up(self, session: int, seqs: Sequence[int], last: int) -> None:
         """Go on behind what is on the record already."""
-        self.session, self.seqs, self.last, self.batches = session, list(seqs), last, batches
+        self.session, self.seqs, self.last = session, list(seqs), last
 
     async def convened(self, config: Config, causes: Iterable[Cause], began: Moved) -> None:
         """The session and its problem statement."""
@@ -103,13 +117,16 @@ class Minutes:
     def selected(self, output: SelectorOutput, called: Called | None) -> None:
         """Who sits on the panel; a model's answer is its cause where a model chose."""
         selection: dict[str, Any] = {"output": output.as_data()}
+        spent = {}
         if called is not None:
             selection["usage"] = called.usage.as_data()
+            spent = _spent(called.used)
         fact = PanelSelected(
             strategy=output.strategy,
             agents=output.selected_agents,
             coordinator=output.coordinator_agent,
             selection=Body.json(jcs(selection)),
+            **spent,
         )
         self._waiting.append(Step(fact, ACTOR, (called.asked if called else self.session,)))
 
@@ -148,6 +165,7 @@ class Minutes:
             outcome="termination" if isinstance(outcome, Stopped) else "synthesis",
             reason=outcome.reason if isinstance(outcome, Stopped) else None,
             rounds=rounds,
+            why=outcome.why or None if isinstance(outcome, Stopped) else None,
             artifact=Body.json(artifact),
         )
         return await self.note(fact, self._newest())
@@ -170,8 +188,6 @@ class Minutes:
                 self.seqs.append(each.seq)
             elif isinstance(each.fact, TurnsRecalled):
                 self._recalled_at = each.seq
-            elif isinstance(each.fact, ToolsCalled):
-                self.batches += 1
             if self._listener:
                 self._listener(each)
         if self._journal:
@@ -203,8 +219,16 @@ def _grown(before: dict[str, Any], draft: Draft) -> Iterator[Any]:
     return (name for name in ANNOTATIONS if len(getattr(draft, name)) > len(before.get(name, ())))
 
 
+def _spent(used: Usage) -> dict[str, int]:
+    return {
+        "prompt_tokens": used.prompt_tokens,
+        "completion_tokens": used.completion_tokens,
+        "cost_usd_nano": round(used.cost_usd * NANO),
+    }
+
+
 def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) -> TurnTaken:
-    usage = draft.usage or {}
+    used = called.used if called else NO_USAGE
     content = draft.content
     confidence = content.get("confidence") if not isinstance(content, str) else None
     return TurnTaken(
@@ -213,29 +237,26 @@ def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) ->
         round=draft.round,
         turn_index=draft.turn_index,
         branch_depth=draft.branch_depth,
-        prompt_tokens=usage.get("prompt_tokens", 0),
-        completion_tokens=usage.get("completion_tokens", 0),
-        cost_usd_nano=round(usage.get("cost_usd", 0) * NANO),
+        **_spent(used),
         elapsed_us=elapsed_us,
         confidence_ppm=None if confidence is None else round(confidence * 1_000_000),
         tools=(len(called.completion.tool_events) or None) if called else None,
         message=Body.json(line),
-        result=as_body(called.completion, usage) if called else None,
+        result=as_body(called.completion, used.as_data()) if called else None,
     )
 
 
 def _failed(called: Called, ask: Ask, elapsed_us: int) -> TurnFailed:
     """An answer that came and may not become a message, because a cap is breached, has failed like any other."""
-    why, usage = called.completion.failure, called.usage
+    why, used = called.completion.failure, called.used
     kind: ErrorKind = why.kind if why else "internal"
     return TurnFailed(
         agent=ask.agent,
         attempt=ask.attempt,
         error=kind,
         retriable=why.retryable if why else False,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cost_usd_nano=round(usage.cost_usd * NANO),
+        **_spent(used),
         elapsed_us=elapsed_us,
-        result=as_body(called.completion, usage.as_data()),
+        calls=None if called.calls else 0,
+        result=as_body(called.completion, used.as_data()),
     )

@@ -6,11 +6,11 @@ from hansard.deliberation.documents import AgentConfig, Config, Invalid
 from hansard.deliberation.documents.exchange import Tool as Declared
 from hansard.domain.exchange import Tool
 from hansard.errors import UsageError
-from hansard.providers.schema import compile
+from hansard.providers.checks import check_tool
 
 
 def offered(config: Config, handled: Collection[str]) -> dict[str, tuple[Tool, ...]]:
-    """The tools of each agent that somebody runs. UsageError where arguments could not be checked against a schema."""
+    """The tools of each agent that somebody runs. UsageError where no provider would take one."""
     agents = (*config.agents, config.coordinator)
     return {agent.id: found for agent in agents if (found := tuple(_tools(agent, handled)))}
 
@@ -31,8 +31,9 @@ def _tools(agent: AgentConfig, handled: Collection[str]) -> Iterator[Tool]:
             continue
         if declared.name not in handled:
             continue
+        tool = Tool(name=declared.name, description=declared.description, input_schema=declared.input_schema)
         try:
-            compile(declared.input_schema)
+            check_tool(tool)
         except UsageError as error:
-            raise UsageError(f"agent {agent.id}, tool {declared.name}: {error}") from error
-        yield Tool(name=declared.name, description=declared.description, input_schema=declared.input_schema)
+            raise UsageError(f"agent {agent.id}: {error}") from error
+        yield tool

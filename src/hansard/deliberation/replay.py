@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from hansard.deliberation.archive import ARTIFACT, read_manifest
+from hansard.deliberation.archive import ARTIFACT, PINS, read_file, read_manifest
 from hansard.deliberation.documents import Artifact, Config, RunManifest, jcs, transcript_bytes
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import as_recorded
-from hansard.deliberation.session import PINS, PRODUCER, Pen, Sitting, pins_of, run_session
+from hansard.deliberation.session import PRODUCER, Pen, Sitting, pins_of, run_session
 from hansard.deliberation.setting import Setting
 from hansard.errors import UsageError
 
@@ -77,16 +77,20 @@ def read_original(folder: Path) -> Original:
     artifact = _json(folder / ARTIFACT)
     for breach in semantic_breaches(artifact, manifest=manifest.as_data()):
         raise UsageError(f"{folder} cannot be replayed: {breach}")
-    return Original(
-        artifact=artifact, manifest=manifest, pins=_json(folder / PINS) if (folder / PINS).exists() else None
-    )
+    pins = _json(folder / PINS) if (folder / PINS).exists() else None
+    if pins is not None and not isinstance(pins.get("adapters", {}), dict):
+        raise UsageError(f"cannot read {folder / PINS}: its adapters are no object")
+    return Original(artifact=artifact, manifest=manifest, pins=pins)
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+        found = json.loads(read_file(path))
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"cannot read {path}: it holds no object")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +125,7 @@ async def execution_replay(
         if condition not in assumed:
             raise PinningViolation(condition, why)
         vouched.append(condition)
-    config = Config.parse({**original.config.as_data(), "session_id": _fresh_id(original.config.session_id, runs)})
+    config = Config.parse({**original.config.as_data(), "session_id": fresh_id(original.config.session_id, runs)})
     transcript = original.artifact["canonical_transcript"]
     fresh = await run_session(make_setting(config), pen, pins=as_recorded(transcript), runs=runs, producer=producer)
     return ExecutionReplay(
@@ -173,7 +177,7 @@ def _reason(original: Original) -> str | None:
     return str(ending["reason"]) if ending else None
 
 
-def _fresh_id(session: str, runs: Path | None) -> str:
+def fresh_id(session: str, runs: Path | None) -> str:
     """An id of its own for the replay: neither the original nor an earlier replay is overwritten [R-7.3-2]."""
     number = 1
     while True:

@@ -5,15 +5,29 @@ The record decides: a directory that cannot be completed is reported and changes
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hansard.__about__ import __version__
-from hansard.deliberation.archive import EVENTS, Archive
+from hansard.deliberation.archive import (
+    ARTIFACT,
+    CONFIG,
+    EVENTS,
+    MANIFEST,
+    METRICS,
+    PINS,
+    SELECTION,
+    TOOLS,
+    Archive,
+    finished_manifest,
+    read_file,
+)
 from hansard.deliberation.chair import Chair, Held
-from hansard.deliberation.documents import content_hash, jcs
+from hansard.deliberation.documents import SelectorOutput, content_hash, jcs
+from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.events import Event, event_of, line_of
 from hansard.deliberation.metrics import figures_of
 from hansard.deliberation.minutes import Listener, Minutes
@@ -32,7 +46,6 @@ from hansard.store.base import Claim
 
 _encode = fast_dumper() or (lambda value: json.dumps(value, ensure_ascii=False).encode())
 PRODUCER: Mapping[str, str] = {"name": "hansard", "version": __version__}
-PINS, METRICS, SELECTION, TOOLS = "pins.json", "metrics.json", "selector_output.json", "tool_events.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +95,7 @@ async def run_session(
         archive = Archive.create(
             runs, session=config.session_id, config=config.as_data(), producer=producer, now=pins.stamp(0)
         )
-    sitting = _Sitting(setting, pen, pins, archive, cancel, listener)
+    sitting = _Sitting(setting, pen, pins, archive, cancel, listener, producer)
     try:
         if archive is not None:
             archive.put(PINS, _shown(pins_of(setting, producer)))
@@ -111,12 +124,13 @@ async def resume_session(
     archive = None
     if runs is not None:
         archive = _reopened(runs, setting, pins, story, producer)
-    sitting = _Sitting(setting, pen, pins, archive, cancel, listener)
+    sitting = _Sitting(setting, pen, pins, archive, cancel, listener, producer)
     sitting.events = [event for told in story.told if (event := event_of(told.seq, told.fact))]
     sitting.tools = [line for told in story.told if (line := tool_line(told.fact))]
     try:
-        if (artifact := story.artifact) is not None:
-            sitting.minutes.take_up(story.convened, story.seqs, story.last, story.batches)
+        if story.ended is not None and (artifact := story.artifact) is not None:
+            sitting.minutes.take_up(story.convened, story.seqs, story.ended.seq)
+            sitting.chair.selection = story.selection
             return await sitting.close(artifact, None, story.archived)
         held = await sitting.chair.resume(story)
         return await sitting.close(held.artifact, held)
@@ -126,25 +140,64 @@ async def resume_session(
 
 
 def _reopened(runs: Path, setting: Setting, pins: Pins, story: Story, producer: Mapping[str, str]) -> Archive:
-    folder = runs / setting.config.session_id
-    if folder.exists():
-        _check_personas(folder, setting)
-        return Archive.reopen(folder, story.lines, ended=story.ended is not None)
-    config, now = setting.config, pins.stamp(0)
-    archive = Archive.create(runs, session=config.session_id, config=config.as_data(), producer=producer, now=now)
-    archive.put(PINS, _shown(pins_of(setting, producer)))
-    for line in story.lines:
-        archive.add(line)
+    """The directory as the session left it. One that was complete is held against the record when it is closed."""
+    config, begun = setting.config, pins_of(setting, producer)
+    folder = runs / config.session_id
+    if story.archived is None:
+        _check_begun(folder / CONFIG, config.as_data())
+        _check_begun(folder / PINS, begun)
+    archive = Archive.reopen(folder, story.lines, ended=story.ended is not None)
+    try:
+        if story.archived is None:
+            archive.begin(
+                session=config.session_id, config=config.as_data(), producer=producer, now=pins.stamp(len(story.seqs))
+            )
+            if not (folder / PINS).exists():
+                archive.put(PINS, _shown(begun))
+    except BaseException:
+        archive.close()
+        raise
     return archive
 
 
-def _check_personas(folder: Path, setting: Setting) -> None:
-    """A session does not go on with other minds than it began with [R-7.6-1]."""
-    if not (folder / PINS).exists():
+def _check_begun(path: Path, wanted: Mapping[str, Any]) -> None:
+    """A session goes on as it began, with the same minds [R-7.6-1], and seals nothing that was changed meanwhile."""
+    if not os.path.lexists(path):
         return
-    known = json.loads((folder / PINS).read_bytes()).get("personas")
-    if known != setting.registry.pins(setting.config):
-        raise UsageError(f"the personas of {folder} have changed since it began; resume it with the ones it had")
+    try:
+        found = read_json(read_file(path), where=str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error}; put it back as it was") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} holds no object; put it back as it was")
+    said = _as_far_as_known(wanted, found)
+    both = said.keys() & found.keys()
+    other = sorted((said.keys() ^ found.keys()) | {name for name in both if not _same(said[name], found[name])})
+    if other:
+        raise UsageError(
+            f"{path} is not as this session would write it ({', '.join(other)[:100]}); "
+            f"put it back, or resume with what the session began with"
+        )
+
+
+def _as_far_as_known(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """The pins as they would stand there. A program tells its version with its first answer: who has not asked takes the other's."""
+    before, adapters = found.get("adapters"), wanted.get("adapters")
+    if adapters is None or not isinstance(before, dict):
+        return dict(wanted)
+    said = {}
+    for id, adapter in adapters.items():
+        known = there if isinstance(there := before.get(id), dict) else {}
+        told = {name: value for name, value in adapter.items() if not name.endswith("version") or name in known}
+        said[id] = {name: value for name, value in known.items() if name.endswith("version")} | told
+    return {**wanted, "adapters": said}
+
+
+def _same(one: object, other: object) -> bool:
+    try:
+        return jcs(one) == jcs(other)
+    except UsageError:
+        return False
 
 
 class _Sitting:
@@ -158,10 +211,11 @@ class _Sitting:
         archive: Archive | None,
         cancel: asyncio.Event | None,
         listener: Listener | None,
+        producer: Mapping[str, str],
     ) -> None:
         self.events: list[Event] = []
         self.tools: list[bytes] = []
-        self._setting, self._archive, self._listener = setting, archive, listener
+        self._setting, self._archive, self._listener, self._producer = setting, archive, listener, producer
         self._transcript = Transcript(pins, setting.shape)
         self.minutes = Minutes(pen.recorder, pen.run, pen.claim, self._transcript, journal=archive, listener=self._hear)
         self.chair = Chair(setting, pins, self.minutes, self._transcript, cancel)
@@ -180,30 +234,44 @@ class _Sitting:
             return Sitting(artifact=artifact, held=held)
         folder = self._archive.folder
         try:
-            if archived is None:
-                listed = await asyncio.to_thread(self._finish, self._archive, artifact, held)
+            listed = await asyncio.to_thread(self._complete, self._archive, artifact, held, archived)
+            if archived is None or jcs(listed) != _listed(archived):
                 recorded = await self.minutes.archived(artifact["session_id"], len(listed), jcs(listed))
                 archived = Told(seq=recorded.seq, fact=recorded.fact)
-            else:
-                self._archive.check(archived.seq, _listed(archived))
             self._archive.seal(archived.seq, _listed(archived))
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             return Sitting(artifact=artifact, held=held, directory=folder, fault=str(error))
         return Sitting(artifact=artifact, held=held, directory=folder)
 
-    def _finish(self, archive: Archive, artifact: dict[str, Any], held: Held | None) -> dict[str, Any]:
-        secrets = self._setting.secrets
+    def _complete(
+        self, archive: Archive, artifact: dict[str, Any], held: Held | None, archived: Told | None
+    ) -> dict[str, Any]:
+        files = self._files(artifact, held)
+        if archived is None:
+            return archive.finish(files)
+        begun = {CONFIG: self._setting.config.as_data(), PINS: pins_of(self._setting, self._producer)}
+        whole = files | {name: _shown(data) for name, data in begun.items()}
+        return archive.restore(whole, archived.seq, _listed(archived))
+
+    def _files(self, artifact: dict[str, Any], held: Held | None) -> dict[str, bytes]:
+        """What a session writes at its end."""
         written = held.written if held else jcs(artifact)
-        if found := secrets.found_in(written):
+        if found := self._setting.secrets.found_in(written):
             raise StoreError(f"the artifact holds the secret {', '.join(found)}; it is not written [R-8.9-2]")
-        selection = self.chair.selection
-        if selection is not None:
-            archive.put(SELECTION, _shown({"schema_version": "1.0.0", "selector_output": selection.as_data()}))
-        archive.put(EVENTS, b"".join(map(line_of, self.events)))
-        if self.tools:
-            archive.put(TOOLS, b"".join(self.tools))
-        archive.put(METRICS, _shown_in_lines(figures_of(artifact)))
-        return archive.finish(artifact, written, notes=_notes(held))
+        return {
+            **_selected(self.chair.selection),
+            EVENTS: b"".join(map(line_of, self.events)),
+            **({TOOLS: b"".join(self.tools)} if self.tools else {}),
+            METRICS: _shown_in_lines(figures_of(artifact)),
+            ARTIFACT: written,
+            MANIFEST: finished_manifest(artifact, self._producer, notes=_notes(held)),
+        }
+
+
+def _selected(selection: SelectorOutput | None) -> dict[str, bytes]:
+    if selection is None:
+        return {}
+    return {SELECTION: _shown({"schema_version": "1.0.0", "selector_output": selection.as_data()})}
 
 
 def _listed(archived: Told) -> bytes:
@@ -222,6 +290,8 @@ def _notes(held: Held | None) -> str:
     ]
     if isinstance(outcome, Stopped) and outcome.cap:
         parts.append(f"ended by {outcome.cap}")
+    if isinstance(outcome, Stopped) and outcome.why:
+        parts.append(outcome.why)
     if saved is not None:
         parts.append(f"synthesized instead of {saved.reason}")
     return "; ".join(parts)

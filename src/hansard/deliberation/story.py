@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from hansard.deliberation.documents import Config, SelectorOutput
-from hansard.deliberation.protocol.moves import Answered, Failed, Reading, Spent
+from hansard.deliberation.protocol.moves import Answered, Failed, Reading, Spent, Used
 from hansard.deliberation.result import from_body
-from hansard.deliberation.turn import NANO, heard
+from hansard.deliberation.turn import NANO, heard, spent_of
 from hansard.domain.council import (
     PanelSelected,
     SessionArchived,
@@ -27,9 +27,11 @@ from hansard.domain.council import (
 )
 from hansard.domain.exchange import Completion
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import replace
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record import codec
+from hansard.record.reading import read_body
 from hansard.store.base import Query, Store
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -56,9 +58,9 @@ class Told:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """What a call of the record led to: an answer that became a message, or a failure."""
+    """What a call of the record led to: an answer that became a message, a failure, or calls for tools."""
 
-    event: Answered | Failed
+    event: Answered | Failed | Used
     completion: Completion | None
 
 
@@ -70,10 +72,14 @@ class Story:
     convened: int
     told: list[Told] = field(default_factory=list)
     selection: SelectorOutput | None = None
+    selecting: Spent = field(default_factory=lambda: Spent(calls=0))
+    """What models took who chose the panel, or failed to."""
     messages: list[dict[str, Any]] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
     seqs: list[int] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+    asked: int = 0
+    """How many results there were when the newest question was asked."""
     seed: int = 0
     elapsed_us: int = 0
     ended: Told | None = None
@@ -88,14 +94,9 @@ class Story:
         return dict(json.loads(_bytes(cast(SessionEnded, self.ended.fact).artifact, "artifact")))
 
     @property
-    def batches(self) -> int:
-        """How many calls asked for tools."""
-        return sum(isinstance(told.fact, ToolsCalled) for told in self.told)
-
-    @property
     def calls(self) -> int:
-        """How many calls were answered: where a script goes on."""
-        return len(self.results)
+        """How many questions were answered: where a script goes on."""
+        return sum(not isinstance(result.event, Used) for result in self.results)
 
 
 def read_story(store: Store, run: str, session: str | None = None) -> Story:
@@ -125,7 +126,7 @@ def _bodies(store: Store, entry: Entry) -> dict[str, Body]:
     needed = _NEEDED.get(entry.kind, ())
     with_tools = entry.kind == TurnTaken.KIND and "tools" in entry.data
     for name in (*needed, "result") if with_tools else needed:
-        stored = store.body(entry.seq, name)
+        stored = read_body(store, entry, name)
         if stored is not None:
             found[name] = Body(stored.media, stored.body)
     return found
@@ -136,15 +137,27 @@ def _take(story: Story, told: Told) -> None:
     match told.fact:
         case PanelSelected() as fact:
             story.selection = SelectorOutput.parse(json.loads(_bytes(fact.selection, "selection"))["output"])
-            story.results.clear()
+            if fact.prompt_tokens is not None:
+                tokens = fact.prompt_tokens + (fact.completion_tokens or 0)
+                story.selecting = story.selecting.plus(Spent(tokens=tokens, cost_usd_nano=fact.cost_usd_nano or 0))
         case TurnAsked() as fact:
             story.seed = fact.jitter_seed or 0
+            story.asked = len(story.results)
             # A question that was never answered is nobody's cause: it will be asked again.
             return
-        case ToolsCalled() | ToolsReturned():
+        case ToolsCalled() as fact:
+            # It counts, even where nothing else came of it and the question will be asked again.
+            spent = Spent(tokens=fact.prompt_tokens + fact.completion_tokens, cost_usd_nano=fact.cost_usd_nano)
+            event = Used(reading=Reading(elapsed_us=story.elapsed_us), spent=spent)
+            story.results.append(Result(event=event, completion=None))
+            return
+        case ToolsReturned():
             return
         case TurnFailed() as fact:
-            story.results.append(_failed(fact))
+            if story.selection is None:
+                story.selecting = story.selecting.plus(_failed(fact).event.spent)
+            else:
+                story.results.append(_failed(fact))
             story.elapsed_us = max(story.elapsed_us, fact.elapsed_us)
         case TurnTaken() as fact:
             _take_message(story, fact, told.seq)
@@ -168,7 +181,11 @@ def _take_message(story: Story, fact: TurnTaken, seq: int) -> None:
     story.elapsed_us = max(story.elapsed_us, fact.elapsed_us)
     if fact.result is not None:
         usage = message["usage"]
-        spent = Spent(tokens=usage["total_tokens"], cost_usd_nano=round(usage["cost_usd"] * NANO))
+        before = [result.event.spent for result in story.results[story.asked :]]
+        spent = Spent(
+            tokens=usage["total_tokens"] - sum(each.tokens for each in before),
+            cost_usd_nano=round(usage["cost_usd"] * NANO) - sum(each.cost_usd_nano for each in before),
+        )
         reading = Reading(elapsed_us=fact.elapsed_us)
         event = Answered(reading=reading, content=message["content"], usage=usage, spent=spent)
         story.results.append(Result(event=event, completion=None))
@@ -176,7 +193,8 @@ def _take_message(story: Story, fact: TurnTaken, seq: int) -> None:
 
 def _failed(fact: TurnFailed) -> Result:
     completion, usage = from_body(Body.json(_bytes(fact.result, "result")), fact.error)
-    event = heard(completion, usage, Reading(elapsed_us=fact.elapsed_us))
+    spent = replace(spent_of(usage), calls=1 if fact.calls is None else fact.calls)
+    event = heard(completion, usage, spent, Reading(elapsed_us=fact.elapsed_us))
     return Result(event=event, completion=completion)
 
 

@@ -1,41 +1,72 @@
 """Tools at work in a session: every batch of calls is on the record before any of them runs, and what came of it behind that."""
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from hansard.deliberation.documents import Usage
+from hansard.deliberation.documents.scripting import added, usage_of
 from hansard.deliberation.minutes import Minutes
 from hansard.deliberation.result import events_data, json_body
 from hansard.domain.council import ToolsCalled, ToolsReturned, TurnTaken
-from hansard.domain.exchange import Completion, ToolEvent
+from hansard.domain.exchange import Completion, Failure, ToolEvent
 from hansard.domain.fact import Body, Fact
 from hansard.providers.secrets import Secrets
 from hansard.record.recorder import Recorded
 
 
 class ToolMinutes:
-    """Writes down the tools of one answer. `last` is where the newest of it stands."""
+    """Writes down the tools of one answer. `last` is where the newest of it stands.
 
-    def __init__(self, minutes: Minutes, asked: Recorded[Fact], agent: str, secrets: Secrets) -> None:
+    A call for tools counts as soon as it is on the record: `count` hears what it took, and says why the session cannot go on.
+    """
+
+    def __init__(
+        self,
+        minutes: Minutes,
+        asked: Recorded[Fact],
+        agent: str,
+        secrets: Secrets,
+        count: Callable[[Usage], Failure | None],
+    ) -> None:
         self.last: Recorded[Fact] = asked
-        self._minutes, self._agent, self._secrets = minutes, agent, secrets
+        self.used: Usage | None = None
+        self.calls = 1
+        """How many calls of the model are under way or have answered since the last one for tools: one or none."""
+        self._minutes, self._agent, self._secrets, self._count = minutes, agent, secrets, count
 
-    async def called(self, iteration: int, completion: Completion) -> None:
+    async def called(self, iteration: int, completion: Completion) -> Failure | None:
+        used = usage_of(completion)
         calls = [{"id": each.id, "name": each.name, "arguments": each.arguments} for each in completion.calls]
         fact = ToolsCalled(
             agent=self._agent,
             iteration=iteration,
             tools=tuple(self._secrets.scrub(each.name)[:64] for each in completion.calls),
-            prompt_tokens=completion.usage.input_tokens,
-            completion_tokens=completion.usage.output_tokens,
+            prompt_tokens=used.prompt_tokens,
+            completion_tokens=used.completion_tokens,
+            cost_usd_nano=completion.cost.usd_nano,
             calls=self._body({"text": completion.text, "calls": calls}),
         )
-        self.last = await self._minutes.note(fact, self.last)
+        try:
+            await self._note(fact)
+        finally:
+            self.calls, self.used = 0, used if self.used is None else added(self.used, used)
+            why = self._count(used)
+        return why
 
-    async def returned(self, iteration: int, events: Sequence[ToolEvent]) -> None:
+    async def returned(self, iteration: int, events: Sequence[ToolEvent], *, asks_again: bool) -> None:
         failed = sum(event.error is not None for event in events)
         results = self._body(events_data(events))
-        fact = ToolsReturned(agent=self._agent, iteration=iteration, failed=failed, results=results)
-        self.last = await self._minutes.note(fact, self.last)
+        await self._note(ToolsReturned(agent=self._agent, iteration=iteration, failed=failed, results=results))
+        self.calls = int(asks_again)
+
+    async def _note(self, fact: Fact) -> None:
+        noted = asyncio.ensure_future(self._minutes.note(fact, self.last))
+        try:
+            await asyncio.shield(noted)
+        finally:
+            # Also when the session is cancelled meanwhile: what is on the record counts.
+            self.last = await noted
 
     def _body(self, said: object) -> Body:
         return Body.json(self._secrets.scrub(json_body(said).data or b""))

@@ -21,9 +21,13 @@ _REASONS = {
 _ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 
 
-def heard(completion: Completion, usage: Usage, reading: Reading) -> Answered | Failed:
+def spent_of(usage: Usage) -> Spent:
+    """What caps count of a usage."""
+    return Spent(tokens=usage.total_tokens, cost_usd_nano=round(usage.cost_usd * NANO))
+
+
+def heard(completion: Completion, usage: Usage, spent: Spent, reading: Reading) -> Answered | Failed:
     """What the rules hear of a completion. Whether to try again is ours to say, not the provider's alone."""
-    spent = Spent(tokens=usage.total_tokens, cost_usd_nano=round(usage.cost_usd * NANO))
     why = completion.failure
     if why is None:
         return Answered(reading=reading, content=completion.structured, usage=usage.as_data(), spent=spent)

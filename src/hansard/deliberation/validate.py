@@ -8,13 +8,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hansard.deliberation.archive import ARTIFACT, CONFIG, MANIFEST, SEAL, read_journal, seal_breaches
+from hansard.deliberation.archive import (
+    ARTIFACT,
+    CONFIG,
+    MANIFEST,
+    SEAL,
+    SELECTION,
+    read_file,
+    read_journal,
+    seal_breaches,
+)
 from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput
 from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
-from hansard.deliberation.session import SELECTION
 from hansard.errors import HansardError, UsageError
 
 
@@ -93,7 +101,7 @@ def _selected(path: Path) -> tuple[str, ...] | None:
 
 def _read(path: Path) -> Any:
     try:
-        return read_json(path.read_bytes(), where=path.name)
+        return read_json(read_file(path), where=path.name)
     except (OSError, json.JSONDecodeError) as error:
         raise UsageError(f"cannot read {path.name}: {error}") from error
 

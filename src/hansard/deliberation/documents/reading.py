@@ -1,6 +1,7 @@
 """Reads a document from text or a file: JSON, or YAML where the extra is installed. Refuses what has two readings."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,10 +24,16 @@ def read_json(text: str | bytes, *, where: str = "document") -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r:.60} stands twice in one object")
+        _refuse_twice(name for name, _ in pairs)
     return found
+
+
+def _refuse_twice(names: Iterable[str]) -> None:
+    known: set[str] = set()
+    for name in names:
+        if name in known:
+            raise ValueError(f"{name!r:.60} stands twice in one object")
+        known.add(name)
 
 
 def _refuse(text: str) -> NoReturn:
@@ -56,8 +63,7 @@ def _loader(yaml: Any) -> Any:
             for name in names:
                 if not isinstance(name, str):
                     raise ValueError(f"{name!r:.60} is a name and no text; put it in quotes")
-                if names.count(name) > 1:
-                    raise ValueError(f"{name!r:.60} stands twice in one object")
+            _refuse_twice(names)
             return dict(super().construct_mapping(node, deep=deep))
 
     Loader.add_constructor("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_str)

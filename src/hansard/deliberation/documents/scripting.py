@@ -8,25 +8,46 @@ from hansard.deliberation.documents.breach import Invalid
 from hansard.deliberation.documents.exchange import CallError, ProviderResult, ToolEvent, Usage
 from hansard.deliberation.documents.golden import FakeProviderScript, ScriptEntry
 from hansard.domain import exchange
+from hansard.providers.checks import MOST_TOKENS, MOST_USD_NANO
 from hansard.providers.reply import Reply
 from hansard.providers.script import Entry, Script
 
 NAME = "fake_provider_script"
 NANO = 1_000_000_000
+MOST = {
+    "prompt_tokens": MOST_TOKENS,
+    "completion_tokens": MOST_TOKENS,
+    "total_tokens": 2 * MOST_TOKENS,
+    "cost_usd": MOST_USD_NANO / NANO,
+}
+"""What a result may say that it used."""
 NOTHING = "the result holds neither a structured output nor an error"
 
 
 def neutral_script(script: FakeProviderScript, *, for_selector: bool = False) -> Script:
     """The same answers in the same order for the scripted provider.
 
-    What a turn says must stand in structured_output; only a selector, which asks for no schema, may answer in text.
+    What a turn says must stand in structured_output; only a selector, which asks for no schema, may answer in text. Invalid
+    where an answer says that it used more than is believed of any provider: its words go on the record to the letter.
     """
+    for number, entry in enumerate(script.entries):
+        _check_usage(entry.result.usage, number)
     return Script(
         entries=tuple(_entry(each, for_selector) for each in script.entries),
         mode="sequential",
         on_exhaustion=script.on_exhaustion or "error",
         name=NAME,
     )
+
+
+def _check_usage(usage: Usage, number: int) -> None:
+    for name, limit in MOST.items():
+        if getattr(usage, name) > limit:
+            error = Invalid(
+                f"must be {limit:,.0f} at most", rule="§6.9", steps=["entries", number, "result", "usage", name]
+            )
+            error.document = FakeProviderScript.__name__
+            raise error
 
 
 def _entry(entry: ScriptEntry, for_selector: bool) -> Entry:
@@ -97,6 +118,17 @@ def _said_usage(output: bytes) -> Usage | None:
         return Usage.parse(json.loads(output))
     except (Invalid, ValueError):
         return None
+
+
+def added(one: Usage, other: Usage) -> Usage:
+    """What two calls used together. Money is added in billionths, so that no cent is lost to rounding."""
+    return Usage(
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        completion_tokens=one.completion_tokens + other.completion_tokens,
+        total_tokens=one.total_tokens + other.total_tokens,
+        cost_usd=(round(one.cost_usd * NANO) + round(other.cost_usd * NANO)) / NANO,
+        estimated=True if one.estimated or other.estimated else None,
+    )
 
 
 def usage_of(completion: exchange.Completion, *, scripted: bool = False) -> Usage:

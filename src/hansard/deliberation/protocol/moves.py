@@ -43,10 +43,21 @@ class Reading:
 
 @value
 class Spent:
-    """What one call used, for the caps. What the message says of its usage is kept apart, word for word."""
+    """What one call used, for the caps. What the message says of its usage is kept apart, word for word.
+
+    It is no call where a tool ended the turn: the model's own were `Used` before.
+    """
 
     tokens: int = 0
     cost_usd_nano: int = 0
+    calls: int = 1
+
+    def plus(self, other: "Spent") -> "Spent":
+        return Spent(
+            tokens=self.tokens + other.tokens,
+            cost_usd_nano=self.cost_usd_nano + other.cost_usd_nano,
+            calls=self.calls + other.calls,
+        )
 
 
 @value
@@ -63,6 +74,15 @@ class Unselected:
 
     reading: Reading
     reason: Literal["schema_error", "budget_exceeded", "provider_unrecoverable"]
+    why: str = ""
+
+
+@value
+class Used:
+    """A call ended in calls for tools. Nothing is answered yet, and what it took counts already."""
+
+    reading: Reading
+    spent: Spent
 
 
 @value
@@ -94,7 +114,7 @@ class Rested:
     reading: Reading
 
 
-Event = Selected | Unselected | Answered | Failed | Rested
+Event = Selected | Unselected | Used | Answered | Failed | Rested
 
 
 @value
@@ -127,13 +147,14 @@ class Pause:
 
 @value
 class Stopped:
-    """The session terminates. `failed` and `agent` name the call that ended it, `cap` the limit that did."""
+    """The session terminates. `failed` and `agent` name the call that ended it, `cap` the limit, `why` what kept a panel from sitting."""
 
     reason: Reason
     cap: Cap | None = None
     pending: Json | None = None
     agent: str | None = None
     failed: Failed | None = None
+    why: str = ""
 
 
 @value

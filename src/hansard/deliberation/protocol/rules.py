@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from hansard.deliberation.documents.config import Config
+from hansard.domain.budget import MOST_SPENT
 
 NANO = 1_000_000_000
 
@@ -38,8 +39,8 @@ class Rules:
             problem=config.problem_statement,
             coordinator=config.coordinator.id,
             max_rounds=budget.max_rounds,
-            max_total_tokens=budget.max_total_tokens,
-            max_total_cost_usd_nano=round(budget.max_total_cost_usd * NANO),
+            max_total_tokens=min(budget.max_total_tokens, MOST_SPENT),
+            max_total_cost_usd_nano=round(min(budget.max_total_cost_usd, MOST_SPENT / NANO) * NANO),
             max_wallclock_us=budget.max_wallclock_seconds * 1_000_000,
             agent_tokens=budget.per_agent_token_budget or {},
             max_branch_depth=knobs.max_branch_depth,

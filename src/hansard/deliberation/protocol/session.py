@@ -10,6 +10,7 @@ from typing import TypeVar
 from hansard.deliberation.protocol.moves import (
     Answered,
     Ask,
+    Cap,
     Draft,
     Event,
     Failed,
@@ -23,6 +24,7 @@ from hansard.deliberation.protocol.moves import (
     Stopped,
     Synthesized,
     Unselected,
+    Used,
 )
 from hansard.deliberation.protocol.state import Deferred, State, gate
 from hansard.domain.council import TurnType
@@ -59,9 +61,8 @@ def _lifecycle(s: State) -> Course[Outcome]:
     )
     chosen = yield from _selection(s)
     if isinstance(chosen, Unselected):
-        return gate(s) or Stopped(
-            reason=chosen.reason, cap="selector_budget" if chosen.reason == "budget_exceeded" else None
-        )
+        cap: Cap | None = "selector_budget" if chosen.reason == "budget_exceeded" else None
+        return gate(s) or Stopped(reason=chosen.reason, cap=cap, why=chosen.why)
     s.panel, s.active = chosen.panel, set(chosen.panel)
     while True:
         if stop := gate(s):
@@ -225,6 +226,8 @@ def _invoke(s: State, ask: Ask, *, retries: int | None = None) -> Course[Answere
     budget = s.rules.retries_of(ask.agent) if retries is None else retries
     while True:
         heard = yield from _call(s, ask)
+        if isinstance(heard, Stopped):
+            return heard
         s.spend(ask.agent, heard.spent)
         if isinstance(heard, Answered):
             return heard
@@ -303,8 +306,14 @@ def _selection(s: State) -> Course[Selected | Unselected]:
     return event
 
 
-def _call(s: State, ask: Ask) -> Course[Answered | Failed]:
+def _call(s: State, ask: Ask) -> Course[Answered | Failed | Stopped]:
     event = yield ask
+    while isinstance(event, Used):
+        s.reading = event.reading
+        s.spend(ask.agent, event.spent)
+        if stop := gate(s):
+            return stop
+        event = yield ask
     if not isinstance(event, Answered | Failed):
         raise _unexpected(event)
     s.reading = event.reading

@@ -66,7 +66,7 @@ class State:
 
     def spend(self, agent: str, spent: Spent) -> None:
         """Count a call, whatever came of it [A-3]."""
-        self.calls += 1
+        self.calls += spent.calls
         self.tokens += spent.tokens
         self.cost_usd_nano += spent.cost_usd_nano
         self.agent_tokens[agent] = self.agent_tokens.get(agent, 0) + spent.tokens

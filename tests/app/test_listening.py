@@ -1,0 +1,53 @@
+"""A listener that fails ends neither a session nor a run, and takes nothing from the others who listen."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deliberating import config, script, synthesis, turn, verdict
+from hansard import Hansard
+from hansard.app.convening import Call, convening
+from hansard.deliberation.archive import read_manifest
+
+ANSWERS = script([turn(), turn(), turn(), verdict("finalize"), synthesis()]).as_data()
+
+
+class Ears:
+    """One listener who fails at the first word, and one who hears everything."""
+
+    def __init__(self) -> None:
+        self.failed, self.heard = 0, list[str]()
+
+    def fail(self, _: str, recorded: Any) -> None:
+        self.failed += 1
+        raise BrokenPipeError(32, "Broken pipe")
+
+    def hear(self, _: str, recorded: Any) -> None:
+        self.heard.append(recorded.fact.KIND)
+
+
+async def test_a_listener_that_fails_does_not_end_a_session(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ears = Ears()
+    async with Hansard.open("memory:") as hansard:
+        stop = [hansard.deliberations.listen(each) for each in (ears.fail, ears.hear)]
+        made = convening(hansard.settings, hansard.pool, Call(config=config(), runs=tmp_path, script=ANSWERS))
+        sat = await hansard.deliberations.hold(await hansard.deliberations.convene(made))
+        for each in stop:
+            each()
+    assert (sat.sitting.reason, sat.sitting.fault) == ("synthesis", None)
+    assert read_manifest(tmp_path / "s-1").status == "complete"
+    assert (ears.failed, ears.heard[0], ears.heard[-1]) == (1, "run.requested", "run.ended")
+    [said] = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert "told nothing more: BrokenPipeError" in said.getMessage()
+
+
+async def test_a_listener_that_fails_does_not_end_a_run() -> None:
+    ears = Ears()
+    async with Hansard.open("memory:") as hansard:
+        for each in (ears.fail, ears.hear):
+            hansard.runs.listen(each)
+        run = await hansard.submit("compare three queues", provider="rehearsal")
+        assert (await run.ended()).state == "answered"
+    assert (ears.failed, ears.heard[-1]) == (1, "run.ended")
