@@ -88,6 +88,15 @@ def falsify(entries: Sequence[Members], first: int = 1) -> list[Members]:
     ]
 
 
+def swap_body(path: Path, kind: str, part: str, body: str) -> int:
+    """Put another body in the place of the one that the newest entry of a kind commits to; gives that entry's seq."""
+    with database(path) as into:
+        seq, line = into.execute("SELECT seq, line FROM entries WHERE kind = ? ORDER BY seq DESC", (kind,)).fetchone()
+        at = seq << 8 | sorted(json.loads(line)["body"]).index(part)
+        into.execute("UPDATE bodies SET body = ?, shared = NULL WHERE id = ?", (body.encode(), at))
+    return int(seq)
+
+
 def sql(*statements: str) -> Callable[[Path], None]:
     """An attack with a database tool."""
 

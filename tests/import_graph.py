@@ -34,6 +34,8 @@ class Module:
     name: str
     imports: tuple[Import, ...]
     environment: tuple[EnvironmentRead, ...]
+    bodies: tuple[int, ...]
+    """The lines in which a store is asked for a body."""
 
 
 Tree = Mapping[str, Module]
@@ -102,7 +104,12 @@ def _read_module(name: str, path: Path, known: Mapping[str, Path]) -> Module:
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)
         for target, relative in _targets(node, home, known)
     ]
-    return Module(name=name, imports=tuple(found), environment=tuple(_environment_reads(root)))
+    return Module(
+        name=name,
+        imports=tuple(found),
+        environment=tuple(_environment_reads(root)),
+        bodies=tuple(_bodies_taken(root)),
+    )
 
 
 def _late_nodes(root: ast.Module) -> set[int]:
@@ -134,6 +141,14 @@ def _targets(
                 # A folder that is zipped alone goes by its own last name: `ledger.command` is then hansard.ledger.command.
                 itself = target.partition(".")[0] == home.rpartition(".")[2]
                 yield (f"{home.rpartition('.')[0]}.{target}", True) if itself else (target, False)
+
+
+def _bodies_taken(root: ast.Module) -> Iterator[int]:
+    """`store.body`, `self._store.body`, called or handed on."""
+    for node in ast.walk(root):
+        match node:
+            case ast.Attribute(attr="body", value=ast.Name(id=of) | ast.Attribute(attr=of)) if of.endswith("store"):
+                yield node.lineno
 
 
 def _environment_reads(root: ast.Module) -> Iterator[EnvironmentRead]:

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from hansard.app.settings import Settings
+from hansard.app.wiring import open_ledger
 from hansard.surfaces.cli.main import main
 from small_run import record_run
 
@@ -120,15 +123,66 @@ def test_a_restored_backup_is_refused_loudly_and_can_be_adopted(run: Any, ledger
     assert genesis["data"]["adopts_root"] == view["adopts_root"]
 
 
-def test_keys_that_are_elsewhere_leave_the_log_readable_and_growing_unsealed(
+WRITING: tuple[tuple[object, ...], ...] = (
+    ("submit", "x", "--provider", "rehearsal", "--lane", "backend"),
+    ("ledger", "redact", 5, "prompt", "--reason", "legal"),
+    ("ledger", "repair"),
+)
+
+
+def test_a_signed_log_is_not_extended_where_its_keys_are_not(
     run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "elsewhere"))
-    assert run("ledger", "redact", 5, "prompt", "--reason", "legal", "--ledger", ledger)[0] == 0
+    for words in WRITING:
+        code, _, err = run(*words, "--ledger", ledger)
+        assert (code, "its keys are not on this machine" in err) == (11, True), words
+        assert str(tmp_path / "elsewhere" / "logs") in err
+        assert "HANSARD_STATE" in err
     code, _, err = run("ledger", "checkpoint", "--ledger", ledger)
     assert (code, "not on this machine" in err) == (2, True)
     report = json.loads(run("verify", ledger, "--json")[1])
-    assert (report["ok"], report["unsealed_tail"]) == (True, 1)
+    assert (report["ok"], report["size"], report["unsealed_tail"]) == (True, 13, 0)
+    reading: tuple[tuple[object, ...], ...] = (
+        ("runs", "list"),
+        ("ledger", "receipt", 6),
+        ("ledger", "export", tmp_path / "out"),
+    )
+    for words in reading:
+        assert run(*words, "--ledger", ledger)[0] == 0
+
+
+def test_without_keys_a_log_is_extended_while_another_process_seals_it(
+    run: Any, ledger: Path, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_ledger(Settings(ledger=str(ledger), state=state), writing=True) as sealing:
+        assert sealing.sealer is not None
+        monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "elsewhere"))
+        assert run("ledger", "redact", 5, "prompt", "--reason", "legal", "--ledger", ledger)[0] == 0
+    report = json.loads(run("verify", ledger, "--json")[1])
+    assert (report["ok"], report["size"], report["unsealed_tail"]) == (True, 14, 0)
+
+
+def test_a_copy_that_was_rolled_back_is_not_written_to_past_its_keys(
+    run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = tmp_path / "backup.db"
+    shutil.copyfile(ledger, backup)
+    assert run("ledger", "redact", 5, "prompt", "--reason", "legal", "--ledger", ledger)[0] == 0
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "elsewhere"))
+    assert run(*WRITING[0], "--ledger", backup)[0] == 11
+    assert json.loads(run("verify", backup, "--json")[1])["size"] == 13
+
+
+def test_without_cryptography_a_signed_log_is_read_and_not_extended(ledger: Path, tmp_path: Path, state: Path) -> None:
+    (tmp_path / "blocked").mkdir()
+    (tmp_path / "blocked" / "cryptography.py").write_text("raise ImportError('not here')")
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "blocked"), "HANSARD_STATE": str(state)}
+    for words, code in ((WRITING[0], 11), (("runs", "list"), 0)):
+        argv = [sys.executable, "-m", "hansard", *map(str, words), "--ledger", str(ledger)]
+        ran = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+        assert ran.returncode == code, ran.stderr
+        assert ("it is signed, and `cryptography` is not installed" in ran.stderr) == (code == 11)
 
 
 def test_without_cryptography_a_ledger_is_unsigned_and_says_so(tmp_path: Path) -> None:
@@ -145,3 +199,96 @@ def test_without_cryptography_a_ledger_is_unsigned_and_says_so(tmp_path: Path) -
     assert "UNSIGNED" in ran.stdout
     assert ran.stdout.count(": caught") == 5
     assert "NOT CAUGHT" not in ran.stdout
+
+
+def finding(run: Any, ledger: Path) -> tuple[bool, str]:
+    """Whether doctor calls a ledger well, and what it says of it."""
+    [found] = [each for each in json.loads(run("doctor", "--ledger", ledger, "--json")[1]) if each["name"] == "ledger"]
+    return found["ok"], found["detail"]
+
+
+def rolled_back(run: Any, ledger: Path, _: Path) -> None:
+    backup = ledger.with_name("backup.db")
+    shutil.copyfile(ledger, backup)
+    assert run("ledger", "redact", 5, "prompt", "--reason", "legal", "--ledger", ledger)[0] == 0
+    shutil.copyfile(backup, ledger)
+
+
+def epoch_key_gone(_: Any, __: Path, keys: Path) -> None:
+    (keys / "epoch-0.key").unlink()
+
+
+def identity_key_gone(_: Any, __: Path, keys: Path) -> None:
+    (keys / "identity.key").unlink()
+
+
+def key_open_to_all(_: Any, __: Path, keys: Path) -> None:
+    (keys / "identity.key").chmod(0o644)
+
+
+def keys_gone(_: Any, __: Path, keys: Path) -> None:
+    shutil.rmtree(keys)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (rolled_back, "ROLLED BACK"),
+        (epoch_key_gone, "epoch key 0"),
+        (identity_key_gone, "identity key"),
+        (key_open_to_all, "0644"),
+        (keys_gone, "not on this machine"),
+    ],
+)
+def test_doctor_does_not_call_a_ledger_well_that_would_refuse_to_be_written(
+    run: Any, ledger: Path, state: Path, spoil: Any, said: str
+) -> None:
+    assert finding(run, ledger)[0]
+    [keys] = (state / "logs").iterdir()
+    spoil(run, ledger, keys)
+    ok, detail = finding(run, ledger)
+    assert (ok, said in detail) == (False, True), detail
+    code, _, err = run("ledger", "redact", 6, "output", "--reason", "legal", "--ledger", ledger)
+    assert (code, said in err) == (11, True)
+
+
+def advised(text: str) -> list[str]:
+    """The command that a message ends with."""
+    return shlex.split(text.strip().rpartition("hansard ")[2])
+
+
+def test_the_commands_that_messages_give_can_be_typed(
+    run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a place").mkdir()
+    monkeypatch.chdir(tmp_path / "a place")
+    assert run(*advised(run("ledger", "consistency", 5, "-o", "c d.txt", "--ledger", ledger)[1]))[0] == 0
+    assert run(*advised(run("ledger", "receipt", 6, "-o", "r d.txt", "--ledger", ledger)[1]))[0] == 0
+    rolled_back(run, ledger, tmp_path)
+    refused = run("ledger", "redact", 6, "output", "--reason", "legal", "--ledger", ledger)[2]
+    code, out, err = run(*advised(refused))
+    assert code == 0, err
+    assert "goes on from" in out
+
+
+@pytest.mark.parametrize("flags", [(), ("--without-bodies",)])
+def test_an_export_says_how_to_check_it(run: Any, ledger: Path, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    out = run("ledger", "export", tmp_path / "an export", *flags, "--ledger", ledger)[1]
+    command = shlex.split(out.strip().rpartition("check it with: ")[2])
+    ran = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=False)
+    assert (command[0], ran.returncode) == ("python3", 0), ran.stdout
+
+
+def test_a_rotation_without_the_lost_key_does_not_claim_a_seal(run: Any, ledger: Path, state: Path) -> None:
+    code, _, err = run("ledger", "seal", "--lost-key", "--ledger", ledger)
+    assert (code, "is not lost" in err) == (2, True)
+    next(state.glob("logs/*/epoch-0.key")).unlink()
+    refused = run("ledger", "seal", "--ledger", ledger)[2]
+    code, out, _ = run(*advised(refused))
+    assert (code, "sealed to" in out) == (0, False)
+    assert "nothing from there on counts as sealed" in out
+    report = json.loads(run("verify", ledger, "--json")[1])
+    assert (report["signed"]["sealed_to"], report["unsealed_tail"]) == (13, 1)
+    code, out, _ = run(*(str(ledger.with_name(word)) if word == "NEW.db" else word for word in advised(out)))
+    assert code == 0
+    assert run("verify", ledger.with_name("NEW.db"), "--strict", "--pin", out.splitlines()[-1])[0] == 0

@@ -195,7 +195,7 @@ def test_a_signal_ends_the_session_with_user_cancel(sent: signal.Signals, tmp_pa
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 13
     view = json.loads(out)
-    assert view["termination_reason"] == "user_cancel"
+    assert (view["termination_reason"], view["rounds"]) == ("user_cancel", 1)
     assert read_manifest(Path(view["run_dir"])).status == "terminated"
     assert hansard(tmp_path, "session", "validate", view["run_dir"]).returncode == 0
 
@@ -227,3 +227,80 @@ def test_a_session_that_was_killed_is_found_crashed_and_resumed(tmp_path: Path) 
     assert done.stdout.startswith("Forty-two.")
     assert hansard(tmp_path, "session", "validate", folder).returncode == 0
     assert hansard(tmp_path, "session", "resume", folder).returncode == 2
+
+
+def in_the_way(folder: Path, name: str) -> str:
+    """A program that is the whole panel, and puts a directory where a file of the session's directory must go."""
+    lines = f"from pathlib import Path\nfor each in Path({str(folder / 'runs')!r}).iterdir():\n"
+    (folder / "panellist.py").write_text(f"{lines}    (each / {name!r}).mkdir(exist_ok=True)\n{PANELLIST}")
+    return f"{sys.executable} {folder}/panellist.py 0"
+
+
+@pytest.mark.requirement("R-4.1-8")
+def test_a_directory_that_could_not_be_written_is_told_and_can_be_completed(shell: Shell) -> None:
+    asks = ("deliberate", "What?", "--panel", "critic", "--cmd", in_the_way(shell.folder, "metrics.json"))
+    code, out = shell.type(*asks)
+    [folder] = (shell.folder / "runs").iterdir()
+    assert (code, out.startswith("Forty-two.")) == (0, True)
+    assert "\nfault    the folder is not complete: " in out
+    assert f"{folder} is not complete: " in shell.err
+    assert f"`hansard session resume {folder}` completes it" in shell.err
+    assert "metrics.json" in shell.asks(*asks)["fault"]
+    assert "is not complete" in shell.err
+    [on_record] = shell.asks("session", "chain", "last")["sessions"]
+    assert "the directory is not complete; `hansard session resume" in on_record["fault"]
+    (folder / "metrics.json").rmdir()
+    completed = shell.asks("session", "resume", folder)
+    assert (completed["fault"], shell.err) == (None, "")
+    assert shell.type("session", "validate", folder)[0] == 0
+
+
+def test_an_expert_who_was_not_made_is_told(shell: Shell) -> None:
+    (shell.folder / "panellist.py").write_text(PANELLIST)
+    asks = ("deliberate", "What?", "--panel", "critic", "--cmd", f"{sys.executable} {shell.folder}/panellist.py 0")
+    view = shell.asks(*asks, "--expert", "a lawyer")
+    assert (view["selected_agents"], view["refused_experts"]) == (["critic"], ["a lawyer"])
+    assert "no expert was made for 'a lawyer', and the panel sat without one; `hansard runs follow" in shell.err
+
+
+def test_a_continuation_refuses_what_the_session_before_has_settled_and_takes_the_rest(shell: Shell) -> None:
+    asking = case(shell.folder, *ROUND, verdict("request_user_input"))
+    assert shell.type("deliberate", *asking, "--output", "first")[0] == 14
+    goes_on = ("deliberate", "--continue", "last", "--answer", "forty", "--script", "next.json")
+    answers = [{"result": result(each)} for each in (*ROUND, verdict("finalize"), synthesis())]
+    shell.write("next.json", {"schema_version": "1.0.0", "entries": answers})
+    for flags in (
+        ("--panel", "zork"),
+        ("--max-rounds", 1, "--config", "config.json"),
+        ("--ensemble",),
+        ("--message-shape", "golden"),
+        ("--producer", "me", "1"),
+    ):
+        assert shell.type(*goes_on, *flags)[0] == 2
+        named = next(flag for flag in flags if str(flag).startswith("--") and flag != "--max-rounds")
+        assert f"does not take {named}" in shell.err
+    assert shell.type(*goes_on[:-2], "--model", "m")[0] == 2
+    assert len(shell.asks("runs")) == 1
+    held = Path(shell.asks(*goes_on, "--max-rounds", 1)["run_dir"])
+    assert held.parent == shell.folder / "first"
+    assert json.loads((held / "config.json").read_bytes())["budget"]["max_rounds"] == 1
+
+
+def test_what_is_said_of_a_deliberation_that_is_over_is_true_of_it(shell: Shell) -> None:
+    shell.type("deliberate", *SKELETON)
+    for words in (("resume", "last"), ("retry", "last", "x")):
+        assert shell.type("runs", *words)[0] == 2
+        assert "runs retry" not in shell.err
+        assert "runs resume" not in shell.err
+        assert "`hansard deliberate --continue RUN`" in shell.err
+
+
+def test_the_figures_and_the_debate_of_the_last_session_are_found_and_printed_as_json(shell: Shell) -> None:
+    shell.type("deliberate", *SKELETON)
+    folder = shell.folder / "runs" / "walking-skeleton"
+    assert shell.asks("session", "metrics", "last") == json.loads((folder / "metrics.json").read_bytes())
+    artifact = json.loads((folder / "artifact.json").read_bytes())
+    assert shell.asks("session", "export", "last") == artifact
+    assert shell.type("session", "export", "last", "--json", "-o", "debate.json") == (0, "")
+    assert json.loads((shell.folder / "debate.json").read_bytes()) == artifact
+    assert shell.type("session", "export", "last", "--json", "--html")[0] == 2

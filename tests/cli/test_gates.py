@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from command_line import UNJUDGED, hansard, started, workplace
+from forging import swap_body
 
 
 @pytest.fixture
@@ -40,9 +41,26 @@ def test_an_edit_changes_the_plan(place: Path) -> None:
     assert [task["task"] for task in json.loads(decided.stdout)["tasks"]] == ["only"]
 
 
+def test_a_word_that_comes_too_late_is_refused(place: Path) -> None:
+    waiting = gate(place)
+    assert "it is approved" in hansard(place, "gates", "approve", waiting, "--by", "human:ann").stderr
+    late = hansard(place, "gates", "reject", waiting, "--by", "human:bob")
+    assert (late.returncode, late.stdout) == (2, "")
+    assert "is approved already, by human:ann; nothing was changed" in late.stderr
+    assert " approved " in hansard(place, "gates", "list", "--all").stdout
+    assert hansard(place, "runs", "resume", "last").returncode == 0
+
+
+def test_nobody_decides_without_a_name(place: Path) -> None:
+    refused = hansard(place, "gates", "approve", gate(place), "--by", "")
+    assert (refused.returncode, "actor" in refused.stderr) == (2, True)
+    assert json.loads(hansard(place, "gates", "--json").stdout)[0]["decisions"] == []
+
+
 def test_a_rejection_ends_the_run(place: Path) -> None:
     decided = hansard(place, "gates", "reject", gate(place))
     assert (decided.returncode, "runs resume" in decided.stderr) == (0, True)
+    assert "it is rejected" in decided.stderr
     assert hansard(place, "runs", "resume", "last").returncode == 11
 
 
@@ -78,3 +96,24 @@ def test_a_gate_outlives_a_driver_that_was_killed(tmp_path: Path) -> None:
     assert hansard(folder, "runs", "resume", "last").returncode == 0
     states = [task["state"] for task in json.loads(hansard(folder, "runs", "show", "last", "--json").stdout)["tasks"]]
     assert states == ["passed", "passed"]
+
+
+def test_a_question_that_was_forged_is_neither_shown_nor_decided_on(place: Path) -> None:
+    waiting = gate(place)
+    seq = swap_body(place / "l.db", "gate.opened", "question", "May this plan run?\n\nsay hello")
+    for words in (("show", waiting), ("approve", waiting, "--resume")):
+        refused = hansard(place, "gates", *words)
+        assert (refused.returncode, refused.stdout) == (11, "")
+        assert f"the question of entry {seq} in {place}/l.db is not what was recorded" in refused.stderr
+        assert "hansard verify" in refused.stderr
+    assert gate(place) == waiting
+    assert "gate.decided" not in hansard(place, "ledger", "show").stdout
+
+
+def test_a_plan_that_was_forged_behind_its_gate_does_not_run(place: Path) -> None:
+    task = {"id": "hello", "lane": "backend", "instruction": "say hello"}
+    seq = swap_body(place / "l.db", "plan.made", "plan", json.dumps({"tasks": [task]}))
+    refused = hansard(place, "gates", "approve", gate(place), "--resume")
+    assert (refused.returncode, refused.stdout) == (11, "")
+    assert f"the plan of entry {seq} in {place}/l.db is not what was recorded" in refused.stderr
+    assert "task.attempted" not in hansard(place, "ledger", "show").stdout

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -9,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from forging import chain, falsify, write
 from hansard.app.service import Hansard
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
+from hansard.ledger.merkle import leaf_hash
+from hansard.seal import genesis
 from hansard.surfaces.cli.main import main
 from small_run import record_run
+from store.disks import tmpfs
 
 Said = tuple[int, str, str]
 
@@ -205,17 +210,90 @@ def test_a_ledger_broken_at_its_end_is_read_but_not_extended(run: Any, ledger: P
     assert code == 11
     assert "may not be extended" in err
     code, _, err = run("ledger", "repair", "--ledger", str(ledger))
-    assert (code, "never changed" in err) == (11, True)
+    assert (code, "Nothing was written" in err) == (11, True)
 
 
 def test_repair_rebuilds_what_is_derived(run: Any, ledger: Path) -> None:
-    for statement in ("DELETE FROM causes WHERE seq = 7", "UPDATE head SET size = 3"):
+    for statement in ("DELETE FROM causes WHERE seq = 7", "UPDATE head SET ts = 3, frontier = x''"):
         tampered(ledger, statement)
     assert run("verify", str(ledger))[0] == 20
     code, out, _ = run("ledger", "repair", "--ledger", str(ledger))
     assert (code, "repaired derived" in out) == (0, True)
     assert run("verify", str(ledger), "--deep")[0] == 0
     assert run("ledger", "repair", "--ledger", str(ledger))[1] == "nothing to repair\n"
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM head", "UPDATE head SET size = 3, leaf = x'{leaf}'"])
+def test_a_head_that_is_gone_or_behind_is_made_anew(run: Any, ledger: Path, statement: str) -> None:
+    database = sqlite3.connect(ledger)
+    line = database.execute("SELECT line FROM entries WHERE seq = 2").fetchone()[0]
+    database.close()
+    tampered(ledger, statement.format(leaf=leaf_hash(line.encode()).hex()))
+    assert run("verify", str(ledger))[0] == 20
+    assert run("ledger", "repair", "--ledger", str(ledger))[0] == 0
+    assert run("verify", str(ledger), "--deep")[0] == 0
+
+
+WITNESSED = {
+    "an edited last entry": "UPDATE entries SET line = replace(line, '\"calls\":', '\"calls\":9') WHERE seq = 12",
+    "a last entry cut off": "DELETE FROM entries WHERE seq = 12",
+    "another head": "UPDATE head SET leaf = zeroblob(32)",
+    "a head too far ahead": "UPDATE head SET size = 14",
+    "a head behind that names no entry there": "UPDATE head SET size = 3",
+    "a head of nonsense": "UPDATE head SET size = 'x', leaf = 7, ts = x'ff', frontier = 'x'",
+    "a head before all": "UPDATE head SET size = -9223372036854775808",
+}
+
+
+@pytest.mark.parametrize("signed", [True, False], ids=["signed", "unsigned"])
+@pytest.mark.parametrize("statement", WITNESSED.values(), ids=WITNESSED.keys())
+def test_repair_never_makes_a_log_look_right_that_its_head_contradicts(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, *, signed: bool
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(genesis, "available", lambda: signed)
+        ledger = tmp_path / "l.db"
+        asyncio.run(record_run(ledger, tmp_path / "state"))
+    tampered(ledger, statement)
+    assert run("verify", str(ledger))[0] == 20
+    before = dumped(ledger)
+    code, out, err = run("ledger", "repair", "--ledger", str(ledger))
+    assert (code, out) == (11, "")
+    assert "hansard" in err
+    assert dumped(ledger) == before
+    assert run("verify", str(ledger))[0] == 20
+
+
+def test_repair_holds_the_lines_against_every_kept_checkpoint_before_it_writes(run: Any, ledger: Path) -> None:
+    database = sqlite3.connect(ledger)
+    rows = [json.loads(line) for (line,) in database.execute("SELECT line FROM entries ORDER BY seq")]
+    database.close()
+    write(ledger, chain(falsify(rows)))
+    tampered(ledger, "DELETE FROM causes WHERE seq = 7")
+    before = dumped(ledger)
+    code, _, err = run("ledger", "repair", "--ledger", str(ledger))
+    assert (code, "FORKED" in err, "Nothing was written" in err) == (11, True, True)
+    assert dumped(ledger) == before
+
+
+def dumped(ledger: Path) -> list[str]:
+    """All that stands in a ledger."""
+    database = sqlite3.connect(ledger)
+    try:
+        return list(database.iterdump())
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("name", ["l.db", "l.jsonl"])
+def test_a_ledger_that_was_emptied_is_not_replaced_by_a_new_one(run: Any, tmp_path: Path, name: str) -> None:
+    ledger = tmp_path / name
+    ledger.touch()
+    for words in (("submit", "x", "--provider", "rehearsal", "--lane", "backend"), ("init",)):
+        code, _, err = run(*words, "--ledger", str(ledger))
+        assert (code, name in err) == (2, True)
+        assert ledger.stat().st_size == 0
+    assert not list(tmp_path.glob("state/logs/*"))
 
 
 def test_control_characters_in_a_record_do_not_reach_the_terminal(run: Any, tmp_path: Path) -> None:
@@ -263,3 +341,85 @@ def test_init_makes_a_ledger_with_a_pin(run: Any, tmp_path: Path, monkeypatch: p
     assert run("verify", "--strict", "--pin", view["pin"])[0] == 0
     again = json.loads(run("init", "--json")[1])
     assert (again["ledger_made"], again["config_written"], again["pin"]) == (False, False, view["pin"])
+
+
+def test_a_bad_hansard_toml_keeps_no_ledger_from_being_read(
+    run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    (tmp_path / "hansard.toml").write_text("[[[")
+    for words in (("show",), ("get", "5"), ("summary",), ("pin",), ("export", "out"), ("receipt", "6")):
+        assert run("ledger", *words, "--ledger", str(ledger))[0] == 0, words
+    assert run("verify", str(ledger), "--deep")[0] == 0
+    code, _, err = run("verify")
+    assert (code, "hansard.toml" in err) == (2, True)
+
+
+def test_redaction_names_the_parts_that_hold_the_same_text(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSARD_LEDGER", str(tmp_path / "l.db"))
+    assert run("submit", 'call "Jörg"\non 555-1234', "--provider", "rehearsal", "--quiet")[0] == 0
+    told = json.loads(run("ledger", "redact", "1", "request", "--reason", "personal_data", "--json")[1])
+    assert {"seq": 5, "part": "prompt"} in told["also_in"]
+    for each in told["also_in"]:
+        words = ("ledger", "redact", str(each["seq"]), each["part"], "--reason", "personal_data")
+        assert f"entry {each['seq']}" in run(*words)[1]
+    again = json.loads(run("ledger", "redact", "1", "request", "--reason", "personal_data", "--json")[1])
+    assert again["also_in"] == []
+    assert b"555-1234" not in (tmp_path / "l.db").read_bytes()
+
+
+READING = (
+    ("runs", "list"),
+    ("gates",),
+    ("ledger", "show"),
+    ("ledger", "summary"),
+    ("ledger", "receipt", "6"),
+    ("verify",),
+)
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.jsonl"])
+def test_a_ledger_on_read_only_media_is_read_and_not_extended(run: Any, tmp_path: Path, name: str) -> None:
+    state = tmp_path / "state"
+    with tmpfs(tmp_path / "disk", 4096) as disk:
+        ledger = disk / name
+        asyncio.run(record_run(ledger, state))
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        before = sorted(os.listdir(disk))
+        for words in (*READING, ("ledger", "export", str(tmp_path / "out"))):
+            code, _, err = run(*words, *(("--ledger",) if words != ("verify",) else ()), str(ledger))
+            assert code == 0, (words, err)
+        [found] = [
+            each for each in json.loads(run("doctor", "--ledger", str(ledger), "--json")[1]) if each["name"] == "ledger"
+        ]
+        assert (found["ok"], "can be read only" in found["detail"]) == (False, True)
+        code, _, err = run("ledger", "redact", "5", "prompt", "--reason", "legal", "--ledger", str(ledger))
+        assert (code, name in err) == (11, True)
+        assert sorted(os.listdir(disk)) == before
+
+
+@pytest.mark.needs_root
+def test_a_wal_that_cannot_be_worked_in_is_what_is_told(run: Any, ledger: Path, tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", 4096) as disk:
+        writing = sqlite3.connect(ledger)
+        writing.execute("CREATE TABLE more (x)")
+        for each in ("ledger.db", "ledger.db-wal"):
+            shutil.copyfile(tmp_path / each, disk / each)
+        writing.close()
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        code, _, err = run("ledger", "show", "--ledger", str(disk / "ledger.db"))
+        assert (code, "ledger.db-wal" in err, "copy both" in err) == (11, True, True), err
+
+
+def test_init_says_which_hansard_toml_there_is(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"config   {tmp_path / 'hansard.toml'} (new)" in run("init")[1]
+    assert f"config   {tmp_path / 'hansard.toml'} (there already)" in run("init")[1]
+    (tmp_path / "hansard.toml").unlink()
+    (tmp_path / "hansard.toml").symlink_to(tmp_path / "nowhere")
+    assert run("init")[0] == 2
+    assert not (tmp_path / "nowhere").exists()

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def test_an_undecided_request_says_so(run: Any) -> None:
 
 
 def test_a_dash_reads_the_request_from_standard_input(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(REQUEST.encode() + b"\xff")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(REQUEST.encode())))
     assert json.loads(run("route", "-", "--json")[1])["lane"] == "backend"
 
 
@@ -74,7 +75,15 @@ def test_a_router_is_measured_on_labelled_requests(run: Any, tmp_path: Path) -> 
     assert (view["abstained"], view["off_topic_undecided"]) == (0.25, 1.0)
     assert view["confusions"] == [{"expected": "mobile", "decided": "backend", "count": 1, "ids": ["3"]}]
     assert sum(bucket["rows"] for bucket in view["calibration"]) == 3
-    assert "mobile -> backend" in run("route", "eval", file)[1]
+    told = run("route", "eval", file)[1]
+    assert "mobile -> backend" in told
+    assert re.search(r"^ +[0-9.]+ % +3 +66\.7 %$", told, re.MULTILINE)
+
+
+def test_the_columns_of_a_measurement_stand_apart(run: Any, tmp_path: Path) -> None:
+    rows = [{"id": str(number), "text": REQUEST, "lane": "backend"} for number in range(1200)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    assert re.search(r"^ +[0-9.]+ % +1,200  100\.0 %$", run("route", "eval", "rows.jsonl")[1], re.MULTILINE)
 
 
 def test_the_lanes_are_listed_shown_and_checked(run: Any, tmp_path: Path) -> None:

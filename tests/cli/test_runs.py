@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 
 from command_line import UNJUDGED, hansard, started, workplace
+from hansard.app.runs import ENDED
+from hansard.record import history
+from hansard.surfaces.cli.arguments import STATES
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +107,36 @@ def test_retry_does_a_task_again_and_what_was_built_on_it(tmp_path: Path) -> Non
     assert (unknown.returncode, "first, second, third" in unknown.stderr) == (2, True)
 
 
+def test_retry_of_a_run_that_another_process_drives_is_refused_and_leaves_no_trace(tmp_path: Path) -> None:
+    place = workplace(tmp_path)
+    cmd = ("--cmd", f"{sys.executable} {place / 'echo.py'} 2", *UNJUDGED, "--ledger", "l.db", "--progress", "plain")
+    driving = started(place, "submit", "x", "--plan", "plan.json", *cmd)
+    assert driving.stderr is not None
+    while "started" not in driving.stderr.readline():
+        assert driving.poll() is None
+    refused = hansard(place, "runs", "retry", "last", "first", "--ledger", "l.db")
+    assert (refused.returncode, "is held by process" in refused.stderr) == (11, True)
+    driving.communicate(timeout=60)
+    assert hansard(place, "ledger", "show", "--kind", "run.retry_asked", "--ledger", "l.db").stdout == ""
+    again = hansard(place, "runs", "rerun", "last", "--ledger", "l.db")
+    assert (driving.returncode, again.returncode, again.stdout.split()[0]) == (0, 0, "identical")
+
+
+def test_a_run_that_was_cancelled_in_its_second_task_is_identical_until_then(tmp_path: Path) -> None:
+    place = workplace(tmp_path)
+    (place / "echo.py").write_text("import sys, time\nif 'second' in sys.stdin.read(): time.sleep(60)\nprint('fine')")
+    cmd = ("--cmd", f"{sys.executable} {place / 'echo.py'}", *UNJUDGED, "--ledger", "l.db", "--progress", "plain")
+    driving = started(place, "submit", "x", "--plan", "plan.json", *cmd)
+    assert driving.stderr is not None
+    while "second" not in driving.stderr.readline():
+        assert driving.poll() is None
+    assert hansard(place, "runs", "cancel", "last", "--ledger", "l.db").returncode == 0
+    driving.communicate(timeout=60)
+    again = hansard(place, "runs", "rerun", "last", "--ledger", "l.db")
+    assert (again.returncode, again.stdout.split()[0]) == (0, "identical"), again.stdout
+    assert "its decisions until then were compared" in again.stdout
+
+
 def test_cancel_reaches_a_run_that_another_process_drives(tmp_path: Path) -> None:
     place = workplace(tmp_path)
     cmd = ("--cmd", f"{sys.executable} {place / 'echo.py'} 60", *UNJUDGED, "--ledger", "l.db", "--progress", "plain")
@@ -125,3 +158,9 @@ def test_a_ledger_that_is_not_there_is_an_error_and_is_not_made(tmp_path: Path, 
     assert ran.returncode == 2
     assert ran.stderr.startswith("hansard: ")
     assert not (tmp_path / "typo.db").exists()
+
+
+def test_a_state_that_no_run_can_be_in_is_refused(place: Path) -> None:
+    said = hansard(place, "runs", "list", "--state", "zzz")
+    assert (said.returncode, "answered" in said.stderr) == (2, True)
+    assert set(STATES) == {*history._MOVES.values(), *ENDED}

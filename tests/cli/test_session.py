@@ -244,6 +244,104 @@ def test_without_a_ledger_validate_says_what_it_cannot_see(held: Shell) -> None:
     assert held.type("session", "validate", "s-1", "--ledger", "nothere.db")[0] == 2
 
 
+@requirement("R-7.1-2")
+def test_a_replay_that_failed_hides_no_forgery(held: Shell) -> None:
+    forged(held.folder / "runs/s-1")
+    assert held.type("session", "execution-replay", "s-1", "--provider", "rehearsal", "--output", "x")[0] == 3
+    code, out = held.type("session", "validate", "s-1")
+    assert code == 1
+    assert "artifact.json: was changed" in out
+    assert [view["state"] for view in held.asks("runs")] == ["failed", "answered"]
+
+
+def test_a_directory_is_held_against_the_record_wherever_it_lies(held: Shell) -> None:
+    shutil.copytree(held.folder / "runs/s-1", held.folder / "moved")
+    (held.folder / "link").symlink_to("moved")
+    (held.folder / "other").mkdir()
+    ways = ("moved", "link", "other/../moved", held.folder / "moved", "moved/artifact.json")
+    for way in ways:
+        view = held.asks("session", "validate", way)
+        assert (view["valid"], view["notes"]) == (True, [])
+    forged(held.folder / "moved")
+    for way in ways:
+        for flags in ((), ("--ledger", "state/ledger.db")):
+            assert held.type("session", "validate", way, *flags)[0] == 1
+
+
+def test_a_ledger_that_was_named_must_know_the_session(held: Shell) -> None:
+    held.write("other.json", config().as_data() | {"session_id": "other"})
+    elsewhere = ("--ledger", "other.db", "--output", "others")
+    assert held.type("deliberate", "--config", "other.json", "--script", "script.json", *elsewhere)[0] == 0
+    view = held.asks("session", "validate", "runs/s-1", "--ledger", "other.db")
+    assert [(each["rule"], "'s-1'" in each["message"]) for each in view["breaches"]] == [("record", True)]
+    view = held.asks("session", "validate", "others/other")
+    assert view["valid"]
+    assert "lists no files of a session 'other'" in view["notes"][0]
+
+
+def test_what_was_redacted_of_one_run_hides_no_other_one(held: Shell) -> None:
+    held.write("other.json", config().as_data() | {"session_id": "other"})
+    assert held.type("deliberate", "--config", "other.json", "--script", "script.json")[0] == 0
+    newest = held.asks("runs")[0]["run"]
+    configured = held.asks("ledger", "show", "--run", newest, "--kind", "run.configured")
+    assert held.type("ledger", "redact", configured["seq"], "config", "--reason", "legal")[0] == 0
+    assert held.asks("session", "validate", "s-1")["notes"] == []
+    assert held.asks("session", "validate", "other")["notes"] == []
+    forged(held.folder / "runs/s-1")
+    assert held.type("session", "validate", "s-1")[0] == 1
+    assert held.type("session", "resume", "s-1")[0] == 2
+    assert "nothing to resume" in held.err
+
+
+def test_replays_under_one_id_are_told_apart_by_what_they_say(held: Shell) -> None:
+    entries = [{"result": result(each)} for each in [turn("cyd"), *HEARD[1:]]]
+    held.write("other.json", {"schema_version": "1.0.0", "entries": entries})
+    again = ("session", "execution-replay", "s-1")
+    assert held.type(*again, "--script", "script.json", "--output", "again")[0] == 0
+    assert held.type(*again, "--script", "other.json", "--output", "again2")[0] == 4
+    for folder in ("again/s-1-replay", "again2/s-1-replay"):
+        assert held.asks("session", "validate", folder) == {
+            "valid": True,
+            "document": "directory",
+            "breaches": [],
+            "notes": [],
+        }
+        forged(held.folder / folder)
+        assert held.type("session", "validate", folder)[0] == 1
+
+
+@pytest.mark.parametrize("lost", ["artifact.json", "manifest.json", "seal.json"])
+def test_a_file_that_a_finished_session_has_lost_comes_back_from_the_record(lost: str, held: Shell) -> None:
+    (held.folder / "runs/s-1" / lost).unlink()
+    assert held.type("session", "resume", "runs/s-1")[0] == 0
+    assert held.asks("session", "validate", "s-1")["notes"] == []
+    assert held.type("session", "metrics", "s-1")[0] == 0
+    assert [view["state"] for view in held.asks("runs")] == ["answered"]
+    assert held.type("session", "resume", "s-1")[0] == 2
+    assert "nothing to resume" in held.err
+    assert held.type("verify", "state/ledger.db", "--deep")[0] == 0
+
+
+def test_a_finished_directory_that_cannot_be_completed_is_an_error_and_reopens_nothing(held: Shell) -> None:
+    folder = held.folder / "runs/s-1"
+    (folder / "artifact.json").unlink()
+    (folder / "metrics.json").write_text("{}")
+    assert held.type("session", "resume", "s-1")[0] != 0
+    assert "metrics.json was changed" in held.err
+    assert [view["state"] for view in held.asks("runs")] == ["answered"]
+    # Nobody can make it look as if the session were still to be held.
+    rewritten("manifest.json", lambda m: m.update(status="in_progress"))(folder)
+    assert held.type("session", "validate", "s-1")[0] == 1
+
+
+@pytest.mark.parametrize("pins", ["garbage", "[]", '{"adapters": 5}'])
+def test_pins_that_say_nothing_end_no_command_in_a_bug(pins: str, held: Shell) -> None:
+    (held.folder / "runs/s-1/pins.json").write_text(pins)
+    assert held.type("session", "execution-replay", "s-1", "--script", "script.json", "--output", "x")[0] == 1
+    assert "pins.json" in held.err
+    assert {view["state"] for view in held.asks("runs")} == {"answered"}
+
+
 def test_validate_tells_each_document_by_its_members(held: Shell) -> None:
     for name, document in (("config.json", "config"), ("script.json", "fake_provider_script")):
         assert held.asks("session", "validate", name)["document"] == document

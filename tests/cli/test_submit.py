@@ -68,7 +68,7 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
     [
         (("x",), "nobody can be asked yet"),
         (("", *REHEARSAL), "empty"),
-        (("@nothing.md", *REHEARSAL), "cannot read the request"),
+        (("@nothing.md", *REHEARSAL), "cannot read nothing.md"),
         (("x", "--plan", "nothing.json", *REHEARSAL), "cannot read the plan"),
         (("x", "--lane", "banana", *REHEARSAL), "banana"),
         (("x", "--single", "--plan", "plan.json", *REHEARSAL), "contradict"),
@@ -79,15 +79,61 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("x", "--roster", "nothing.toml", *REHEARSAL), "nothing.toml"),
         (("x", "--profile", "banana", *REHEARSAL), "brief, normal"),
         (("x", "--context-run", "banana", *REHEARSAL), "banana"),
+        (("x", "--profile", "", *REHEARSAL), "brief, normal"),
+        (("x", "--plan", "null.json", *REHEARSAL), "null.json holds no plan"),
+        (("x", "--plan", "", *REHEARSAL), "cannot read the plan"),
+        (
+            ("x", "--gate", "lane:banana", *REHEARSAL),
+            "'lane:banana': there is no lane 'banana'; roster 'default' has backend",
+        ),
+        (
+            ("x", "--gate", "task:banana", "--plan", "plan.json", *REHEARSAL),
+            "no task 'banana'; its tasks are first, second",
+        ),
+        (("x", "--max-usd", "1e400", *REHEARSAL), "--max-usd: '1e400' is no amount of dollars from 0 to 9,007,199"),
+        (("x", "--max-usd", "1e999999", *REHEARSAL), "dollars"),
+        (("x", "--max-usd", "nan", *REHEARSAL), "dollars"),
+        (("x", "--verifier", "", *REHEARSAL), "--verifier needs a program"),
+        (("x", "--cmd", ""), "--cmd needs a program"),
     ],
 )
 def test_a_wrong_wish_is_told_in_a_sentence_and_records_no_run(run: Run, words: tuple[str, ...], said: str) -> None:
+    Path("null.json").write_text("null")
     code, out, err = run("submit", *words)
     assert (code, out) == (2, "")
     assert err.startswith("hansard: ")
     assert said in err
     if Path("ledger.db").exists():
         assert json.loads(run("runs", "--json")[1]) == []
+
+
+def test_no_task_at_once_is_wrong_usage_and_records_no_run(place: Path) -> None:
+    refused = hansard(place, "submit", "x", *REHEARSAL, "--max-parallel", "0", "--ledger", "l.db")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "'0' is not a number of 1 or more" in refused.stderr
+    assert not (place / "l.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('[policy]\ndeny_lanes = ["banana"]', "[policy]: there is no lane 'banana'; roster 'default' has backend,"),
+        ('[policy]\nallow_lanes = ["banana"]', "there is no lane 'banana'"),
+        ('[policy]\ndeny_categories = ["banana"]', "no category 'banana'; roster 'default' has engineering,"),
+        ('[policy]\nallow_categories = ["banana"]', "there is no category 'banana'"),
+        ('[policy]\nallow_lanes = ["backend"]\ndeny_lanes = ["backend"]', "it leaves no lane of roster 'default'"),
+        ('[[gate]]\nlanes = ["banana"]', "gate 'gate-1': there is no lane 'banana'"),
+        ("[run]\nzzz = 1", "retries, revise, timeout_s, tries"),
+        ('[budget]\nmax_usd = "1e400"', "[budget] max_usd: '1e400' is no amount of dollars"),
+        ("[budgets]\nmax_calls = 1", "unknown key budgets; did you mean budget?"),
+    ],
+)
+def test_a_rule_that_would_be_passed_over_is_refused_and_records_no_run(run: Run, table: str, said: str) -> None:
+    Path("hansard.toml").write_text(table)
+    code, out, err = run("submit", "x", *REHEARSAL)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert not Path("ledger.db").exists()
 
 
 def test_nobody_to_ask_leaves_no_ledger_behind(run: Run, place: Path) -> None:
@@ -208,3 +254,49 @@ def test_kill_9_is_no_end(place: Path) -> None:
     view: Any = json.loads(resumed.stdout)
     assert (resumed.returncode, view["state"]) == (0, "answered")
     assert [attempt["attempt"] for attempt in view["tasks"][0]["attempts"]] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("login", "actor"),
+    [
+        ("jane", "human:jane"),
+        ("jane@corp.example", "human:jane"),
+        ("CORP\\jane", "human:CORP-jane"),
+        ("jane doe", "human:jane-doe"),
+        ("jörg", "human:j-rg"),
+        ("ü", f"human:uid-{os.getuid()}"),
+        ("j" * 300, f"human:{'j' * 100}"),
+    ],
+)
+def test_whoever_has_an_odd_login_name_can_submit(
+    run: Run, monkeypatch: pytest.MonkeyPatch, login: str, actor: str
+) -> None:
+    monkeypatch.setenv("LOGNAME", login)
+    assert run("submit", "x", "--single", *REHEARSAL)[0] == 0
+    [asked] = run("ledger", "show", "--kind", "run.requested", "--json")[1].splitlines()
+    assert json.loads(asked)["actor"] == actor
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--cmd", "no-such-program"), "hansard: --cmd: there is no program 'no-such-program'"),
+        (("--chat-url", "zzz", "--model", "m"), "hansard: --chat-url: "),
+        (("--api", "some-model"), "hansard: --api: "),
+        (("--provider", "zzz"), "known are rehearsal"),
+        (("--verifier", "no-such-program", *REHEARSAL), "hansard: --verifier: there is no program"),
+    ],
+)
+def test_a_wrong_flag_is_blamed_and_not_a_file(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    code, _, err = run("submit", "x", *words)
+    assert (code, "hansard.toml" in err) == (2, False)
+    assert said in err
+
+
+def test_a_verifier_of_one_word_is_a_program_unless_a_package_brings_it(run: Run) -> None:
+    assert run("submit", "x", "--single", "--verifier", "true", *REHEARSAL)[0] == 0
+    config = run("ledger", "get", "2", "--part", "config")[1]
+    assert json.loads(config)["verifier"] == {"command": ["true"]}

@@ -4,6 +4,7 @@ import re
 import pytest
 
 from daemons import BARE, Served
+from hansard.app.tokens import Tokens
 from hansard.surfaces.http.dashboard import session
 from visitors import Visitor
 
@@ -70,7 +71,8 @@ def test_a_session_ends_with_its_token(daemon: Served) -> None:
     assert guest.see("/dashboard/").status_code == 200
     daemon.cli("serve", "token", "rotate", "guest")
     assert guest.see("/dashboard/").status_code == 303
-    assert Visitor(daemon, token(daemon, "brief", "--days", 0)).see("/dashboard/").status_code == 303
+    ended = Tokens(daemon.folder / "state" / "serve").add("brief", ("reader",), seconds=0)
+    assert Visitor(daemon, ended).see("/dashboard/").status_code == 303
 
 
 def test_signing_out_takes_the_cookie_away(daemon: Served) -> None:

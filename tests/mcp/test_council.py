@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from deliberating import config
 from hansard.app.configuring import Wishes
 from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted
-from mcp_clients import called, client_of, desk_in
+from mcp_clients import called, client_of, desk_in, refused
 
 NONE: dict[str, Any] = {"resolved_disagreements": [], "unresolved_disagreements": []}
 SETTLED = {"rationale": "r", "confidence": 0.5, "focus": "the soil", "next_agents": [], **NONE}
@@ -70,3 +73,37 @@ async def test_a_session_stays_under_what_the_flags_allow(tmp_path: Path) -> Non
                 "max_cost_usd_nano": 500_000_000,
                 "max_seconds": 90,
             }
+
+
+async def test_a_session_makes_no_more_calls_than_the_flags_allow_and_says_what_was_cut(tmp_path: Path) -> None:
+    wishes = Wishes(provider="rehearsal", max_calls=3, max_tokens=100_000)
+    async with desk_in(tmp_path, wishes=wishes) as desk, client_of(desk) as client:
+        view = await called(client, "deliberate", {"problem": "Where to build?"})
+        assert (view["termination_reason"], view["messages"]) == ("provider_unrecoverable", 4)
+        assert view["cut"] == ["max_total_tokens is 100,000 and not 500,000: more is not allowed here"]
+
+
+async def test_an_id_that_names_no_directory_is_refused_whatever_lies_there(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        for id in ("/etc/shadow", "../out", "x" * 300):
+            named = {"config": {**config().as_data(), "session_id": id}}
+            assert "cannot be a session's id" in await refused(client, "deliberate", named)
+        assert (await called(client, "runs_list", {}))["runs"] == []
+
+
+async def test_a_summary_follows_no_link_out_of_the_project(tmp_path: Path) -> None:
+    inside = tmp_path / "project"
+    (inside / "runs" / "evil").mkdir(parents=True)
+    (tmp_path / "secret.json").write_text('{"canonical_transcript": [], "outcome": "secret"}')
+    (inside / "runs" / "evil" / "artifact.json").symlink_to(tmp_path / "secret.json")
+    async with desk_in(inside) as desk, client_of(desk) as client:
+        said = await refused(client, "get_run_summary", {"run_dir": "runs/evil"})
+        assert "outside of the project's folder" in said
+
+
+@pytest.mark.parametrize("text", ['{"canonical_transcript":[5],"outcome":5}', "{}", "[]", '{"outcome":{"kind":"x"}}'])
+async def test_a_summary_of_what_is_no_artifact_is_refused_in_words(tmp_path: Path, text: str) -> None:
+    (tmp_path / "runs" / "odd").mkdir(parents=True)
+    (tmp_path / "runs" / "odd" / "artifact.json").write_text(text)
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        assert "is no artifact" in await refused(client, "get_run_summary", {"run_dir": "runs/odd"})

@@ -159,5 +159,6 @@ async def test_a_server_that_stops_leaves_its_runs_to_be_resumed(tmp_path: Path)
     async with served(tmp_path, slow=slow) as (address, _), Client(address) as client:
         run = (await called(client, "submit", {"request": "x", "lane": "backend", "wait": False}))["run"]
         await slow.asked_times(1)
-    async with Hansard.open(str(tmp_path / "ledger.db")) as hansard:
+    settings = Settings(ledger=str(tmp_path / "ledger.db"), state=tmp_path / "state")
+    async with Hansard.open(settings=settings) as hansard:
         assert hansard.runs.show(run)["state"] == "interrupted"

@@ -43,6 +43,11 @@ GARBAGE: list[tuple[str | bytes, int, Any]] = [
 ]
 
 
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    said = hansard(tmp_path, "mcp", "--folder", "nope", "--provider", "rehearsal")
+    assert (said.returncode, "--folder nope" in said.stderr) == (2, True)
+
+
 async def test_whatever_comes_gets_an_error_and_the_server_lives_on(tmp_path: Path) -> None:
     async with Wire.to(tmp_path, "--provider", "rehearsal") as wire:
         await wire.say("[1, 2]")

@@ -1,4 +1,15 @@
-from daemons import Served, events
+import json
+from pathlib import Path
+from typing import Any
+
+from daemons import Served, events, place, serving
+from deliberating import config, script, synthesis, turn, verdict
+
+ANSWERS = script([turn(), turn(), turn(), verdict("finalize"), synthesis()]).as_data()
+
+
+def with_id(id: str) -> dict[str, Any]:
+    return {"config": {**config().as_data(), "session_id": id}, "script": ANSWERS}
 
 
 def test_a_deliberation_is_held_and_read(daemon: Served) -> None:
@@ -33,3 +44,65 @@ def test_a_problem_is_needed(daemon: Served) -> None:
     assert daemon.post("/v1/deliberations", {}).status_code == 409
     assert daemon.post("/v1/deliberations", {"problem": "x", "panel": ["nobody"]}).status_code == 409
     assert daemon.post("/v1/deliberations", {"problem": 1}).status_code == 422
+
+
+def test_an_id_that_names_no_directory_is_refused_and_tells_nothing_of_the_disk(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--sessions", "sessions") as daemon:
+        before = daemon.get("/v1/status").json()["entries"]
+        told = [daemon.post("/v1/deliberations", with_id(id)) for id in ("/etc/shadow", "/etc/zork", "a/b", "x" * 300)]
+        assert [each.status_code for each in told] == [400] * 4
+        assert told[0].json()["detail"].replace("shadow", "zork") == told[1].json()["detail"]
+        assert daemon.get("/v1/status").json()["entries"] == before
+        assert daemon.post("/v1/deliberations?wait=60", with_id("good")).json()["outcome"] == "synthesis"
+
+
+def test_what_the_daemon_may_spend_holds_for_deliberations(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "rehearsal", "--max-tokens", 500, "--max-seconds", 90) as daemon:
+        asked = ({"problem": "keep it?"}, {"problem": "keep it?", "provider": "rehearsal"}, with_id("s-2"))
+        for body in asked:
+            view = daemon.post("/v1/deliberations?wait=60", body).json()
+            assert [each.split(":")[0] for each in view["cut"]] == [
+                "max_total_tokens is 500 and not 500,000",
+                "max_wallclock_seconds is 90 and not 1,800",
+            ]
+            assert daemon.show(view["run"])["budget"]["max_tokens"] == 500
+        assert view["outcome"] == "synthesis"
+        stopped = daemon.post("/v1/deliberations?wait=60", asked[0]).json()
+        assert stopped["termination_reason"] == "budget_exceeded"
+
+
+def test_a_request_may_ask_for_less_than_the_daemon_may_spend_and_not_for_more(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "rehearsal", "--max-tokens", 500, "--max-usd", "0.5") as daemon:
+        for asked, allowed in ((10**9, 500), (100, 100), (None, 500)):
+            body = {"request": "x", "max_tokens": asked, "max_usd": "20"}
+            run = daemon.post("/v1/runs", {name: each for name, each in body.items() if each is not None}).json()["run"]
+            budget = daemon.show(run)["budget"]
+            assert (budget["max_tokens"], budget["max_cost_usd_nano"]) == (allowed, 500_000_000)
+
+
+def test_calls_that_the_daemon_may_make_are_counted_in_deliberations(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "rehearsal", "--max-calls", 3) as daemon:
+        view = daemon.post("/v1/deliberations?wait=60", {"problem": "keep it?"}).json()
+        assert (view["termination_reason"], view["messages"]) == ("provider_unrecoverable", 4)
+
+
+def test_why_there_is_no_panel_is_told(daemon: Served) -> None:
+    body = with_id("why")
+    body["config"]["agents"][0]["persona_ref"] = "zork"
+    view = daemon.post("/v1/deliberations?wait=60", body).json()
+    assert (view["termination_reason"], "'zork'" in view["why"]) == ("schema_error", True)
+
+
+def test_a_name_that_stands_twice_in_a_body_is_refused(daemon: Served) -> None:
+    text = json.dumps(with_id("twice")).replace('"runtime":', '"runtime": {"max_branch_depth": 9}, "runtime":', 1)
+    said = daemon.post("/v1/deliberations", content=text, headers={"content-type": "application/json"})
+    assert (said.status_code, "'runtime' stands twice" in said.json()["detail"]) == (422, True)
+
+
+def test_an_amount_that_the_record_cannot_hold_and_half_a_character_are_refused(daemon: Served) -> None:
+    dear, half = with_id("dear"), with_id("half")
+    dear["config"]["budget"]["max_total_cost_usd"] = 1e300
+    half["config"]["originator"] = "\ud800"
+    for body in (dear, half):
+        said = daemon.post("/v1/deliberations", content=json.dumps(body), headers={"content-type": "application/json"})
+        assert said.status_code == 409, said.text

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from daemons import Served, place, serving, wait_for
+from hansard.app.tokens import Tokens
 
 EVERYTHING = (
     "/v1/status", "/v1/runs", "/v1/runs/last", "/v1/runs/last/events", "/v1/gates", "/v1/ledger/entries",
@@ -62,7 +63,7 @@ def test_an_operator_decides_nothing_and_an_approver_runs_nothing(daemon: Served
 
 
 def test_a_token_ends(daemon: Served) -> None:
-    client = daemon.client(token(daemon, "brief", "--days", 0))
+    client = daemon.client(Tokens(daemon.folder / "state" / "serve").add("brief", ("reader",), seconds=0))
     assert "expired" in client.get("/v1/status").json()["detail"]
 
 

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from daemons import BARE, ONE, Served, events, place, serving, wait_for
+from hansard.surfaces.cli.main import main
 
 ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
 
@@ -215,6 +216,8 @@ def test_receivers_that_hang_hold_up_nobody(tmp_path: Path) -> None:
         ("--webhook", "http://x:99999/"),
         ("--webhook", "http://x/é"),
         ("--provider", "no"),
+        ("--traces", "zzz"),
+        ("--host", ""),
     ],
 )
 def test_what_cannot_be_served_is_told_in_a_line(tmp_path: Path, words: tuple[str, str]) -> None:
@@ -224,3 +227,20 @@ def test_what_cannot_be_served_is_told_in_a_line(tmp_path: Path, words: tuple[st
     assert said.returncode == 2
     assert said.stderr.startswith("hansard: ")
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--max-requests", "0"),
+        ("--max-runs", "0"),
+        ("--rate", "0"),
+        ("--allow-origin", "zzz"),
+        ("--allow-origin", "https://example.org/"),
+        ("token", "add", "x", "--days", "0"),
+    ],
+)
+def test_a_flag_that_would_let_nobody_in_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["serve", *words])
+    assert ended.value.code == 2

@@ -111,4 +111,8 @@ class DeliberationView(Shown):
     selected_agents: list[str]
     coordinator: str
     run_dir: str | None
+    fault: str | None
+    refused_experts: list[str]
+    cut: list[str]
     outcome: str | None
+    why: str | None

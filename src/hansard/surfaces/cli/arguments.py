@@ -55,6 +55,13 @@ examples:
 }
 
 
+STATES = (
+    *("requested", "planned", "running", "waiting", "interrupted"),
+    *("answered", "partial", "failed", "stopped", "cancelled"),
+)
+"""What a run can be in."""
+
+
 def add_submit(command: argparse.ArgumentParser) -> None:
     command.add_argument("request", metavar="REQUEST", help="what is wanted; @FILE reads a file, - standard input")
     shape = command.add_argument_group("how it is done")
@@ -106,7 +113,7 @@ def add_runs(command: argparse.ArgumentParser, make: Command) -> None:
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
     listed = make(verbs, "list", "the newest runs first", "runs:listed", ledger=True)
     listed.add_argument("--limit", type=count, default=20, metavar="N", help="at most this many (default: 20)")
-    listed.add_argument("--state", metavar="STATE", help="only runs in this state, such as running or failed")
+    listed.add_argument("--state", choices=STATES, metavar="STATE", help="only runs in this state, such as running")
     show = make(verbs, "show", "one run: tasks, attempts, verdicts, answer", "runs:show", ledger=True)
     follow = make(verbs, "follow", "what is recorded, until the run ends", "runs:follow", ledger=True)
     cancel = make(verbs, "cancel", "stop a run, whoever drives it", "runs:cancel", ledger=True)
@@ -177,7 +184,7 @@ def _keeping(make: Command) -> Command:
 
 
 def add_worker(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--max-runs", type=count, default=16, metavar="N", help="runs at once (default: 16)")
+    command.add_argument("--max-runs", type=positive, default=16, metavar="N", help="runs at once (default: 16)")
     command.add_argument("--quiet", "-q", action="store_true", help="say nothing")
 
 
@@ -194,7 +201,7 @@ def add_watching(command: argparse.ArgumentParser) -> None:
 
 def _add_shape(command: "argparse._ActionsContainer") -> None:
     command.add_argument("--roster", metavar="FILE", help="the lanes to work with (default: hansard.toml, else ours)")
-    command.add_argument("--max-parallel", type=count, metavar="N", help="tasks at once")
+    command.add_argument("--max-parallel", type=positive, metavar="N", help="tasks at once")
 
 
 def add_asking(command: argparse.ArgumentParser) -> None:
@@ -219,6 +226,12 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 15:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 0 or more")
     return int(text)
+
+
+def positive(text: str) -> int:
+    if not (found := count(text)):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 1 or more")
+    return found
 
 
 def seconds(text: str) -> float:

@@ -51,7 +51,7 @@ def add_deliberate(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", metavar="FILE", help="a configuration of the protocol, YAML or JSON")
     command.add_argument("--panel", metavar="A,B", help="who sits on the panel, in this order; or panel:NAME")
     command.add_argument("--max-rounds", type=count, metavar="N", help="rounds at most")
-    command.add_argument("--output", metavar="DIR", default="runs", help="the folder of sessions (default: runs)")
+    command.add_argument("--output", metavar="DIR", help="the folder of sessions (default: runs)")
     _add_adapting(command)
     _add_scripts(command)
     _add_shape(command)
@@ -76,8 +76,12 @@ def add_session(command: argparse.ArgumentParser, make: Command) -> None:
     resume = make(verbs, "resume", "go on with a session that was cut short", "session:resume", ledger=True)
     export = make(verbs, "export", "the debate as Markdown, or as a page of its own", "session:export", ledger=True)
     export.add_argument("--html", action="store_true", help="one HTML page that needs nothing else")
-    for each in (replay, again, metrics, resume, export):
+    for each in (replay, again, resume):
         each.add_argument("directory", metavar="DIR", help="a session's directory, or its id")
+    for each in (metrics, export):
+        each.add_argument(
+            "directory", metavar="DIR", help="a session's directory or id, a run of the ledger, or `last`"
+        )
     for each in (replay, again, validate, metrics, resume, export):
         each.add_argument("--runs", metavar="DIR", default="runs", help="where ids are looked up (default: runs)")
     validate.add_argument("path", metavar="PATH", help="a session's directory, or one document")

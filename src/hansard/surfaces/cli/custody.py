@@ -2,40 +2,50 @@
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
 from hansard.app import carrying
 from hansard.app import custody as service
-from hansard.app.settings import read_settings
-from hansard.app.wiring import open_ledger
+from hansard.app.settings import ledger_settings, read_settings
+from hansard.app.wiring import can_be_written, open_ledger
 from hansard.errors import StoreError, UsageError
 from hansard.surfaces.cli.show import as_json, say
 
 
 def checkpoint(args: argparse.Namespace) -> int:
-    with open_ledger(read_settings(args.ledger), writing=True) as opened:
+    with open_ledger(ledger_settings(args.ledger), writing=True) as opened:
         view = service.checkpoint(opened)
     return _print(args, view, view["checkpoint"])
 
 
 def pin(args: argparse.Namespace) -> int:
-    with open_ledger(read_settings(args.ledger)) as opened:
+    with open_ledger(ledger_settings(args.ledger)) as opened:
         view = service.pin(opened)
     return _print(args, view, view["pin"])
 
 
 def seal(args: argparse.Namespace) -> int:
-    with open_ledger(read_settings(args.ledger), writing=True, lost_key=args.lost_key) as opened:
-        view = service.checkpoint(opened) if args.lost_key else service.rotate(opened)
+    with open_ledger(ledger_settings(args.ledger), writing=True, lost_key=args.lost_key) as opened:
+        view = service.replace_lost_key(opened) if args.lost_key else service.rotate(opened)
+        place = shlex.quote(opened.store.place)
+    if args.lost_key:
+        said = (
+            f"epoch {view['epoch']} begins at size {view['size']}. The lost key did not sign that, so nothing from there on "
+            f"counts as sealed, as every verification says;\na new log that goes on from this one can be sealed again: "
+            f"hansard ledger adopt {place} --ledger NEW.db"
+        )
+        return _print(args, view, said)
     return _print(args, view, f"sealed to size {view['size']}; the retired key is destroyed")
 
 
 def receipt(args: argparse.Namespace) -> int:
-    with open_ledger(read_settings(args.ledger), writing=True) as opened:
+    settings = ledger_settings(args.ledger)
+    with open_ledger(settings, writing=can_be_written(settings.ledger)) as opened:
         view = service.receipt(opened, args.seq, tuple(args.disclose))
     if not args.html:
-        return _deliver(args, view, view["receipt"])
+        return _deliver(args, view, view["receipt"], f"check it with: hansard verify {shlex.quote(args.output or '')}")
     from hansard.surfaces.cli.receipt_page import receipt_page
 
     page = receipt_page(view["receipt"], f"entry-{args.seq}.tlog-proof")
@@ -43,17 +53,20 @@ def receipt(args: argparse.Namespace) -> int:
 
 
 def consistency(args: argparse.Namespace) -> int:
-    with open_ledger(read_settings(args.ledger)) as opened:
-        view = service.consistency(opened, args.old)
-    return _deliver(args, view, view["consistency"])
+    with open_ledger(ledger_settings(args.ledger)) as opened:
+        view, place = service.consistency(opened, args.old), opened.store.place
+    against = f"hansard verify {shlex.quote(place)} --against {shlex.quote(args.output or '')}"
+    return _deliver(args, view, view["consistency"], f"check it with: {against}")
 
 
 def export(args: argparse.Namespace) -> int:
-    with open_ledger(read_settings(args.ledger), writing=True) as opened:
+    settings = ledger_settings(args.ledger)
+    with open_ledger(settings, writing=can_be_written(settings.ledger)) as opened:
         view = carrying.export_to(opened, Path(args.folder), bodies=not args.without_bodies)
     _print(args, view, f"exported {view['entries']:,} entries and {view['bodies']:,} bodies to {view['folder']}")
     if not args.json:
-        say(f"anyone can check it with: python3 {Path(args.folder) / 'verify.pyz'} {args.folder} --deep")
+        folder, deep = shlex.quote(args.folder), "" if args.without_bodies else " --deep"
+        say(f"anyone can check it with: python3 {shlex.quote(str(Path(args.folder, 'verify.pyz')))} {folder}{deep}")
     return 0
 
 
@@ -72,7 +85,7 @@ def bring(args: argparse.Namespace) -> int:
 
 
 def adopt(args: argparse.Namespace) -> int:
-    view = carrying.adopt_into(args.old, read_settings(args.ledger))
+    view = carrying.adopt_into(args.old, ledger_settings(args.ledger))
     _print(
         args,
         view,
@@ -92,8 +105,8 @@ def _print(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
     return 0
 
 
-def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str, then: str | None = None) -> int:
-    """Print a proof, or write it to a new file of the user's."""
+def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str, then: str) -> int:
+    """Print a proof, or write it to a new file of the user's and say what to do with that."""
     if not args.output:
         return _print(args, view, text)
     try:
@@ -105,4 +118,4 @@ def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str, then: st
         raise UsageError(f"{args.output} is there already; choose another name") from error
     except OSError as error:
         raise StoreError(f"cannot write {args.output}: {error.strerror}") from error
-    return _print(args, view, f"wrote {args.output}; {then or f'check it with: hansard verify {args.output}'}")
+    return _print(args, view, f"wrote {args.output}; {then}")

@@ -5,8 +5,8 @@ Ctrl-C and SIGTERM end the session in good order, with user_cancel; a second one
 
 import argparse
 import asyncio
+import shlex
 import signal
-import sys
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from hansard.app.chaining import continuation, expansion, go_on
 from hansard.app.configuring import Wishes
 from hansard.app.convening import DEFAULT_EXPANSIONS, Call, convening
+from hansard.app.deliberations import Sat
 from hansard.app.deliberationviews import deliberation_view
 from hansard.app.documents import read_document
 from hansard.app.pool import Pool
@@ -25,7 +26,11 @@ from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.driving import EXIT, note, opened, typed
 from hansard.surfaces.cli.narrate import dollars
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.streams import read_input
 
+RUNS = "runs"
+SETTLED = ("config", "panel", "ensemble", "message-shape", "producer")
+"""Flags about what the session before has settled for whoever goes on from it."""
 EXITS = {
     "synthesis": 0,
     "schema_error": 11,
@@ -43,7 +48,7 @@ def deliberate(args: argparse.Namespace) -> int:
         return asyncio.run(_continue(args))
     if args.answer is not None:
         raise UsageError("--answer belongs to --continue RUN: it answers what that session asked for")
-    return asyncio.run(_deliberate(args, call_of(args, read_problem(args.problem), Path(args.output))))
+    return asyncio.run(_deliberate(args, call_of(args, read_problem(args.problem), Path(args.output or RUNS))))
 
 
 async def _deliberate(args: argparse.Namespace, call: Call) -> int:
@@ -64,7 +69,10 @@ async def _continue(args: argparse.Namespace) -> int:
         raise UsageError(
             "--continue takes its problem from the session before; add --answer TEXT|FILE, or --expert NEED"
         )
-    call = call_of(args, None, Path(args.output))
+    for flag in SETTLED:
+        if getattr(args, flag.replace("-", "_")) not in (None, False):
+            raise UsageError(f"--continue goes on with the panel of the session before and does not take --{flag}")
+    call = call_of(args, None, Path(args.output) if args.output else None)
     async with opened(read_settings(args.ledger), writing=True) as hansard:
         found = continuation(
             hansard.store,
@@ -81,12 +89,13 @@ async def _continue(args: argparse.Namespace) -> int:
 async def _held(hansard: Hansard, args: argparse.Namespace, run: str) -> int:
     """Hold a session, with what goes on from it by itself where that is wanted."""
     stop = hansard.deliberations.listen(debate(args))
-    await see_out(hansard, run, hansard.deliberations.hold(run))
+    sat = await see_out(hansard, run, hansard.deliberations.hold(run))
     while args.adaptive and (found := expansion(hansard.store, hansard.pool, run)) is not None:
+        _warn(_view(hansard, run, sat), args)
         run = await go_on(hansard.deliberations, found, surface="cli")
-        await see_out(hansard, run, hansard.deliberations.hold(run))
+        sat = await see_out(hansard, run, hansard.deliberations.hold(run))
     stop()
-    return conclude(hansard, run, args)
+    return conclude(hansard, run, args, sat)
 
 
 def read_problem(word: str | None) -> str | None:
@@ -95,7 +104,7 @@ def read_problem(word: str | None) -> str | None:
         return None
     path = Path(word)
     if word == "-":
-        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+        text = read_input()
     elif len(word) < 256 and path.is_file():
         text = read_text(path)
     elif path.suffix in {".md", ".txt"} and not word.split(None, 1)[1:]:
@@ -127,8 +136,8 @@ def call_of(args: argparse.Namespace, problem: str | None, runs: Path | None, co
     )
 
 
-async def see_out(hansard: Hansard, run: str, work: Awaitable[object]) -> None:
-    """Wait for a session; the first signal ends it with user_cancel, the second one interrupts it."""
+async def see_out(hansard: Hansard, run: str, work: Awaitable[Sat]) -> Sat | None:
+    """Wait for a session and give it; the first signal ends it with user_cancel, the second one interrupts it: None."""
     task = asyncio.ensure_future(work)
     loop, asked = asyncio.get_running_loop(), list[asyncio.Future[None]]()
 
@@ -144,22 +153,22 @@ async def see_out(hansard: Hansard, run: str, work: Awaitable[object]) -> None:
     try:
         await asyncio.wait([task])
         await asyncio.gather(*asked, return_exceptions=True)
-        if not task.cancelled():
-            task.result()
+        return None if task.cancelled() else task.result()
     finally:
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(each)
 
 
-def conclude(hansard: Hansard, run: str, args: argparse.Namespace) -> int:
-    """Print how a deliberation stands; gives the exit code."""
-    view = deliberation_view(hansard.store, run)
+def conclude(hansard: Hansard, run: str, args: argparse.Namespace, sat: Sat | None) -> int:
+    """Print how a deliberation stands; gives the exit code. `sat` is the session, where it was held to its end."""
+    view, args.shown_by = _view(hansard, run, sat), typed(args, "runs show", run)
+    _warn(view, args)
     if args.json:
         as_json(view)
     elif view["outcome"] is None:
         note(f"interrupted; {typed(args, 'runs resume', run)} goes on from where it stopped")
     else:
-        _tell(view)
+        _tell(view, args)
     return EXIT["interrupted"] if view["outcome"] is None else EXITS[reason_of(view)]
 
 
@@ -167,7 +176,26 @@ def reason_of(view: View) -> str:
     return str(view.get("termination_reason") or view["outcome"])
 
 
-def _tell(view: View) -> None:
+def _view(hansard: Hansard, run: str, sat: Sat | None) -> View:
+    """A deliberation, with the reason why its directory is not complete where it was held here."""
+    fault = sat.sitting.fault if sat else None
+    return deliberation_view(hansard.store, run) | ({"fault": fault} if fault else {})
+
+
+def _warn(view: View, args: argparse.Namespace) -> None:
+    """What is not as it was asked for, and changes no outcome."""
+    for need in view["refused_experts"]:
+        follow = typed(args, "runs follow", view["run"])
+        note(f"no expert was made for {need!r}, and the panel sat without one; {follow} shows what was said")
+    if view["fault"]:
+        note(f"{view['run_dir']} is not complete: {view['fault']}; {_completing(view, args)} completes it")
+
+
+def _completing(view: View, args: argparse.Namespace) -> str:
+    return typed(args, f"session resume {shlex.quote(view['run_dir'])}")
+
+
+def _tell(view: View, args: argparse.Namespace) -> None:
     used, reason = view["cumulative_usage"], reason_of(view)
     rounds = f"{view['rounds']} round{'' if view['rounds'] == 1 else 's'}"
     if answer := view.get("synthesis_answer"):
@@ -175,6 +203,8 @@ def _tell(view: View) -> None:
             say(line.replace("\t", "    "))
         say()
     say(f"outcome  {reason}, after {rounds} and {view['messages']} messages")
+    if view["why"]:
+        say(f"why      {view['why']}")
     say(f"panel    {', '.join(view['selected_agents']) or 'nobody'}; coordinator {view['coordinator']}")
     say(f"used     {used['total_tokens']:,} tokens, {dollars(round(used['cost_usd'] * 1e9))}")
     for each in view["unresolved"][:5]:
@@ -186,4 +216,7 @@ def _tell(view: View) -> None:
         say(f"failed   {failure['agent_id']} ({failure['provider']}): {failure['kind']}: {failure['message'][:300]}")
     say(f"digest   {view['transcript_digest']}")
     say(f"folder   {view['run_dir'] or 'none'}")
+    if view["fault"]:
+        say(f"fault    the folder is not complete: {view['fault']}")
+        say(f"         {_completing(view, args)} completes it")
     say(f"run      {view['run']}")

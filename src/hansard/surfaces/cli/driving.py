@@ -10,15 +10,18 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.views import View
 from hansard.app.wiring import Opened, open_ledger
+from hansard.errors import UsageError
 from hansard.surfaces.cli.narrate import duration, spent
 from hansard.surfaces.cli.progress import Nobody, Watcher, listener, ticking, watcher
 from hansard.surfaces.cli.show import as_json, plain, say
+from hansard.surfaces.cli.streams import read_input
 
 T = TypeVar("T")
 EXIT = {"answered": 0, "partial": 10, "failed": 11, "stopped": 12, "cancelled": 13, "waiting": 14, "interrupted": 130}
@@ -63,15 +66,29 @@ async def see_through(work: Awaitable[T]) -> T | None:
             loop.remove_signal_handler(each)
 
 
+def text_of(word: str) -> str:
+    """What somebody says: the word itself, `-` for standard input, `@FILE` for a file."""
+    if word == "-":
+        return read_input()
+    if not word.startswith("@"):
+        return word
+    try:
+        return Path(word[1:]).read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {word[1:]}: {error}") from error
+
+
 def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = None) -> int:
     """Print how a run stands; gives the exit code. `ended` is what its drive gave."""
-    view = hansard.runs.show(run)
+    view, args.shown_by = hansard.runs.show(run), typed(args, "runs show", run)
     if args.json:
         as_json(view)
     else:
         answer = hansard.runs.answer(run) if view["state"] in ("answered", "partial") else None
         if answer is not None:
             print_answer(answer)
+        if view["mode"] == "deliberation" and (fault := hansard.deliberations.show(run)["fault"]):
+            note(fault)
         _remark(view, args, getattr(ended, "detail", "") or words(view["reason"]))
     return EXIT.get(view["state"], 11)
 

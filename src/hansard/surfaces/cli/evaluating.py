@@ -13,7 +13,7 @@ from hansard.app.settings import read_settings
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger
 from hansard.surfaces.cli.deliberate import call_of
-from hansard.surfaces.cli.driving import opened
+from hansard.surfaces.cli.driving import note, opened
 from hansard.surfaces.cli.show import as_json, say
 
 
@@ -71,6 +71,9 @@ def compare(args: argparse.Namespace) -> int:
 def evaluate(args: argparse.Namespace) -> int:
     problems = evaluating.read_problems(Path(args.problems))
     view = asyncio.run(_evaluate(args, problems))
+    for row in view["problems"]:
+        if row["fault"]:
+            note(f"the directory of session {row['session_id']} is not complete: {row['fault']}")
     if args.json:
         as_json(view)
         return 0

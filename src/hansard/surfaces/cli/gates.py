@@ -2,16 +2,13 @@
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from hansard.app.gates import Decision
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.app.views import View
-from hansard.errors import UsageError
-from hansard.surfaces.cli.driving import SHORT, conclude, note, opened, see_through, watched
+from hansard.surfaces.cli.driving import SHORT, conclude, note, opened, see_through, text_of, watched
 from hansard.surfaces.cli.show import as_json, say
 
 
@@ -57,17 +54,7 @@ def reject(args: argparse.Namespace) -> int:
 
 
 def edit(args: argparse.Namespace) -> int:
-    return _decide(args, "edit", _text(args.text))
-
-
-def _text(word: str) -> str:
-    """The new text: the word itself, `-` for standard input, `@FILE` for a file."""
-    try:
-        if word == "-":
-            return sys.stdin.buffer.read().decode("utf-8")
-        return Path(word[1:]).read_text("utf-8") if word.startswith("@") else word
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the new text from {word}: {error}") from error
+    return _decide(args, "edit", text_of(args.text))
 
 
 def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> int:
@@ -81,8 +68,9 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
         if args.json:
             as_json(view)
             return 0
-        so_far = sum(1 for each in view["decisions"] if each["decision"] != "reject")
-        note(f"gate {args.gate}: {decision} is on the record ({so_far} of {view['needed']} needed)")
+        waits = f"it still waits for others ({view['needed']} needed)"
+        stands = waits if view["state"] == "open" else f"it is {view['state']}"
+        note(f"gate {args.gate}: {decision} is on the record; {stands}")
         note(f"whoever drives the run goes on; where nobody does: hansard runs resume {run[:SHORT]}")
         return 0
 

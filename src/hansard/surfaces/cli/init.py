@@ -11,8 +11,8 @@ def init(args: argparse.Namespace) -> int:
     if args.json:
         as_json(view)
         return 0
-    if view["config_written"]:
-        say(f"wrote    {view['config']}")
+    if view["config"]:
+        say(f"config   {view['config']} ({'new' if view['config_written'] else 'there already'})")
     say(f"ledger   {view['ledger']} ({'new' if view['ledger_made'] else 'there already'})")
     say(f"keys     {view['custody']}")
     if view["pin"]:

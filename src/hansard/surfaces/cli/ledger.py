@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from hansard.app.ledger import LedgerService
-from hansard.app.settings import read_settings
+from hansard.app.settings import ledger_settings
 from hansard.surfaces.cli.show import as_json, as_json_line, plain, say
 
 
@@ -87,6 +87,11 @@ def redact(args: argparse.Namespace) -> int:
         as_json(view)
         return 0
     say(f"erased the part {view['part']!r} of entry {view['seq']}; entry {view['tombstone']} says so for good")
+    if view["also_in"]:
+        say("parts of the same run still hold the same text; redact them too where it must go:")
+        for each in view["also_in"]:
+            say(f"  entry {each['seq']} {each['part']}")
+    say("other parts may tell it in other words, and other runs were not searched")
     say("backups, exports and archives made before still hold it: they are yours to clean")
     return 0
 
@@ -104,7 +109,7 @@ def repair(args: argparse.Namespace) -> int:
 
 
 def _open(args: argparse.Namespace, *, writing: bool = False) -> LedgerService:
-    service = LedgerService.open(read_settings(args.ledger), writing=writing)
+    service = LedgerService.open(ledger_settings(args.ledger), writing=writing)
     if service.store.broken:
         print(f"hansard: BROKEN: {plain(service.store.broken)}; it can be read, not extended", file=sys.stderr)
     return service

@@ -1,17 +1,18 @@
 """The command line: what there is, and how errors are told. Each command's work is imported when it is asked for.
 
-Exit codes: 0 done as asked, 2 usage, 10 to 14 how a run ended, 20 to 23 from verify, 70 a bug of ours, 130 interrupted.
+Exit codes: 0 done as asked, 1 done and not printed, 2 usage, 10 to 14 how a run ended, 20 to 23 from verify, 70 a bug of
+ours, 130 interrupted. Commands that compare have 1, 3 and 4 of their own.
 """
 
 import argparse
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from hansard.__about__ import __version__
 from hansard.errors import HansardError, UsageError
+from hansard.surfaces.cli.streams import settled, standard_streams
 
 EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
 
@@ -45,21 +46,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     collect_seldom()
     words = list(sys.argv[1:] if argv is None else argv)
-    args = parser(words).parse_args(words)
+    with standard_streams():
+        if (unreadable := next((word for word in words if not _is_text(word)), None)) is not None:
+            print(f"hansard: the argument {unreadable!r} is not UTF-8 text; write it in UTF-8", file=sys.stderr)
+            return EXIT_USAGE
+        try:
+            args = parser(words).parse_args(words)
+            return settled(_done(args), args.shown_by)
+        except SystemExit as ended:
+            # Help, the version, or what argparse refuses: it has printed what there is to say.
+            raise SystemExit(settled(int(ended.code or 0))) from None
+
+
+def _is_text(word: str) -> bool:
+    """Whether an argument is text: bytes that are not UTF-8 arrive as lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
+def _done(args: argparse.Namespace) -> int:
     try:
         module, _, function = args.handler.partition(":")
         code: int = getattr(import_module(f"hansard.surfaces.cli.{module}"), function)(args)
-        sys.stdout.flush()
         return code
     except HansardError as error:
         if args.debug:
             raise
         print(f"hansard: {error}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
-    except BrokenPipeError:
-        # The reader has seen enough; keep the interpreter from complaining when it flushes on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         print("hansard: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -80,7 +93,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"hansard {__version__}")
-    top.set_defaults(handler="show:help_text", debug=False, parser=top)
+    top.set_defaults(handler="show:help_text", debug=False, parser=top, shown_by=None)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     _add_running(commands, words)
     _add_council(commands, words)

@@ -11,7 +11,7 @@ from hansard.app.configuring import flagged, run_config
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
-from hansard.errors import MissingExtra
+from hansard.errors import MissingExtra, UsageError
 from hansard.surfaces.cli.submit import wishes
 from hansard.surfaces.mcp import MISSING
 from hansard.surfaces.mcp.desk import Desk
@@ -24,6 +24,9 @@ def mcp(args: argparse.Namespace) -> int:
         raise MissingExtra(f"hansard mcp needs {error.name}: {MISSING}") from error
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="hansard mcp: %(name)s: %(message)s")
 
+    folder = Path(args.folder) if args.folder else None
+    if folder and not folder.is_dir():
+        raise UsageError(f"--folder {folder}: there is no such folder")
     settings, wished = read_settings(args.ledger), wishes(args)
     if flagged(wished)[0] is not None:
         # Before the ledger is opened: whoever names somebody that cannot be asked should hear of it now.
@@ -36,7 +39,7 @@ def mcp(args: argparse.Namespace) -> int:
                 wishes=wished,
                 gates=args.allow_gates,
                 commands=args.allow_commands,
-                folder=Path(args.folder) if args.folder else None,
+                folder=folder,
             )
             await _until_stopped(desk, asyncio.ensure_future(stdio.serve(desk, source, target)))
 

@@ -1,12 +1,12 @@
 """`hansard route` and `hansard roster`: where a request would go, how well that works, which lanes there are."""
 
 import argparse
-import sys
 from typing import Any
 
 from hansard.app import rosters, routing
 from hansard.app.settings import read_settings
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.streams import read_input
 
 MAX_STDIN = 1_000_000
 
@@ -14,7 +14,7 @@ MAX_STDIN = 1_000_000
 def route(args: argparse.Namespace) -> int:
     text = " ".join(args.text)
     if text == "-":
-        text = sys.stdin.buffer.read(MAX_STDIN).decode("utf-8", "replace")
+        text = read_input()[:MAX_STDIN]
     view = routing.route(text, rosters.roster_of(read_settings(), args.roster))
     if args.json:
         as_json(view)
@@ -44,10 +44,10 @@ def evaluate(args: argparse.Namespace) -> int:
         ("abstained", "rows left undecided"),
         ("off_topic_undecided", "rows for no lane left undecided"),
     ):
-        say(f"{name:<20}{_percent(view[name]):>7}  {meaning}")
-    say("confidence   rows  right")
+        say(f"{name:<20}{_percent(view[name]):>8}  {meaning}")
+    say("confidence   rows    right")
     for bucket in view["calibration"]:
-        say(f"{_percent(bucket['confidence']):>10}{bucket['rows']:>7}{_percent(bucket['right']):>7}")
+        say(f"{_percent(bucket['confidence']):>10}{bucket['rows']:>7,}  {_percent(bucket['right']):>7}")
     for each in view["confusions"]:
         ids = ", ".join(each["ids"][:8])
         say(f"{each['count']:>4}  {each['expected'] or 'none'} -> {each['decided']}  ({ids})")

@@ -16,6 +16,7 @@ from hansard.surfaces.cli.driving import EXIT, SHORT, conclude, note, opened, se
 from hansard.surfaces.cli.narrate import dollars, duration, first_line, spent
 from hansard.surfaces.cli.progress import Lines, Watcher
 from hansard.surfaces.cli.show import as_json, as_json_line, say
+from hansard.surfaces.cli.streams import has_reader
 
 WAIT_S = 10.0
 MARKS = {"passed": "+", "rejected": "x", "skipped": "-", "waiting": "."}
@@ -68,6 +69,8 @@ def follow(args: argparse.Namespace) -> int:
                     as_json_line(view)
                 else:
                     lines.take(_event(hansard, view))
+                if not has_reader():
+                    break
         finally:
             if keeping:
                 keeping.cancel()

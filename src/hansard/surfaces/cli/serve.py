@@ -23,15 +23,18 @@ def serve(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise MissingExtra(f"hansard serve needs {error.name}: pip install 'hansard[serve]'") from error
 
-    def ready(address: str, token_file: Path) -> None:
+    def ready(address: str, token_file: Path | None) -> None:
         # What is loaded by now stays, and need not be looked at. The rest is looked at in pieces that take a few milliseconds:
         # a hundred thousand objects at once would hold everybody up for forty.
         gc.freeze()
         gc.set_threshold(10_000, 50, 20)
         if args.json:
-            as_json_line({"listening": address, "token_file": str(token_file)})
-        else:
+            as_json_line({"listening": address, "token_file": str(token_file) if token_file else None})
+        elif token_file:
             say(f"hansard serve: {address}, token in {token_file}")
+        else:
+            say(f"hansard serve: {address}, no default token; `hansard serve token list` shows who may come in")
+            sys.stdout.flush()
 
     options = Options(
         host=args.host,

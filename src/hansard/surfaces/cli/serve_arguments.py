@@ -1,8 +1,9 @@
 """The flags of `serve`, built when it is named. Imports nothing but argparse."""
 
 import argparse
+import re
 
-from hansard.surfaces.cli.arguments import NO_WISHES, Command, add_asking, count, seconds
+from hansard.surfaces.cli.arguments import NO_WISHES, Command, add_asking, count, positive, seconds
 
 EXAMPLES = """\
 examples:
@@ -20,16 +21,18 @@ def add_serve(command: argparse.ArgumentParser, make: Command) -> None:
     command.add_argument("--port", type=count, default=7411, metavar="N", help="default: 7411; 0 takes a free one")
     doors = command.add_argument_group("who may come in (always with a token)")
     doors.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="also answer under this name")
-    doors.add_argument("--allow-origin", action="append", default=[], metavar="URL", help="pages that may call")
+    doors.add_argument(
+        "--allow-origin", type=_origin, action="append", default=[], metavar="URL", help="pages that may call"
+    )
     doors.add_argument("--public-log", action="store_true", help="/checkpoint and /tile without a token, for auditors")
     doors.add_argument("--allow-commands", action="store_true", help="plans may have checks that run programs here")
-    doors.add_argument("--max-body", type=count, default=1 << 20, metavar="BYTES", help="default: 1 MiB")
-    doors.add_argument("--max-requests", type=count, default=4096, metavar="N", help="at once (default: 4096)")
-    doors.add_argument("--rate", type=count, default=5000, metavar="N", help="requests a second of one token")
+    doors.add_argument("--max-body", type=positive, default=1 << 20, metavar="BYTES", help="default: 1 MiB")
+    doors.add_argument("--max-requests", type=positive, default=4096, metavar="N", help="at once (default: 4096)")
+    doors.add_argument("--rate", type=positive, default=5000, metavar="N", help="requests a second of one token")
     doors.add_argument("--patience", type=seconds, default=10.0, metavar="S", help="for slow callers (default: 10)")
     work = command.add_argument_group("how it works")
     work.add_argument("--no-resume", action="store_true", help="leave alone what was running before")
-    work.add_argument("--max-runs", type=count, default=256, metavar="N", help="runs at once (default: 256)")
+    work.add_argument("--max-runs", type=positive, default=256, metavar="N", help="runs at once (default: 256)")
     work.add_argument("--grace", type=seconds, default=10.0, metavar="S", help="to drain in (default: 10)")
     work.add_argument("--webhook", action="append", default=[], metavar="URL", help="hears of gates and ended runs")
     work.add_argument("--sessions", metavar="DIR", help="a directory for each deliberation, in here")
@@ -45,8 +48,17 @@ def add_serve(command: argparse.ArgumentParser, make: Command) -> None:
     add = make(tokens, "add", "a new token; its secret is shown once", "serve:token_add")
     add.add_argument("name")
     add.add_argument("--roles", default="reader", metavar="ROLES", help="reader, operator, approver, with commas")
-    add.add_argument("--days", type=count, metavar="N", help="how long it is good (default: until it is rotated)")
+    add.add_argument("--days", type=positive, metavar="N", help="how long it is good (default: until it is rotated)")
     rotate = make(tokens, "rotate", "a new secret for a token", "serve:token_rotate")
     rotate.add_argument("name", nargs="?", default="default")
     rotate.add_argument("--keep", type=seconds, metavar="S", help="how long the old one is good besides")
     make(tokens, "revoke", "end a token now", "serve:token_revoke").add_argument("name")
+
+
+def _origin(text: str) -> str:
+    """An origin as browsers send it, which has no path: with one it would never match."""
+    if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#@]+", text, re.IGNORECASE):
+        raise argparse.ArgumentTypeError(
+            f"{text[:80]!r} is no origin; write https://HOST or http://HOST:PORT, without a path"
+        )
+    return text

@@ -10,7 +10,7 @@ from hansard.app import sessions
 from hansard.app.convening import Call, Convening, convening
 from hansard.app.deliberating import PinningViolation
 from hansard.app.deliberationviews import find_session
-from hansard.app.evaluating import figures
+from hansard.app.evaluating import figures, measured
 from hansard.app.markdown import as_markdown
 from hansard.app.service import Hansard
 from hansard.app.sessionpage import session_page
@@ -48,7 +48,7 @@ def validate(args: argparse.Namespace) -> int:
         raise UsageError(f"there is no ledger at {args.ledger}")
     if ledger_exists(settings.ledger):
         with open_ledger(settings) as found:
-            done = sessions.validated(path, found.store)
+            done = sessions.validated(path, found.store, named=bool(args.ledger))
     else:
         done = sessions.validated(path)
     if args.json:
@@ -67,7 +67,8 @@ def validate(args: argparse.Namespace) -> int:
 
 
 def metrics(args: argparse.Namespace) -> int:
-    found = figures(held(args, args.directory)) if args.v1 else sessions.measured(_folder(args))
+    session = held(args, args.directory)
+    found = figures(session) if args.v1 else measured(session)
     if args.output:
         _write(args.output, sessions.as_text(found))
     else:
@@ -76,8 +77,13 @@ def metrics(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
+    if args.html and args.json:
+        raise UsageError("--html and --json contradict each other; keep one")
     session = held(args, args.directory)
-    text = session_page(session.artifact, session.events) if args.html else as_markdown(session.artifact)
+    if args.html:
+        text = session_page(session.artifact, session.events)
+    else:
+        text = sessions.as_text(session.artifact) if args.json else as_markdown(session.artifact)
     if args.output:
         _write(args.output, text)
     else:
@@ -114,9 +120,9 @@ def resume(args: argparse.Namespace) -> int:
         async with opened(read_settings(args.ledger), writing=True) as hansard:
             run = find_session(hansard.store, folder)
             stop = hansard.deliberations.listen(debate(args))
-            await see_out(hansard, run, hansard.deliberations.resume(run, surface="cli"))
+            sat = await see_out(hansard, run, hansard.deliberations.resume(run, surface="cli"))
             stop()
-            return conclude(hansard, run, args)
+            return conclude(hansard, run, args, sat)
 
     return asyncio.run(work())
 
@@ -152,8 +158,11 @@ async def _execution_replay(args: argparse.Namespace) -> int:
         "conditions_checked": list(done.checked),
         "conditions_assumed": list(done.assumed),
         "fresh_run_dir": str(done.fresh.directory),
+        "fault": done.fresh.fault,
         "first_diverging_message_id": done.first_diverging_message_id,
     }
+    if done.fresh.fault:
+        note(f"{done.fresh.directory} is not complete: {done.fresh.fault}")
     if args.json:
         as_json(view)
     else:
@@ -173,7 +182,7 @@ def say_lines(text: str) -> None:
 
 def _write(name: str, text: str) -> None:
     try:
-        with Path(name).open("x", encoding="utf-8") as file:
+        with Path(name).open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except FileExistsError as error:
         raise UsageError(f"{name} is there already; choose another name") from error

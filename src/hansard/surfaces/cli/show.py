@@ -26,11 +26,19 @@ def help_text(args: argparse.Namespace) -> int:
 
 
 def as_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+    print(_json(value, indent=2))
 
 
 def as_json_line(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+    """One line of many, at once: whoever reads them follows."""
+    print(_json(value), flush=True)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """JSON in letters that standard output can write: another encoding than UTF-8 gets escapes, which mean the same."""
+    written_as_utf_8 = (sys.stdout.encoding or "").lower().replace("-", "") in {"utf8", "utf8sig"}
+    text = json.dumps(value, indent=indent, ensure_ascii=not written_as_utf_8)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def say(text: str = "") -> None:

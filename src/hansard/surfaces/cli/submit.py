@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,18 @@ from hansard.app.settings import Settings, read_settings
 from hansard.app.wiring import ledger_exists
 from hansard.app.worker import is_alive
 from hansard.errors import Fenced, StoreError, UsageError
-from hansard.surfaces.cli.driving import EXIT, conclude, note, opened, see_through, typed, watched
+from hansard.surfaces.cli.driving import EXIT, conclude, note, opened, see_through, text_of, typed, watched
 from hansard.surfaces.cli.show import as_json, say
 
 
 def submit(args: argparse.Namespace) -> int:
-    request, plan = read_request(args.request), read_plan(Path(args.plan)) if args.plan else None
+    request, plan = text_of(args.request), read_plan(Path(args.plan)) if args.plan is not None else None
     _refuse_contradictions(args)
     return asyncio.run(_submit(args, request, plan))
 
 
 def plan(args: argparse.Namespace) -> int:
-    return asyncio.run(_plan(args, read_request(args.request)))
-
-
-def read_request(word: str) -> str:
-    """The request: the word itself, `-` for standard input, `@FILE` for a file."""
-    if word != "-" and not word.startswith("@"):
-        return word
-    try:
-        data = sys.stdin.buffer.read() if word == "-" else Path(word[1:]).read_bytes()
-        return data.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read the request from {'standard input' if word == '-' else word[1:]}: {error}"
-        ) from error
+    return asyncio.run(_plan(args, text_of(args.request)))
 
 
 def wishes(args: argparse.Namespace) -> Wishes:
@@ -47,7 +33,7 @@ def wishes(args: argparse.Namespace) -> Wishes:
     asking = ("provider", "cmd", "chat_url", "model", "api", "max_calls", "max_tokens", "max_usd", "max_seconds")
     shape = ("judge", "answer", "max_parallel", "judge_intent", "revise", "verifier", "profile")
     given = {name: getattr(args, name) for name in asking + shape}
-    roster = read_roster(Path(args.roster)) if args.roster else None
+    roster = read_roster(Path(args.roster)) if args.roster is not None else None
     return Wishes(**given, roster=roster, gates=tuple(args.gate), context=tuple(args.context_run))
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from hansard.app.settings import read_settings
+from hansard.app.settings import ledger_settings
 from hansard.app.verifying import readable, tools
 from hansard.ledger import command
 
@@ -14,7 +14,7 @@ def verify(args: argparse.Namespace) -> int:
         epilog=command.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_arguments(parser, default_path=read_settings().ledger)
+    command.add_arguments(parser, needs_path=False)
     asked = parser.parse_args(args.words)
-    with readable(asked.path) as asked.path:
+    with readable(ledger_settings(asked.path).ledger) as asked.path:
         return command.run(asked, tools())

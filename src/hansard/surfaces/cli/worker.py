@@ -20,7 +20,6 @@ async def _work(args: argparse.Namespace) -> None:
     def tell(text: str) -> None:
         if args.json:
             as_json_line({"said": text})
-            sys.stdout.flush()
         elif not args.quiet:
             print(f"hansard worker: {plain(text)}", file=sys.stderr, flush=True)
 

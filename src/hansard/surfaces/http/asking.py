@@ -1,26 +1,17 @@
 """From what a body says to what a run is configured with. Callers choose among what is configured; they bring no programs."""
 
-from dataclasses import replace
 from typing import Any
 
-from hansard.app.configuring import Wishes
+from hansard.app.configuring import LIMITS, Wishes
 from hansard.surfaces.http.bodies import Budgeted
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.problems import Refused
 
 
 def wishes_of(desk: Desk, body: Budgeted) -> Wishes:
-    """What is asked for, over what the flags of the daemon say."""
-    base = desk.wishes
-    if body.provider is not None:
-        base = replace(base, provider=body.provider, cmd=None, chat_url=None, model=None, api=None)
-    return replace(
-        base,
-        max_calls=body.max_calls or base.max_calls,
-        max_tokens=body.max_tokens or base.max_tokens,
-        max_usd=body.max_usd or base.max_usd,
-        max_seconds=body.max_seconds or base.max_seconds,
-    )
+    """What is asked for, within what the flags of the daemon say."""
+    limits = {name: getattr(body, name) for name in LIMITS}
+    return desk.wishes.for_caller(body.provider, **limits)
 
 
 def refuse_commands(desk: Desk, plan: Any) -> None:

@@ -7,18 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from hansard.app.configuring import Wishes
-from hansard.app.convening import Call, Convening, convening
+from hansard.app.convening import Call, Convening, check_name, convening
 from hansard.app.deliberationviews import MODE, deliberation_view
 from hansard.app.publishing import artifact, deliberation_metrics, exact_deliberation, runs_page
 from hansard.app.runs import ENDED
 from hansard.surfaces.http import runs
-from hansard.surfaces.http.bodies import DeliberationRequest, DeliberationView, RunsListing, RunView
+from hansard.surfaces.http.bodies import DeliberationRequest, DeliberationView, RunsListing, RunView, Strictly
 from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of
 from hansard.surfaces.http.problems import documented, refusing
 from hansard.surfaces.http.runs import STREAM, Waiting
 
-router = APIRouter(tags=["deliberations"])
+router = APIRouter(tags=["deliberations"], route_class=Strictly)
 FINISHED: dict[int | str, dict[str, Any]] = {200: {"model": DeliberationView, "description": "It is over."}}
 
 
@@ -28,6 +27,8 @@ FINISHED: dict[int | str, dict[str, Any]] = {200: {"model": DeliberationView, "d
 async def convene(request: Request, body: DeliberationRequest, query: Annotated[Waiting, Query()]) -> Response:
     """Put a problem to a panel. 202 at once; with `wait`, 200 when it is over by then."""
     desk = desk_of(request)
+    if isinstance(named := (body.config or {}).get("session_id"), str):
+        check_name(named)
     with refusing(409):
         made = await asyncio.to_thread(_convening, desk, body)
         convened = desk.hansard.deliberations.convene(made, surface="http", actor=token_of(request).actor)
@@ -38,9 +39,10 @@ async def convene(request: Request, body: DeliberationRequest, query: Annotated[
 
 
 def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
-    wishes = desk.wishes if body.provider is None else Wishes(provider=body.provider)
-    if body.script is not None:
-        wishes = replace(wishes, provider=None, cmd=None, chat_url=None, model=None, api=None)
+    wishes = desk.wishes
+    if body.provider is not None or body.script is not None:
+        # Whom the flags name is not asked then; what they allow to spend stays.
+        wishes = replace(wishes, provider=body.provider, cmd=None, chat_url=None, model=None, api=None)
     call = Call(
         problem=body.problem,
         config=body.config,

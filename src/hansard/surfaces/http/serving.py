@@ -77,8 +77,8 @@ class Server(uvicorn.Server):
         yield
 
 
-async def serve(settings: Settings, options: Options, ready: Callable[[str, Path], None]) -> None:
-    """Serve until SIGTERM or SIGINT. `ready` hears the address, and the file with the token, when requests are taken."""
+async def serve(settings: Settings, options: Options, ready: Callable[[str, Path | None], None]) -> None:
+    """Serve until SIGTERM or SIGINT. `ready` hears the address when requests are taken, and the file of the default token."""
     listening = bound(options.host, options.port)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="hansard"))
     tokens = Tokens.of(settings, look_s=LOOK_S)
@@ -119,15 +119,15 @@ async def _serve(
     if options.wishes != Wishes() or hansard.settings.providers:
         # A mistake in the flags is told now, and not to the first caller.
         daemon.config(options.wishes)
-    async with _mcp(hansard, options) as mcp:
-        app = Shortcut(Pace(Head(make_app(desk, mcp))), desk)
-        guard = Guard(app, tokens, doors, options.limits, metrics, log)
-        server = Server(_config(guard, options.limits))
+    try:
         with _telemetry(daemon, options.traces):
-            try:
+            async with _mcp(hansard, options) as mcp:
+                app = Shortcut(Pace(Head(make_app(desk, mcp))), desk)
+                guard = Guard(app, tokens, doors, options.limits, metrics, log)
+                server = Server(_config(guard, options.limits))
                 await _until_told(daemon, server, listening, log, ready, options.grace_s)
-            except ExceptionGroup as errors:
-                raise _told(errors) from None
+    except ExceptionGroup as errors:
+        raise _told(errors) from None
     log("stopped")
 
 
@@ -213,6 +213,9 @@ def _telemetry(daemon: Daemon, url: str | None) -> Iterator[None]:
 
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens here; UsageError when the address is taken or not ours."""
+    if not host:
+        # The system takes it for every address that there is.
+        raise UsageError("--host is empty; leave it out, or name an address: 0.0.0.0 is all of them")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named as TCP, since asyncio turns Nagle's delay off for nothing else.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -2,20 +2,19 @@
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from hansard.app.chaining import Continuation, chain_view, continuation, go_on
-from hansard.app.configuring import Wishes
 from hansard.app.convening import DEFAULT_EXPANSIONS, Convening, convening
 from hansard.app.convening import Call as Convened
-from hansard.app.deliberationviews import deliberation_view
+from hansard.app.deliberationviews import deliberation_view, rounds_of
 from hansard.app.panels import personas_of
-from hansard.app.sessions import artifact_of, replayed
+from hansard.app.sessions import replayed, whole_artifact
 from hansard.app.views import View
 from hansard.errors import UsageError
+from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.running import seen_through, settled
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Name, Nothing, Text, Tool, tool
@@ -99,7 +98,7 @@ async def deliberate_adaptive(call: Call, asked: Adapting) -> View:
 @tool("Summary of a session", "reads", SessionView)
 async def get_run_summary(call: Call, asked: OfDirectory) -> View:
     """Give how a finished deliberation ended, from its directory, and whether its transcript still has its digest."""
-    return await asyncio.to_thread(_summary, call.desk.within(asked.run_dir))
+    return await asyncio.to_thread(_summary, call.desk, asked.run_dir)
 
 
 @tool("Generate a persona", "runs", MadePersonaView)
@@ -140,6 +139,9 @@ def _following(call: Call, run: str) -> Continuation | None:
 def _convening(call: Call, asked: Deliberating) -> Convening:
     hansard = call.desk.hansard
     flags = call.desk.wished(asked.provider)
+    if asked.script is not None:
+        # A script answers for everybody; whom the flags name is not asked then.
+        flags = replace(flags, provider=None, cmd=None, chat_url=None, model=None, api=None)
     wanted = Convened(
         problem=asked.problem,
         config=asked.config,
@@ -150,36 +152,25 @@ def _convening(call: Call, asked: Deliberating) -> Convening:
         selector_script=asked.selector_script,
         experts=asked.experts if isinstance(asked, Adapting) else (),
         max_expansions=asked.max_expansions if isinstance(asked, Adapting) else DEFAULT_EXPANSIONS,
-        # A script answers for everybody; whom the flags name is not asked then.
-        wishes=replace(flags, provider=None, cmd=None, chat_url=None, model=None, api=None) if asked.script else flags,
+        caps=asked.caps(),
+        wishes=flags,
     )
-    made = convening(hansard.settings, hansard.pool, wanted)
-    data = made.config.as_data()
-    budget = _within({**data["budget"], **asked.caps()}, call.desk.wishes)
-    if budget != data["budget"]:
-        made = convening(hansard.settings, hansard.pool, replace(wanted, config={**data, "budget": budget}))
-    return made
+    return convening(hansard.settings, hansard.pool, wanted)
 
 
-def _within(budget: dict[str, Any], flags: Wishes) -> dict[str, Any]:
-    """A budget that stays under what the flags allow."""
-    most = {
-        "max_total_tokens": flags.max_tokens,
-        "max_total_cost_usd": None if flags.max_usd is None else float(flags.max_usd),
-        "max_wallclock_seconds": None if flags.max_seconds is None else max(1, int(flags.max_seconds)),
-    }
-    return budget | {name: min(budget[name], limit) for name, limit in most.items() if limit is not None}
-
-
-def _summary(folder: Path) -> View:
-    artifact, found = artifact_of(folder), replayed(folder)
+def _summary(desk: Desk, name: str) -> View:
+    folder = desk.within(name)
+    for file in folder.iterdir() if folder.is_dir() else ():
+        # A file of the directory may be a link that leads outside, too.
+        desk.within(str(file))
+    artifact, found = whole_artifact(folder), replayed(folder)
     outcome, transcript = artifact["outcome"], artifact["canonical_transcript"]
     view: View = {
         "run_dir": str(folder),
         "outcome": outcome["kind"],
         "transcript_digest": found.digest,
         "digest_replay_ok": found.digest == found.stored_digest,
-        "rounds": max(message["round"] for message in transcript),
+        "rounds": rounds_of(artifact),
         "selected_agents": list(
             dict.fromkeys(each["speaker"] for each in transcript if each["type"] == "primary_turn")
         ),

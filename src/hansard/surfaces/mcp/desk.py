@@ -5,8 +5,7 @@ Knows nothing of the protocol.
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
-from decimal import Decimal
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +17,6 @@ from hansard.app.views import View
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 
 GRACE_S = 10.0
-LIMITS = ("max_calls", "max_tokens", "max_usd", "max_seconds")
 
 Work = Coroutine[Any, Any, Any]
 """What gives how a run ended."""
@@ -75,15 +73,7 @@ class Desk:
         return cls(hansard=hansard, folder=place.resolve(), wishes=wishes or Wishes(), gates=gates, commands=commands)
 
     def wished(self, provider: str | None, **more: Any) -> Wishes:
-        """The flags, and over them what a caller wants: he chooses among what is configured, and spends no more than they allow."""
-        base = self.wishes
-        if provider is not None:
-            base = replace(base, provider=provider, cmd=None, chat_url=None, model=None, api=None)
-        wanted = {name: value for name, value in more.items() if value is not None}
-        for name in LIMITS:
-            if name in wanted and (most := getattr(base, name)) is not None:
-                wanted[name] = min(most, wanted[name], key=lambda each: Decimal(str(each)))
-        return replace(base, **wanted)
+        return self.wishes.for_caller(provider, **more)
 
     def within(self, name: str) -> Path:
         """A path of a caller's, inside the project's folder; links that lead outside are refused too."""

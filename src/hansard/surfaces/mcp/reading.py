@@ -1,7 +1,7 @@
 """Tools that read: the ledger, its entries and proofs, how it stands, what waits at gates."""
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -132,12 +132,9 @@ async def receipt(call: Call, asked: Receipting) -> View:
 @tool("Gates", "reads", GatesView)
 async def gates_list(call: Call, asked: Gates) -> View:
     """List the gates that wait for a person, the oldest first, with what each of them shows."""
-    gates = call.desk.hansard.gates
-
-    def listed() -> list[Any]:
-        return [gates.show(each["gate"]) for each in gates.listed(run=asked.run, closed=asked.closed)]
-
-    return {"gates": await call.desk.hansard.heavily(listed)}
+    hansard = call.desk.hansard
+    found = await hansard.heavily(hansard.gates.listed, run=asked.run, closed=asked.closed, questions=True)
+    return {"gates": found}
 
 
 TOOLS: tuple[Tool, ...] = (

@@ -27,10 +27,9 @@ async def listed(request: Request) -> Response:
 
 
 def _open(gates: Gates) -> tuple[list[dict[str, Any]], int]:
-    waiting = gates.listed()
-    found = [gates.show(each["gate"]) for each in waiting[:MOST_SHOWN]]
+    waiting = gates.listed(questions=True)
     # What may be edited stands behind the question that it is in.
-    shown = [{**each, "text": (each["question"] or "").partition("\n\n")[2]} for each in found]
+    shown = [{**each, "text": (each["question"] or "").partition("\n\n")[2]} for each in waiting[:MOST_SHOWN]]
     return shown, max(0, len(waiting) - MOST_SHOWN)
 
 
