@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple, Self
 
 from hansard.app.views import View, entry_view
+from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
 from hansard.store.base import Query, Store
@@ -128,40 +129,57 @@ class Follower:
         # A thread of its own: waiting must not use up those that everybody else reads with.
         with ThreadPoolExecutor(1, thread_name_prefix="hansard-follow") as thread:
             while True:
-                for number, line in enumerate(await loop.run_in_executor(thread, self._news), 1):
-                    self._tell(line)
+                for number, entry in enumerate(await loop.run_in_executor(thread, self._news), 1):
+                    self._tell(entry)
                     if number % A_TURN == 0:
                         await asyncio.sleep(0)
+                self._told = self._seen
+                self._moved.set()
 
-    def _news(self) -> list[bytes]:
-        if not self._followers:
+    def _news(self) -> list[Entry]:
+        """What is new and somebody waits for."""
+        watched = bool(self._followers)
+        if not watched:
             # Nobody watches: what listens can wait until a few commits have come together.
             time.sleep(GATHER_S)
         size = self._store.wait(self._seen + 1, WAIT_S)
         if size <= self._seen + 1:
             return []
         size = min(size, self._seen + 1 + PAGE)
-        found = list(self._store.lines(self._seen + 1, size))
+        found = self._watched(size) if watched else self._listened(size)
         self._seen = size - 1
         return found
 
-    def _tell(self, line: bytes) -> None:
-        self._told += 1
-        self._moved.set()
-        here = self._followers.get(_member(line, b'"run":"').decode()) if self._followers else None
-        listeners = self._listeners.get(_member(line, b'"kind":"'))
-        if not here and not listeners:
-            return
+    def _listened(self, size: int) -> list[Entry]:
+        """The new entries of the kinds that are listened for, found by kind: most entries are of none of them.
+
+        Who begins to follow meanwhile reads the record up to here himself.
+        """
+        asked = [Query(kind=kind.decode(), after=self._seen, before=size) for kind in self._listeners]
         try:
-            entry = parse(line)
-        except Malformed:
-            # Whoever verifies the ledger hears of it; who follows a run cannot be told what it says.
-            return
-        if here:
+            return sorted((entry for query in asked for entry in self._store.select(query)), key=lambda each: each.seq)
+        except StoreError:
+            # One of them cannot be read; the others can.
+            return self._watched(size)
+
+    def _watched(self, size: int) -> list[Entry]:
+        """The new entries that somebody follows or listens for. One that cannot be read is the verifier's to tell of."""
+        found = []
+        for line in self._store.lines(self._seen + 1, size):
+            if (
+                _member(line, b'"run":"').decode("utf-8", "replace") in self._followers
+                or _member(line, b'"kind":"') in self._listeners
+            ):
+                with suppress(Malformed):
+                    found.append(parse(line))
+        return found
+
+    def _tell(self, entry: Entry) -> None:
+        if here := self._followers.get(entry.run):
             frame = frame_of(entry_view(entry))
             for each in tuple(here):
                 each.put(frame)
-        for listener in listeners or ():
+        for listener in self._listeners.get(entry.kind.encode(), ()):
             listener(entry)
 
 
