@@ -1,6 +1,7 @@
 """`hansard deliberate` as people meet it: a process of its own, answers from a script or a program."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -284,6 +285,45 @@ def test_a_continuation_refuses_what_the_session_before_has_settled_and_takes_th
     held = Path(shell.asks(*goes_on, "--max-rounds", 1)["run_dir"])
     assert held.parent == shell.folder / "first"
     assert json.loads((held / "config.json").read_bytes())["budget"]["max_rounds"] == 1
+
+
+LEDGER = 'ledger = "state/ledger.db"\n'
+ASKING = PANELLIST.replace('"finalize"', '"request_user_input", "user_input_request": {"question": "q"}')
+
+
+def test_a_continuation_keeps_who_answers_and_stays_within_what_the_host_allows_now(shell: Shell) -> None:
+    (shell.folder / "panellist.py").write_text(ASKING)
+    program = f"{sys.executable} {shell.folder}/panellist.py 0"
+    asks = ("deliberate", "What?", "--panel", "critic,engineer", "--cmd", program)
+    assert shell.asks(*asks)["termination_reason"] == "user_input_required"
+    run = shell.asks("runs")[0]["run"]
+    (shell.folder / "panellist.py").write_text(PANELLIST)
+    goes_on = ("deliberate", "--continue", run, "--answer", "forty")
+    view = shell.asks(*goes_on, "--max-rounds", 1)
+    assert (view["outcome"], view["cut"]) == ("synthesis", [])
+    (shell.folder / "hansard.toml").write_text(f"{LEDGER}[budget]\nmax_tokens = 900\nmax_calls = 1\n")
+    cut = shell.asks(*goes_on)
+    assert [each.partition(" ")[0] for each in cut["cut"]] == ["max_total_tokens"]
+    assert cut["termination_reason"] in ("provider_unrecoverable", "budget_exceeded")
+    limits = shell.asks("runs", "show", cut["run"])["budget"]
+    assert (limits["max_tokens"], limits["max_calls"]) == (900, 1)
+    (shell.folder / "hansard.toml").write_text(f"{LEDGER}[budget]\nmax_tokens = 0\n")
+    before = len(shell.asks("runs"))
+    assert shell.type(*goes_on)[0] == 2
+    assert len(shell.asks("runs")) == before
+
+
+def test_every_file_of_a_session_that_cost_nothing_comes_back_and_so_does_the_whole_directory(shell: Shell) -> None:
+    (shell.folder / "panellist.py").write_text(PANELLIST)
+    asks = ("deliberate", "What?", "--panel", "critic", "--cmd", f"{sys.executable} {shell.folder}/panellist.py 0")
+    folder = Path(shell.asks(*asks)["run_dir"])
+    for lost in sorted(each for each in folder.iterdir() if each.name != ".lock"):
+        lost.unlink()
+        assert shell.type("session", "resume", folder)[0] == 0, (lost.name, shell.err)
+        assert shell.type("session", "validate", folder, "--ledger", "state/ledger.db")[0] == 0, lost.name
+    shutil.rmtree(folder)
+    assert shell.type("session", "resume", folder.name)[0] == 0, shell.err
+    assert shell.type("session", "validate", folder, "--ledger", "state/ledger.db")[0] == 0
 
 
 def test_what_is_said_of_a_deliberation_that_is_over_is_true_of_it(shell: Shell) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hansard.app.configuring import Wishes
-from hansard.app.convening import UNNAMED, Call, Convening, convening
+from hansard.app.configuring import Wishes, flagged
+from hansard.app.convening import UNNAMED, Call, Convening, convening, within_limits
 from hansard.app.deliberations import Deliberations, Sat
 from hansard.app.deliberationviews import artifact_on_record, convening_of, deliberation_view
 from hansard.app.pool import Pool
@@ -23,8 +23,6 @@ from hansard.store.base import Query, Store
 ASKING = {"user_input_required": "the user", "external_research_required": "research"}
 """How a session ends that can be gone on with, and whom it asks."""
 MAX_ANSWER = 400_000
-UNCHANGED = Wishes(), None, None, None
-"""Nothing is said about who answers the next session, nor about its rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +79,17 @@ def continuation(
 
 def _as_called(before: Convening, config: Config, pool: Pool, call: Call | None) -> Convening:
     runs = str(call.runs.absolute()) if call and call.runs else before.runs
-    if call is not None and (call.wishes, call.script, call.selector_script, call.max_rounds) != UNCHANGED:
-        made = convening(pool.settings, pool, replace(call, config=config, problem=None))
+    if call is not None and (flagged(call.wishes)[0], call.script, call.selector_script) != (None, None, None):
+        anew = replace(call, config=config, problem=None, max_calls=before.max_calls)
+        made = convening(pool.settings, pool, anew)
         return replace(made, runs=runs, shape=before.shape, producer=before.producer)
     if before.script is not None:
         raise UsageError("that session was answered by a script; name the answers of the next one with --script FILE")
-    return replace(before, config=config, runs=runs)
+    if call is not None and call.max_rounds is not None:
+        data = config.as_data()
+        config = Config.parse({**data, "budget": {**data["budget"], "max_rounds": call.max_rounds}})
+    made = replace(before, config=config, runs=runs)
+    return within_limits(pool.settings, pool, made, call.wishes if call else Wishes())
 
 
 def problem_with(artifact: Mapping[str, Any], answer: str | None, number: int) -> str:

@@ -189,8 +189,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         raise UsageError("--script answers for every agent; leave out the flag that says whom to ask instead")
     if name is None and call.script is None and call.config is None:
         name = _default_provider(settings)
-    most = allowed(settings, call.wishes)
-    config, cut = _within(_as_wished(_config(call), call), most)
+    config = _as_wished(_config(call), call)
     where = str(settings.config.parent if settings.config else Path.cwd())
     if name is not None:
         config, tables = _for_all(settings, pool, config, call.wishes, name, tables, where)
@@ -210,9 +209,17 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         producer=dict(zip(("name", "version"), call.producer, strict=True)) if call.producer else dict(PRODUCER),
         script=_script(call.script),
         selector_script=_script(call.selector_script),
-        max_calls=min((each for each in (call.max_calls, most.max_calls) if each is not None), default=None),
-        cut=cut,
+        max_calls=call.max_calls,
     )
+    return within_limits(settings, pool, made, call.wishes)
+
+
+def within_limits(settings: Settings, pool: Pool, made: Convening, wishes: Wishes) -> Convening:
+    """What is convened, under what this host allows, and checked."""
+    most = allowed(settings, wishes)
+    config, cut = _within(made.config, most)
+    calls = min((each for each in (made.max_calls, most.max_calls) if each is not None), default=None)
+    made = replace(made, config=config, cut=cut, max_calls=calls)
     # Opened now: what cannot be opened here is a mistake of usage, and its keys are known before anything is recorded.
     setting = made.setting(pool)
     if most.max_cost_usd_nano is not None and made.script is None:
@@ -252,9 +259,10 @@ def _within(config: Config, most: Budget) -> tuple[Config, tuple[str, ...]]:
     asked, cut = data["budget"], []
     for name, limit in limits.items():
         if limit is not None and limit < asked[name]:
-            allowed_here = limit if name == "max_total_cost_usd" else max(1, limit)
-            cut.append(f"{name} is {allowed_here:,} and not {asked[name]:,}: more is not allowed here")
-            asked[name] = allowed_here
+            if limit < 1 and name != "max_total_cost_usd":
+                raise UsageError(f"no session can be held here: the host's limit leaves it less than 1 for {name}")
+            cut.append(f"{name} is {limit:,} and not {asked[name]:,}: more is not allowed here")
+            asked[name] = limit
     return (Config.parse(data), tuple(cut)) if cut else (config, ())
 
 

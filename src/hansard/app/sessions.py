@@ -68,8 +68,11 @@ class Validation:
         return not self.breaches
 
 
-def place_of(name: str, runs: Path) -> Path:
-    """A session's directory by its path or, under `runs`, by its id; an artifact's directory by the artifact."""
+def place_of(name: str, runs: Path, *, gone: bool = False) -> Path:
+    """A session's directory by its path or, under `runs`, by its id; an artifact's directory by the artifact.
+
+    With `gone` it need not be there any more: the record may know it.
+    """
     path = Path(name)
     if path.is_dir():
         return path
@@ -77,6 +80,8 @@ def place_of(name: str, runs: Path) -> Path:
         return runs / name
     if path.name == ARTIFACT and path.is_file():
         return path.parent
+    if gone and name:
+        return runs / name if path.name == name else path
     raise UsageError(f"there is no session {name!r}: neither a directory here nor an id under {runs}")
 
 

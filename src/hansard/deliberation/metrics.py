@@ -39,7 +39,7 @@ def figures_of(artifact: Json) -> dict[str, Any]:
         "tokens_cumulative": {name: used[name] for name in TOKENS},
         "tokens_per_provider_model": _tokens((seats[message["speaker"]], message) for message in seated),
         "cost_per_agent": _costs((message["speaker"], message) for message in seated),
-        "cost_cumulative": {"cost_usd": round(used["cost_usd"], COST_DIGITS)},
+        "cost_cumulative": {"cost_usd": round(float(used["cost_usd"]), COST_DIGITS)},
         "cost_per_provider_model": _costs((seats[message["speaker"]], message) for message in seated),
         "latency_per_invocation": _latencies(messages),
         "participation_per_round": _participation(messages),

@@ -116,7 +116,7 @@ def golden(args: argparse.Namespace) -> int:
 
 def resume(args: argparse.Namespace) -> int:
     async def work() -> int:
-        folder = _folder(args)
+        folder = sessions.place_of(args.directory, Path(args.runs), gone=True)
         async with opened(read_settings(args.ledger), writing=True) as hansard:
             run = find_session(hansard.store, folder)
             stop = hansard.deliberations.listen(debate(args))

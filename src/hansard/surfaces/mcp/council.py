@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hansard.app.chaining import Continuation, chain_view, continuation, go_on
+from hansard.app.configuring import LIMITS, Wishes
 from hansard.app.convening import DEFAULT_EXPANSIONS, Convening, convening
 from hansard.app.convening import Call as Convened
 from hansard.app.deliberationviews import deliberation_view, rounds_of
@@ -130,7 +131,9 @@ def _following(call: Call, run: str) -> Continuation | None:
     if view.get("termination_reason") != "external_research_required":
         return None
     try:
-        return continuation(hansard.store, hansard.pool, run, None, experts=[str(view["pending"]["query"])[:MAX_NEED]])
+        limits = Wishes(**{name: getattr(call.desk.wishes, name) for name in LIMITS})
+        need = str(view["pending"]["query"])[:MAX_NEED]
+        return continuation(hansard.store, hansard.pool, run, None, call=Convened(wishes=limits), experts=[need])
     except UsageError:
         # Often enough: the last session's request stays open, and the record says so.
         return None
