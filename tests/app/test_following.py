@@ -64,3 +64,19 @@ async def test_a_run_that_is_taken_up_again_is_not_over() -> None:
     await here.runs.retry(run, str(task))
     assert over_at(here.store, run) == here.entries(run)[-1].seq
     assert [entry.kind for entry in here.entries(run)].count("run.ended") == 2
+
+
+async def test_whoever_begins_to_follow_while_nobody_did_misses_nothing() -> None:
+    here = desk(Answers())
+    run = await here.submit()
+    async with followed(here) as follower:
+        await follower.caught_up(10)
+        # The follower's thread waits for news now, and nobody watches yet.
+        await asyncio.sleep(0.05)
+        with follower.follow(run) as heard:
+            known = frames_after(here.store, run, -1, 100)
+            await here.runs.drive(run)
+            await follower.caught_up(10)
+            told = await heard.wait(1)
+    seqs = [frame.seq for frame in (*known, *told)]
+    assert sorted(set(seqs)) == [frame.seq for frame in frames_after(here.store, run, -1, 1000)]

@@ -130,6 +130,19 @@ WRITING: tuple[tuple[object, ...], ...] = (
 )
 
 
+def test_whoever_only_reads_follows_a_run_with_a_gate_without_any_keys(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = ("--ledger", str(tmp_path / "g.db"))
+    asked = ("submit", "x", "--provider", "rehearsal", "--lane", "backend", "--gate", "plan", *where)
+    assert run(*asked)[0] == 14
+    [gate] = json.loads(run("gates", "--json", *where)[1])
+    assert run("gates", "reject", gate["gate"], "--resume", *where)[0] in (11, 12, 13)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "elsewhere"))
+    code, out, err = run("runs", "follow", "last", *where)
+    assert (code in (11, 12, 13), "not kept from here" in err, "gate" in out) == (True, True, True), (code, err)
+
+
 def test_a_signed_log_is_not_extended_where_its_keys_are_not(
     run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

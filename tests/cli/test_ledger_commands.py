@@ -412,7 +412,7 @@ def test_a_wal_that_cannot_be_worked_in_is_what_is_told(run: Any, ledger: Path, 
         writing.close()
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         code, _, err = run("ledger", "show", "--ledger", str(disk / "ledger.db"))
-        assert (code, "ledger.db-wal" in err, "copy both" in err) == (11, True, True), err
+        assert (code, "ledger.db-wal" in err, "copy it to another folder" in err) == (11, True, True), err
 
 
 def test_init_says_which_hansard_toml_there_is(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

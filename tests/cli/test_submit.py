@@ -300,3 +300,18 @@ def test_a_verifier_of_one_word_is_a_program_unless_a_package_brings_it(run: Run
     assert run("submit", "x", "--single", "--verifier", "true", *REHEARSAL)[0] == 0
     config = run("ledger", "get", "2", "--part", "config")[1]
     assert json.loads(config)["verifier"] == {"command": ["true"]}
+
+
+def test_a_roster_that_is_named_for_one_run_may_lack_lanes_of_the_standing_rules(tmp_path: Path) -> None:
+    rules = '[policy]\ndeny_lanes = ["mobile"]\n[[gate]]\nname = "g"\nlanes = ["security"]\n'
+    (tmp_path / "hansard.toml").write_text(rules)
+    (tmp_path / "mine.toml").write_text('name = "mine"\n[[lane]]\nname = "legal"\ndomain = "law"\ncategory = "law"\n')
+    asked = ("submit", "x", "--roster", "mine.toml", "--lane", "legal", "--provider", "rehearsal")
+    done = hansard(tmp_path, *asked)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_empty_path_is_no_ledger(tmp_path: Path) -> None:
+    hansard(tmp_path, "submit", "x", "--provider", "rehearsal")
+    done = hansard(tmp_path, "verify", "")
+    assert (done.returncode, "is empty" in done.stderr) == (2, True)

@@ -138,24 +138,21 @@ class Follower:
 
     def _news(self) -> list[Entry]:
         """What is new and somebody waits for."""
-        watched = bool(self._followers)
-        if not watched:
+        if not self._followers:
             # Nobody watches: what listens can wait until a few commits have come together.
             time.sleep(GATHER_S)
         size = self._store.wait(self._seen + 1, WAIT_S)
         if size <= self._seen + 1:
             return []
         size = min(size, self._seen + 1 + PAGE)
-        found = self._watched(size) if watched else self._listened(size)
+        # Asked now and not before the wait: who begins to follow from here on reads the record up to this size himself.
+        found = self._watched(size) if self._followers else self._listened(size)
         self._seen = size - 1
         return found
 
     def _listened(self, size: int) -> list[Entry]:
-        """The new entries of the kinds that are listened for, found by kind: most entries are of none of them.
-
-        Who begins to follow meanwhile reads the record up to here himself.
-        """
-        asked = [Query(kind=kind.decode(), after=self._seen, before=size) for kind in self._listeners]
+        """The new entries of the kinds that are listened for, found by kind: most entries are of none of them."""
+        asked = [Query(kind=kind.decode(), after=self._seen, before=size) for kind in tuple(self._listeners)]
         try:
             return sorted((entry for query in asked for entry in self._store.select(query)), key=lambda each: each.seq)
         except StoreError:

@@ -119,6 +119,8 @@ def ledger_settings(ledger: str | None = None, *, environ: Mapping[str, str] | N
     So a bad one does not keep a ledger from being read or verified.
     """
     env = os.environ if environ is None else environ
+    if ledger == "":
+        raise UsageError("the path of the ledger is empty; name one, or leave it out")
     named = ledger or env.get("HANSARD_LEDGER")
     if not named:
         return read_settings(environ=env)

@@ -147,7 +147,7 @@ def _take(story: Story, told: Told) -> None:
             return
         case ToolsCalled() as fact:
             # It counts, even where nothing else came of it and the question will be asked again.
-            spent = Spent(tokens=fact.prompt_tokens + fact.completion_tokens, cost_usd_nano=fact.cost_usd_nano)
+            spent = Spent(tokens=fact.prompt_tokens + fact.completion_tokens, cost_usd_nano=fact.cost_usd_nano or 0)
             event = Used(reading=Reading(elapsed_us=story.elapsed_us), spent=spent)
             story.results.append(Result(event=event, completion=None))
             return

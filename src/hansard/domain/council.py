@@ -129,7 +129,7 @@ class ToolsCalled(Fact):
     tools: tuple[str, ...]
     prompt_tokens: int
     completion_tokens: int
-    cost_usd_nano: int
+    cost_usd_nano: int | None = None
     calls: Body
 
 

@@ -235,7 +235,7 @@ class Progress:
     def _count_turn(self, entry: Entry, task: str, took_us: int) -> None:
         data = entry.data
         tokens = int(data["prompt_tokens"]) + int(data["completion_tokens"])
-        self._count(task, calls_of_turn(entry), tokens, int(data["cost_usd_nano"]), took_us)
+        self._count(task, calls_of_turn(entry), tokens, int(data.get("cost_usd_nano", 0)), took_us)
 
     def _spend(self, entry: Entry, task: str | None) -> None:
         data = entry.data

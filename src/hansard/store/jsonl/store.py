@@ -119,6 +119,10 @@ class JsonlStore:
         try:
             if not path.is_file():
                 raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
+            if not path.stat().st_size:
+                raise UsageError(
+                    f"{path} is empty, and no ledger: bring back a copy of it, or remove it to begin a new one"
+                )
             with path.open("rb") as file:
                 if file.read(10) != b'{"actor":"':
                     raise UsageError(f"{path} is not a Hansard ledger: it does not begin with an entry")

@@ -101,12 +101,11 @@ class SqliteStore:
             if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
                 raise UsageError(f"{path} is not a SQLite file") from error
             if not os.access(path.parent, os.W_OK):
-                raise StoreError(
-                    f"cannot open {path}: nothing can be written beside it, and {path}-wal is still to be worked in; "
-                    f"copy both to another folder"
-                ) from error
+                raise _closed_folder(path) from error
             raise StoreError(f"cannot open {path}: {error}; `hansard verify` tells what is left of it") from error
         except OSError as error:
+            if not os.access(path.parent, os.W_OK):
+                raise _closed_folder(path) from error
             raise StoreError(f"cannot open {path}: {error.strerror}") from error
 
     @property
@@ -360,6 +359,13 @@ class _Reader(NamedTuple):
 
     connection: sqlite3.Connection
     lock: threading.Lock
+
+
+def _closed_folder(path: Path) -> StoreError:
+    return StoreError(
+        f"cannot open {path}: SQLite has to write beside it, and this process may not; copy it to another folder, "
+        f"together with {path}-wal where that is there"
+    )
 
 
 def _bounded(seq: int) -> int:

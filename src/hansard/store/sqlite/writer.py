@@ -243,13 +243,17 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
 
 
 def is_still(path: Path) -> bool:
-    """Whether the file lies where this process can write nothing, as on read-only media, and is whole without a WAL.
+    """Whether the file lies on read-only media, where nobody can change it, and is whole without a WAL.
 
     SQLite must lay files of its own beside a ledger, unless it is told that the ledger does not change.
     """
     real = os.path.realpath(path)
     wal = Path(f"{real}-wal")
-    return not os.access(os.path.dirname(real), os.W_OK) and not (wal.exists() and wal.stat().st_size)
+    try:
+        read_only = bool(os.statvfs(os.path.dirname(real)).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
+    return read_only and not (wal.exists() and wal.stat().st_size)
 
 
 def take_turn(lock_fd: int, place: str) -> None:

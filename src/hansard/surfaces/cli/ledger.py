@@ -8,6 +8,7 @@ from typing import Any
 from hansard.app.ledger import LedgerService
 from hansard.app.settings import ledger_settings
 from hansard.surfaces.cli.show import as_json, as_json_line, plain, say
+from hansard.surfaces.cli.streams import has_reader
 
 
 def show(args: argparse.Namespace) -> int:
@@ -19,6 +20,8 @@ def show(args: argparse.Namespace) -> int:
                 as_json_line(view)
             else:
                 say(_line(view))
+            if not has_reader():
+                break
     return 0
 
 

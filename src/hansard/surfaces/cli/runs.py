@@ -11,6 +11,7 @@ from hansard.app.runs import ENDED
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.app.views import View
+from hansard.errors import StoreError
 from hansard.surfaces.cli.board import Event, reason
 from hansard.surfaces.cli.driving import EXIT, SHORT, conclude, note, opened, see_through, watched, words
 from hansard.surfaces.cli.narrate import dollars, duration, first_line, spent
@@ -55,12 +56,14 @@ def show(args: argparse.Namespace) -> int:
 
 def follow(args: argparse.Namespace) -> int:
     """Until the run ends; leaving earlier changes nothing for it. Gates expire while somebody follows."""
+    began = False
 
     async def gated(hansard: Hansard) -> int:
         return int(hansard.runs.has_gates(hansard.runs.find(args.run)))
 
     async def work(hansard: Hansard) -> int:
-        run = hansard.runs.find(args.run)
+        nonlocal began
+        began, run = True, hansard.runs.find(args.run)
         lines = Lines(sys.stdout)
         keeping = asyncio.ensure_future(hansard.runs.keep(run)) if writing else None
         try:
@@ -78,7 +81,14 @@ def follow(args: argparse.Namespace) -> int:
         return EXIT.get(hansard.runs.show(run)["state"], 0)
 
     writing = bool(_with(args, gated, writing=False))
-    return _with(args, work, writing=writing)
+    try:
+        return _with(args, work, writing=writing)
+    except StoreError as error:
+        if began or not writing:
+            raise
+        writing = False
+        note(f"deadlines of gates are not kept from here: {error}")
+        return _with(args, work, writing=False)
 
 
 def cancel(args: argparse.Namespace) -> int:
