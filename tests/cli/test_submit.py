@@ -303,7 +303,7 @@ def test_a_verifier_of_one_word_is_a_program_unless_a_package_brings_it(run: Run
 
 
 def test_a_roster_that_is_named_for_one_run_may_lack_lanes_of_the_standing_rules(tmp_path: Path) -> None:
-    rules = '[policy]\ndeny_lanes = ["mobile"]\n[[gate]]\nname = "g"\nlanes = ["security"]\n'
+    rules = '[policy]\ndeny_lanes = ["mobile"]\n[[gate]]\nname = "g"\nlanes = ["backend"]\n'
     (tmp_path / "hansard.toml").write_text(rules)
     (tmp_path / "mine.toml").write_text('name = "mine"\n[[lane]]\nname = "legal"\ndomain = "law"\ncategory = "law"\n')
     asked = ("submit", "x", "--roster", "mine.toml", "--lane", "legal", "--provider", "rehearsal")
