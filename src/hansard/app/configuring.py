@@ -158,18 +158,20 @@ def _policy(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> P
     """What the run may use of its roster. A rule about a lane that is not there would be passed over, and is refused."""
     found: Policy = wishes.policy or getattr(settings, "policy", None) or Policy()
     where = "the policy" if wishes.policy else f"{where} [policy]"
-    # What stands in the file was written for the file's own roster.
-    known = roster if wishes.policy else settings_roster(settings)
-    _refuse_unknown("lane", (*found.allow_lanes, *found.deny_lanes), known.names, known, where)
-    categories = tuple(dict.fromkeys(lane.category for lane in known.lanes))
-    _refuse_unknown("category", (*found.allow_categories, *found.deny_categories), categories, known, where)
+    # What stands in the file may be about the file's own roster, where another one is named for this run.
+    own = roster if wishes.policy else settings_roster(settings)
+    lanes = (*found.allow_lanes, *found.deny_lanes)
+    _refuse_unknown("lane", set(lanes).difference(own.names), roster.names, roster, where)
+    wanted = {*found.allow_categories, *found.deny_categories}.difference(lane.category for lane in own.lanes)
+    categories = tuple(dict.fromkeys(lane.category for lane in roster.lanes))
+    _refuse_unknown("category", wanted, categories, roster, where)
     if all(found.refuses(lane) for lane in roster.lanes):
         raise UsageError(f"{where}: it leaves no lane of roster {roster.name!r} to work in; allow one")
     return found if wishes.max_parallel is None else replace(found, max_parallel=wishes.max_parallel)
 
 
 def _refuse_unknown(what: str, names: Iterable[str], known: Collection[str], roster: Roster, where: str) -> None:
-    for name in names:
+    for name in sorted(names):
         if name not in known:
             raise UsageError(f"{where}: there is no {what} {name!r}; roster {roster.name!r} has {', '.join(known)}")
 
@@ -250,7 +252,8 @@ def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tu
     rules = list(read_rules(settings.gates, where))
     own = settings_roster(settings) if rules else roster
     for standing in rules:
-        _refuse_unknown("lane", standing.lanes, own.names, own, f"{where}: gate {standing.name!r}")
+        strange = set(standing.lanes).difference(own.names)
+        _refuse_unknown("lane", strange, roster.names, roster, f"{where}: gate {standing.name!r}")
     for number, wish in enumerate(wishes.gates, 1):
         kind, _, name = wish.partition(":")
         named = f"asked-{number}"
