@@ -7,41 +7,36 @@ did not. Nonces, ids and the clock of gates come from the record, so prompts com
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
-from hansard.app.phases import Phase, deeds, is_answer, phases_of
+from hansard.app.decisions import Key, decisions
+from hansard.app.phases import phases_of
 from hansard.app.settings import Settings
+from hansard.app.stage import Programs, Said, Stage, Until
 from hansard.app.views import View
 from hansard.app.wiring import found_ledger, replayed
-from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
-from hansard.errors import HansardError, ProviderError, UsageError
+from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.route import Route, recorded_route
-from hansard.orchestration.seams import Source, Verification
+from hansard.orchestration.seams import Source
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
-from hansard.providers.recording import Recording, call_of, opened
 from hansard.record.recorder import Recorder, Step, Within
-from hansard.record.replaying import CUT_SHORT, Reader, recording_of
+from hansard.record.replaying import Reader, recording_of
 from hansard.store.base import Query, Store
 
-Key = tuple[str, ...]
 FOREVER_US = 1 << 60
 UNFINISHED = ("interrupted", "waiting")
-LOOK_S = 0.01
-PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,140 +78,6 @@ class Rerun:
         }
 
 
-class Stage:
-    """A provider in a re-run: recorded answers for all roles but those that are swapped."""
-
-    def __init__(
-        self,
-        name: str,
-        model: str,
-        recorded: Provider,
-        swapped: Mapping[str, Provider],
-        until: "_Until",
-        *,
-        unmetered: bool,
-    ) -> None:
-        self.id, self.unmetered = name, unmetered
-        self._model, self._recorded, self._swapped, self._until = model, recorded, swapped, until
-
-    def describe(self) -> Mapping[str, str]:
-        return {"name": self.id, "kind": "replayed", "model": self._model}
-
-    async def close(self) -> None:
-        """There is nothing to let go of."""
-
-    async def complete(self, exchange: Exchange) -> Completion:
-        live = self._swapped.get(str(exchange.metadata.get("role", "")))
-        if live is None:
-            await self._until.reached(exchange)
-            return await self._recorded.complete(exchange)
-        with self._until.waiting():
-            return await live.complete(exchange)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    exit_code: int | None
-    stdout: bytes
-    stderr: bytes
-
-
-class _Until:
-    """Knows how far the recorded run came in a phase. Whoever asks for more waits, as it waited until it was cut."""
-
-    def __init__(self, memory: Store, run: str, first: Phase) -> None:
-        self._memory, self._run, self.phase = memory, run, first
-        self._stands = asyncio.Event()
-        self._live = 0
-
-    async def reached(self, exchange: Exchange) -> None:
-        """Come back where the recorded run got past this question, or had none such."""
-        if self.phase.stands_at(call_of(exchange), sha256(opened(exchange)).hexdigest()):
-            await self.held()
-
-    async def held(self) -> None:
-        self._stands.set()
-        await asyncio.Event().wait()
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """While somebody is asked live."""
-        self._live += 1
-        try:
-            yield
-        finally:
-            self._live -= 1
-
-    def begin(self, phase: Phase) -> None:
-        self.phase = phase
-        self._stands.clear()
-
-    async def over(self) -> None:
-        """Wait until somebody waits for more, and all that the recorded run did is done; or nothing was done for a while."""
-        await self._stands.wait()
-        size, idle_s = 0, 0.0
-        while idle_s < PATIENCE_S:
-            entries = list(self._memory.select(Query(run=self._run)))
-            if self.phase.done <= deeds(entries):
-                return
-            idle_s = idle_s + LOOK_S if len(entries) == size and not self._live else 0.0
-            size = len(entries)
-            await asyncio.sleep(LOOK_S)
-
-
-class _Programs:
-    """Recorded runs of programs; anything else is a miss."""
-
-    def __init__(self, recording: Recording, until: _Until) -> None:
-        self._ran = {(each.argv, each.stdin_sha256): each for each in recording.programs}
-        self._until = until
-        self.miss: str | None = None
-
-    async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> _Ran:
-        found = self._ran.get((argv, sha256(stdin).hexdigest()))
-        if found is None and self._until.phase.cut:
-            await self._until.held()
-        if found is None:
-            self.miss = self.miss or f"program {argv!r}: the recorded run started none with this input"
-            raise ProviderError(self.miss)
-        return _Ran(exit_code=found.exit_code, stdout=found.stdout, stderr=found.stderr)
-
-
-class _Said:
-    """What seams said, from the record."""
-
-    def __init__(self, reader: Reader, entries: Sequence[Entry]) -> None:
-        self._reader = reader
-        self._entries = entries
-        self.source = ""
-
-    def of(self, source: str) -> "_Said":
-        made = _Said(self._reader, self._entries)
-        made.source = source
-        return made
-
-    async def context(self, request: str, task: str | None) -> str:
-        for entry in self._entries:
-            if entry.kind == "context.given" and (entry.data["source"], entry.data.get("task")) == (self.source, task):
-                text = _text(self._reader, entry, "context")
-                if entry.data["failed"] is True:
-                    raise ProviderError(text)
-                return text
-        raise ProviderError(f"the recorded run asked no source {self.source!r} about this")
-
-    async def verify(self, request: str, answer: str) -> Verification | None:
-        found = _last(self._entries, "answer.checked", check="verifier")
-        if found is None:
-            raise ProviderError("the recorded run asked no verifier")
-        if found.data["outcome"] == "crashed":
-            raise ProviderError(_text(self._reader, found, "detail"))
-        return Verification(outcome=found.data["outcome"], detail=_text(self._reader, found, "detail"))
-
-    async def revise(self, request: str, answer: str) -> str | None:
-        found = _last(self._entries, "answer.revised")
-        return _text(self._reader, found, "answer") if found else None
-
-
 async def rerun(
     store: Store,
     run: str,
@@ -247,8 +108,8 @@ class _Rerun:
         self._progress = progress_of(run, self._entries)
         self._recording = recording_of(store, self._entries)
         self._phases = phases_of(self._reader, self._entries)
-        self._until = _Until(memory, run, self._phases[0])
-        self._programs = _Programs(self._recording, self._until)
+        self._until = Until(memory, run, self._phases[0])
+        self._programs = Programs(self._recording, self._until)
         self._replayed = replayed(self._recording)
         self._metered = _metered(self._entries)
         self._late = False
@@ -401,7 +262,7 @@ class _Rerun:
     def _means_of(self, config: RunConfig) -> Means:
         models = _models(self._entries)
         names = dict.fromkeys((*config.providers, *models))
-        said = _Said(self._reader, self._entries)
+        said = Said(self._reader, self._entries)
         sources = tuple(
             Source(
                 name=table["name"],
@@ -439,92 +300,9 @@ class _Rerun:
         return FOREVER_US if self._late else time.time_ns() // 1_000
 
 
-def decisions(reader: Reader, entries: Sequence[Entry]) -> Iterator[tuple[Key, tuple[str, int]]]:
-    """What was decided in a run, each by a name that a re-run gives it too, with the entry that says so."""
-    counts: dict[str, int] = {}
-    unanswered = _unanswered(entries)
-    # A run's seconds are told by the clock; a lane's are those of the recorded answers.
-    out_of_time = {
-        e.seq for e in entries if e.kind == "budget.breached" and e.data["unit"] == "seconds" and not e.data.get("lane")
-    }
-    for entry in entries:
-        if (entry.data.get("task"), entry.data.get("attempt")) in unanswered and entry.kind == "task.attempted":
-            continue
-        if entry.seq in out_of_time or (entry.kind == "task.skipped" and not out_of_time.isdisjoint(entry.causes)):
-            continue
-        for key, value in _decision(reader, entry, counts):
-            yield key, (value, entry.seq)
-
-
-def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[tuple[Key, str]]:
-    data: Any = entry.data
-
-    def number(name: str) -> str:
-        counts[name] = counts.get(name, 0) + 1
-        return str(counts[name])
-
-    match entry.kind:
-        case "run.routed":
-            yield ("route", f"tier {data['tier']}"), f"{data.get('lane')} (runner-up {data.get('runner_up')})"
-        case "plan.made":
-            yield ("plan", number("plan")), f"by {data['by']}, {_short(reader.data(entry, 'plan'))}"
-        case "context.given":
-            yield ("context", data["source"], str(data.get("task") or "")), f"{data['admitted_tokens']} tokens"
-        case "task.attempted":
-            yield (
-                ("attempt", data["task"], str(data["attempt"])),
-                f"on {data['rung']}, {_short(reader.data(entry, 'prompt'))}",
-            )
-        case "task.judged":
-            yield ("verdict", data["task"], str(data["attempt"])), _verdict(data)
-        case "task.escalated":
-            yield ("escalation", data["task"], data["from_rung"]), f"to {data['to_rung']}"
-        case "task.skipped" if data["because"] not in ("cancelled",):
-            yield ("skip", data["task"]), f"{data['because']} {data.get('upstream') or ''}".strip()
-        case "gate.closed":
-            yield ("gate", data["gate"]), f"{data['outcome']}{' by expiry' if data['expired'] else ''}"
-        case "budget.breached":
-            yield ("budget", data["unit"], str(data.get("lane") or "")), f"limit {data['limit']}"
-        case "run.answered":
-            whole = "complete" if data["complete"] else f"without {', '.join(data.get('missing', []))}"
-            yield ("answer", number("answer")), f"{whole}, {_short(reader.data(entry, 'answer'))}"
-        case "answer.checked":
-            yield ("check", data["check"], number(f"check {data['check']}")), str(data["outcome"])
-        case "answer.revised":
-            yield ("revision", number("revision")), "accepted" if data["accepted"] else "refused"
-        case "run.ended" if data["reason"] not in CUT_SHORT:
-            yield ("end", number("end")), f"{data['state']}: {data['reason']}"
-
-
-def _verdict(data: Mapping[str, Any]) -> str:
-    score = f", score {data['score_ppm']}" if data.get("score_ppm") is not None else ""
-    return f"{'passed' if data['ok'] else 'rejected'} by {data['by']}{score}"
-
-
-def _short(data: bytes) -> str:
-    return f"sha256 {sha256(data).hexdigest()[:16]}"
-
-
-def _unanswered(entries: Sequence[Entry]) -> set[tuple[Any, Any]]:
-    """Attempts that nobody answered: the engine ended, or was stopped, while they were made."""
-    asked = {(e.data["task"], e.data["attempt"]) for e in entries if e.kind == "task.attempted"}
-    answered = {(e.data["task"], e.data["attempt"]) for e in entries if e.kind == "task.returned" and is_answer(e)}
-    return asked - answered
-
-
 def _models(entries: Sequence[Entry]) -> dict[str, str]:
     asked = [entry.data for entry in entries if entry.kind in ("task.attempted", "role.asked")]
     return {str(data["provider"]): str(data["model"]) for data in asked}
-
-
-def _last(entries: Sequence[Entry], kind: str, **data: str) -> Entry | None:
-    found = [e for e in entries if e.kind == kind and all(e.data.get(key) == value for key, value in data.items())]
-    return found[-1] if found else None
-
-
-def _text(reader: Reader, entry: Entry, part: str) -> str:
-    found = reader.body(entry, part)
-    return found.as_text() if found else ""
 
 
 def _metered(entries: Sequence[Entry]) -> set[str]:

@@ -1,0 +1,164 @@
+"""What stands in for the world while a run is run again: recorded answers, programs and seams, no further than the record goes."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+
+from hansard.app.phases import Phase, deeds
+from hansard.domain.exchange import Completion, Exchange
+from hansard.errors import ProviderError
+from hansard.ledger.entry import Entry
+from hansard.orchestration.seams import Verification
+from hansard.providers.base import Provider
+from hansard.providers.recording import Recording, call_of, opened
+from hansard.record.replaying import Reader
+from hansard.store.base import Query, Store
+
+LOOK_S = 0.01
+PATIENCE_S = 2.0
+
+
+class Until:
+    """Knows how far the recorded run came in a phase. Whoever asks for more waits, as it waited until it was cut."""
+
+    def __init__(self, memory: Store, run: str, first: Phase) -> None:
+        self._memory, self._run, self.phase = memory, run, first
+        self._stands = asyncio.Event()
+        self._live = 0
+
+    async def reached(self, exchange: Exchange) -> None:
+        """Come back where the recorded run got past this question, or had none such."""
+        if self.phase.stands_at(call_of(exchange), sha256(opened(exchange)).hexdigest()):
+            await self.held()
+
+    async def held(self) -> None:
+        self._stands.set()
+        await asyncio.Event().wait()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While somebody is asked live."""
+        self._live += 1
+        try:
+            yield
+        finally:
+            self._live -= 1
+
+    def begin(self, phase: Phase) -> None:
+        self.phase = phase
+        self._stands.clear()
+
+    async def over(self) -> None:
+        """Wait until somebody waits for more, and all that the recorded run did is done; or nothing was done for a while."""
+        await self._stands.wait()
+        size, idle_s = -1, 0.0
+        while idle_s < PATIENCE_S:
+            now = self._memory.head().size
+            if now != size and self.phase.done <= deeds(self._memory.select(Query(run=self._run))):
+                return
+            idle_s = idle_s + LOOK_S if now == size and not self._live else 0.0
+            size = now
+            await asyncio.sleep(LOOK_S)
+
+
+class Stage:
+    """A provider in a re-run: recorded answers for all roles but those that are swapped."""
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        recorded: Provider,
+        swapped: Mapping[str, Provider],
+        until: Until,
+        *,
+        unmetered: bool,
+    ) -> None:
+        self.id, self.unmetered = name, unmetered
+        self._model, self._recorded, self._swapped, self._until = model, recorded, swapped, until
+
+    def describe(self) -> Mapping[str, str]:
+        return {"name": self.id, "kind": "replayed", "model": self._model}
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        live = self._swapped.get(str(exchange.metadata.get("role", "")))
+        if live is None:
+            await self._until.reached(exchange)
+            return await self._recorded.complete(exchange)
+        with self._until.waiting():
+            return await live.complete(exchange)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+
+
+class Programs:
+    """Recorded runs of programs; anything else is a miss."""
+
+    def __init__(self, recording: Recording, until: Until) -> None:
+        self._ran = {(each.argv, each.stdin_sha256): each for each in recording.programs}
+        self._until = until
+        self.miss: str | None = None
+
+    async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> _Ran:
+        found = self._ran.get((argv, sha256(stdin).hexdigest()))
+        if found is None and self._until.phase.cut:
+            await self._until.held()
+        if found is None:
+            self.miss = self.miss or f"program {argv!r}: the recorded run started none with this input"
+            raise ProviderError(self.miss)
+        return _Ran(exit_code=found.exit_code, stdout=found.stdout, stderr=found.stderr)
+
+
+class Said:
+    """What seams said, from the record."""
+
+    def __init__(self, reader: Reader, entries: Sequence[Entry]) -> None:
+        self._reader = reader
+        self._entries = entries
+        self.source = ""
+
+    def of(self, source: str) -> "Said":
+        made = Said(self._reader, self._entries)
+        made.source = source
+        return made
+
+    async def context(self, request: str, task: str | None) -> str:
+        for entry in self._entries:
+            if entry.kind == "context.given" and (entry.data["source"], entry.data.get("task")) == (self.source, task):
+                text = _text(self._reader, entry, "context")
+                if entry.data["failed"] is True:
+                    raise ProviderError(text)
+                return text
+        raise ProviderError(f"the recorded run asked no source {self.source!r} about this")
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        found = _last(self._entries, "answer.checked", check="verifier")
+        if found is None:
+            raise ProviderError("the recorded run asked no verifier")
+        if found.data["outcome"] == "crashed":
+            raise ProviderError(_text(self._reader, found, "detail"))
+        return Verification(outcome=found.data["outcome"], detail=_text(self._reader, found, "detail"))
+
+    async def revise(self, request: str, answer: str) -> str | None:
+        found = _last(self._entries, "answer.revised")
+        return _text(self._reader, found, "answer") if found else None
+
+
+def _last(entries: Sequence[Entry], kind: str, **data: str) -> Entry | None:
+    found = [e for e in entries if e.kind == kind and all(e.data.get(key) == value for key, value in data.items())]
+    return found[-1] if found else None
+
+
+def _text(reader: Reader, entry: Entry, part: str) -> str:
+    found = reader.body(entry, part)
+    return found.as_text() if found else ""
