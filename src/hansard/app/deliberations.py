@@ -18,6 +18,7 @@ from hansard.app.convening import UNNAMED, Convening
 from hansard.app.deliberationviews import (
     MODE,
     PERSONA,
+    Spent,
     convening_of,
     deliberation_view,
     deliberation_views,
@@ -33,6 +34,7 @@ from hansard.app.pool import Pool
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.archive import lacking
+from hansard.deliberation.chair import Held
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
@@ -174,14 +176,8 @@ class Deliberations:
                 raise
             found = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
             spent = spent_on_record(self._store, run)
-            fact = RunEnded(
-                state="answered" if found else "cancelled" if cancel.is_set() else "failed",
-                reason="persona_made" if found else "no_persona",
-                calls=spent.calls,
-                tokens=spent.tokens,
-                cost_usd_nano=spent.cost_usd_nano,
-                elapsed_us=spent.elapsed_us,
-            )
+            state: EndState = "answered" if found else "cancelled" if cancel.is_set() else "failed"
+            fact = _end(state, "persona_made" if found else "no_persona", spent)
             await self._record(pen, [Step(fact, ENGINE, ready.causes[len(pen.causes) :] or progress.claims[-1:])])
             return found[0] if found and isinstance(found[0], Persona) else None
 
@@ -266,15 +262,7 @@ class Deliberations:
                 )
             except BaseException:
                 # Whatever it was: nobody goes on with a replay, so it has ended.
-                spent = spent_on_record(self._store, run)
-                fact = RunEnded(
-                    state="failed",
-                    reason="not_replayed",
-                    calls=spent.calls,
-                    tokens=spent.tokens,
-                    cost_usd_nano=spent.cost_usd_nano,
-                    elapsed_us=spent.elapsed_us,
-                )
+                fact = _end("failed", "not_replayed", spent_on_record(self._store, run))
                 await self._record(pen, [Step(fact, ENGINE, [progress.claims[-1]])])
                 raise
             await self._ended(pen, done.fresh)
@@ -295,6 +283,7 @@ class Deliberations:
             made.check()
         # A crash may have left an empty directory behind, which is never used again [R-7.3-2].
         made = made.named(_free(runs, made.config.session_id))
+        # A provider that cannot be opened here may be opened elsewhere, so that ends nothing.
         setting = made.setting(self._pool, calls=self._calls(made, pen.run))
         async with self._or_ended(pen):
             return await run_session(
@@ -314,15 +303,7 @@ class Deliberations:
             yield
         except (UsageError, StoreError) as error:
             if not isinstance(error, Fenced) and not has_session(self._store, pen.run):
-                spent = spent_on_record(self._store, pen.run)
-                fact = RunEnded(
-                    state="failed",
-                    reason=f"not_begun: {error}"[:MAX_TEXT],
-                    calls=spent.calls,
-                    tokens=spent.tokens,
-                    cost_usd_nano=spent.cost_usd_nano,
-                    elapsed_us=spent.elapsed_us,
-                )
+                fact = _end("failed", f"not_begun: {error}"[:MAX_TEXT], spent_on_record(self._store, pen.run))
                 await self._record(pen, [Step(fact, ENGINE, self._progress(pen.run).claims[-1:])])
             raise
 
@@ -375,14 +356,7 @@ class Deliberations:
         if sitting.reason == "synthesis":
             answer = sitting.artifact["canonical_transcript"][-1]["content"]["integrated_answer"]
             steps.append(Step(RunAnswered(complete=True, answer=Body.text(answer)), ENGINE, [held.ended_seq]))
-        fact = RunEnded(
-            state=ENDS[sitting.reason],
-            reason=sitting.reason,
-            calls=held.calls,
-            tokens=held.tokens,
-            cost_usd_nano=held.cost_usd_nano,
-            elapsed_us=held.elapsed_us,
-        )
+        fact = _end(ENDS[sitting.reason], sitting.reason, held)
         steps.append(Step(fact, ENGINE, [Within(0) if steps else held.ended_seq]))
         await self._record(pen, steps)
 
@@ -424,6 +398,17 @@ class Deliberations:
         for each in recorded:
             for listener in self._listeners:
                 listener(run, each)
+
+
+def _end(state: EndState, reason: str, spent: Spent | Held) -> RunEnded:
+    return RunEnded(
+        state=state,
+        reason=reason,
+        calls=spent.calls,
+        tokens=spent.tokens,
+        cost_usd_nano=spent.cost_usd_nano,
+        elapsed_us=spent.elapsed_us,
+    )
 
 
 def _free(runs: Path | None, session: str) -> str:
