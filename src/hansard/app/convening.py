@@ -5,7 +5,6 @@ What is written here is enough to go on with the session in another process: no 
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,10 +18,10 @@ from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.settings import Settings
 from hansard.app.tooltables import handlers_of
 from hansard.app.wiring import open_script
+from hansard.deliberation.archive import check_name as check_name
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, FakeProviderScript, Producer, unrepresentable
 from hansard.deliberation.documents.config_rules import config_warnings
 from hansard.deliberation.documents.scripting import neutral_script
-from hansard.deliberation.documents.vocabulary import NAME
 from hansard.deliberation.experts import checked_cap, checked_needs
 from hansard.deliberation.offering import unhandled
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL
@@ -226,12 +225,6 @@ def within_limits(settings: Settings, pool: Pool, made: Convening, wishes: Wishe
         _check_prices(setting, pool)
     made.check()
     return made
-
-
-def check_name(session: str) -> None:
-    """UsageError where a session's id cannot be the name of its directory."""
-    if not re.fullmatch(NAME, session):
-        raise UsageError(f"{session[:80]!r} cannot be a session's id; use 1 to 64 of A-Z a-z 0-9 _ - [R-7.1-1]")
 
 
 def _check_folder(runs: Path) -> None:

@@ -43,8 +43,7 @@ class Archive:
         cls, runs: Path, *, session: str, config: Mapping[str, Any], producer: Mapping[str, str], now: str
     ) -> Self:
         """A new directory for this session. One that is there already belongs to another session, even if it is empty."""
-        if not re.fullmatch(NAME, session):
-            raise UsageError(f"{session!r:.80} cannot name a directory; use 1 to 64 of A-Z a-z 0-9 _ - [R-7.1-1]")
+        check_name(session)
         folder = runs / session
         try:
             runs.mkdir(parents=True, exist_ok=True)
@@ -169,6 +168,12 @@ class Archive:
 
     def _put(self, name: str, data: bytes) -> None:
         write_whole(self.folder / name, data)
+
+
+def check_name(session: str) -> None:
+    """UsageError where a session's id cannot be the name of its directory."""
+    if not re.fullmatch(NAME, session):
+        raise UsageError(f"{session[:80]!r} cannot be a session's id; use 1 to 64 of A-Z a-z 0-9 _ - [R-7.1-1]")
 
 
 def finished_manifest(artifact: Mapping[str, Any], producer: Mapping[str, str], *, notes: str) -> bytes:
