@@ -66,12 +66,14 @@ class Wishes:
     revise: bool = False
     profile: str | None = None
 
+    def asking(self, provider: str | None) -> "Wishes":
+        """The same with this provider, or nobody, in place of whom the flags name. What they allow to spend stays."""
+        return replace(self, provider=provider, cmd=None, chat_url=None, model=None, api=None)
+
     def for_caller(self, provider: str | None, **wanted: Any) -> "Wishes":
         """The flags of a server, and over them what a caller wants: he chooses among what is configured, and spends no more
         than they allow."""
-        base = self
-        if provider is not None:
-            base = replace(base, provider=provider, cmd=None, chat_url=None, model=None, api=None)
+        base = self if provider is None else self.asking(provider)
         wanted = {name: value for name, value in wanted.items() if value is not None}
         for name in LIMITS:
             if name in wanted and (most := getattr(base, name)) is not None:

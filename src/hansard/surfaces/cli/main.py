@@ -60,7 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _is_text(word: str) -> bool:
     """Whether an argument is text: bytes that are not UTF-8 arrive as lone surrogates."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in word)
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _done(args: argparse.Namespace) -> int:

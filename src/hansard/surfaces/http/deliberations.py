@@ -1,7 +1,6 @@
 """Deliberations over HTTP: convene, look, read the transcript and the figures, follow."""
 
 import asyncio
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -39,10 +38,9 @@ async def convene(request: Request, body: DeliberationRequest, query: Annotated[
 
 
 def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
-    wishes = desk.wishes
-    if body.provider is not None or body.script is not None:
-        # Whom the flags name is not asked then; what they allow to spend stays.
-        wishes = replace(wishes, provider=body.provider, cmd=None, chat_url=None, model=None, api=None)
+    # A script answers for everybody; whom the flags name is not asked then.
+    chosen = body.provider is not None or body.script is not None
+    wishes = desk.wishes.asking(body.provider) if chosen else desk.wishes
     call = Call(
         problem=body.problem,
         config=body.config,

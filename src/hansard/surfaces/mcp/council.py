@@ -1,7 +1,6 @@
 """Tools for deliberations: put a problem to a panel, look at a session's directory, see who can sit on a panel."""
 
 import asyncio
-from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -144,7 +143,7 @@ def _convening(call: Call, asked: Deliberating) -> Convening:
     flags = call.desk.wished(asked.provider)
     if asked.script is not None:
         # A script answers for everybody; whom the flags name is not asked then.
-        flags = replace(flags, provider=None, cmd=None, chat_url=None, model=None, api=None)
+        flags = flags.asking(None)
     wanted = Convened(
         problem=asked.problem,
         config=asked.config,
