@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange, Failure, Finish, ToolEvent, Usage
 from hansard.providers import checks
+from hansard.providers.deadline import Deadline
 
 
 class Provider(Protocol):
@@ -162,12 +163,12 @@ def _settled(
 
 async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Heard) -> Completion:
     limit = exchange.limits.timeout_s
-    deadline = asyncio.timeout(limit)
+    deadline = Deadline(limit)
     try:
-        async with deadline:
+        with deadline:
             completion = await work(exchange, heard)
     except TimeoutError as error:
-        why = _late(limit) if deadline.expired() else failure("timeout", _said_by(error))
+        why = _late(limit) if deadline.expired else failure("timeout", _said_by(error))
         return failed(provider, exchange, why, heard=heard)
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -181,7 +182,7 @@ async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Hear
     if not isinstance(completion, Completion):
         said = f"answered with a Python {type(completion).__name__} instead of a Completion"
         return failed(provider, exchange, failure("internal", said), heard=heard)
-    if deadline.expired() and completion.ok:
+    if deadline.expired and completion.ok:
         return checks.spoiled(completion, _late(limit))
     return completion
 
