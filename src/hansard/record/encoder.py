@@ -35,6 +35,16 @@ def fastest() -> Callable[[Json], bytes]:
     return encode
 
 
+def fast_with_pieces() -> tuple[Callable[[object], bytes], Callable[[str], object]] | None:
+    """The same encoder, and what makes a piece of JSON that it takes inside of a value as it is; None without orjson."""
+    encode = fastest()
+    if encode is dump:
+        return None
+    from orjson import Fragment
+
+    return encode, Fragment  # type: ignore[return-value]
+
+
 def fast_parser() -> Callable[[str], Json] | None:
     """orjson's parser for the verifier, which re-checks whatever it gives; None without orjson."""
     try:

@@ -5,9 +5,10 @@ null and left out are different things the type names `Absent` too. Rules betwee
 parser and the JSON Schema are made from the same words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -109,12 +110,11 @@ class Document:
 
     def as_data(self) -> dict[str, Any]:
         """The document as JSON holds it; parsing that gives this document again."""
-        data = {}
-        for name, member in of(type(self)).members.items():
-            value = getattr(self, name)
+        shape, data = of(type(self)), {}
+        for name, value in zip(shape.members, shape.values(self), strict=True):
             if type(value) in _AS_THEY_ARE:
                 data[name] = value
-            elif value is not ABSENT and (value is not None or member.nullable):
+            elif value is not ABSENT and (value is not None or shape.members[name].nullable):
                 data[name] = as_json(value)
         return data
 
@@ -146,6 +146,8 @@ class Of:
     document: type[Document]
     members: Mapping[str, Member]
     required: frozenset[str]
+    values: Callable[[Document], tuple[Any, ...]]
+    """What a document has for its members, in their order."""
     kinds = ("object",)
 
     def read(self, value: object) -> Any:
@@ -261,7 +263,13 @@ def of(document: type[Document]) -> Of:
 def _make(document: type[Document]) -> Of:
     hints = get_type_hints(document, include_extras=True)
     members = {each.name: _member(hints[each.name], each.default is not MISSING) for each in fields(document)}
-    return Of(document, members, frozenset(name for name, member in members.items() if not member.optional))
+    required = frozenset(name for name, member in members.items() if not member.optional)
+    return Of(document, members, required, _getter(tuple(members)))
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    # Of a single name it gives the value and no tuple.
+    return attrgetter(*names) if len(names) > 1 else lambda document: tuple(getattr(document, name) for name in names)
 
 
 def _member(hint: Any, has_default: bool) -> Member:

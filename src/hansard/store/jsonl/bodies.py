@@ -6,6 +6,7 @@ from base64 import b64decode, b64encode
 from binascii import hexlify
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 
 from hansard.ledger.canonical import Malformed, decode, dump
 from hansard.store.base import Part, StoredBody
@@ -33,8 +34,13 @@ def encode_body(seq: int, part: Part, encode: Encode = dump) -> bytes:
         text = encode(body.decode())
     except UnicodeDecodeError:
         coded = b64encode(body)
-        return _B64_LINE % (coded, encode(media), name.encode(), hexlify(salt), seq)
-    return _TEXT_LINE % (encode(media), name.encode(), hexlify(salt), seq, text)
+        return _B64_LINE % (coded, _media(media), name.encode(), hexlify(salt), seq)
+    return _TEXT_LINE % (_media(media), name.encode(), hexlify(salt), seq, text)
+
+
+@lru_cache(256)
+def _media(media: str) -> bytes:
+    return dump(media)
 
 
 def decode_body(line: bytes) -> StoredBody:
