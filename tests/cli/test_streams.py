@@ -189,9 +189,7 @@ def test_a_pipe_that_does_not_wait_gets_everything() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_another_encoding_gets_the_same_words(
-    tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_encoding_gets_the_same_words(tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hansard(tmp_path, "submit", "naïve 漢字", "--provider", "rehearsal")
     monkeypatch.setenv("PYTHONIOENCODING", encoding)
     done = hansard(tmp_path, "runs", "show", "last", "--json")

@@ -31,7 +31,10 @@ from hansard.deliberation.pins import Pins, live, pinned
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.moves import Answered, Failed
 from hansard.deliberation.protocol.rules import Rules
-from hansard.deliberation.session import Sitting
+from hansard.deliberation.questions import read_questions
+from hansard.deliberation.session import Sitting, resume_session, run_session
+from hansard.deliberation.setting import Setting
+from hansard.deliberation.story import read_story
 from hansard.domain.budget import MOST_SPENT
 from hansard.domain.exchange import Completion, Cost, Exchange, Usage
 from hansard.errors import StoreError, UsageError
@@ -142,23 +145,7 @@ async def test_the_record_holds_the_exact_request_and_the_exact_message() -> Non
     assert taken.causes == (asked.seq,)
 
 
-def request_of(room: Room, seq: int) -> list[tuple[str, str]]:
-    """The messages of a question as the record holds them, for whoever has nothing but the record."""
-
-    def text(seq: int, part: str) -> str:
-        body = room.store.body(seq, part)
-        assert body is not None
-        return body.body.decode()
-
-    causes = [room.store.entry(cause) for cause in room.store.entry(seq).causes]
-    recalled = [text(entry.seq, "text") for entry in causes if entry.kind == "turns.recalled"]
-    return [
-        (message["role"], said if isinstance(said := message["content"], str) else recalled[0].join(said))
-        for message in json.loads(text(seq, "prompt"))["messages"]
-    ]
-
-
-async def test_what_is_recalled_of_earlier_rounds_stands_once_a_round_and_every_request_is_on_the_record() -> None:
+async def test_a_question_names_the_messages_that_it_quotes_and_is_put_together_again_from_the_record() -> None:
     def do(exchange: Exchange, number: int) -> Any:
         if exchange.schema_name == "verdict" and number < 11:
             return verdict("continue").content
@@ -166,16 +153,78 @@ async def test_what_is_recalled_of_earlier_rounds_stands_once_a_round_and_every_
         return {"words": "none"} if number == 6 else usual(exchange)
 
     provider, room = Told(do), Room()
-    assert (await room.hold(config(), provider)).reason == "synthesis"
-    asked = room.facts("turn.asked")
-    assert [request_of(room, entry.seq) for entry in asked] == [
-        [(message.role, message.content) for message in exchange.messages] for exchange in provider.asked
+    sitting = await room.hold(config(), provider)
+    assert sitting.reason == "synthesis"
+    questions = list(read_questions(room.store, room.run))
+    assert [question.messages for question in questions] == [exchange.messages for exchange in provider.asked]
+    assert [question.seq for question in questions] == [entry.seq for entry in room.facts("turn.asked")]
+    assert [question.agent for question in questions][:4] == [*PANEL, "chair"]
+    # On the record, nobody's words stand in a question.
+    [second] = [question for question in questions if (question.round, question.agent) == (2, PANEL[1])]
+    prompt = room.store.body(second.seq, "prompt")
+    assert prompt is not None
+    written = json.loads(prompt.body)["messages"]
+    assert [piece for each in written for piece in each["content"] if isinstance(piece, dict)] == [
+        {"recalled": [1, 5]},
+        {"said": 5},
     ]
-    recalled = room.facts("turns.recalled")
-    # Nothing in round 1, and the same for everybody in rounds 2 and 3.
-    assert [entry.data["round"] for entry in recalled] == [2, 3]
-    named = [[cause for cause in entry.causes if cause in {each.seq for each in recalled}] for entry in asked]
-    assert named == [[]] * 4 + [[recalled[0].seq]] * 5 + [[recalled[1].seq]] * 5
+    assert "I think so." not in prompt.body.decode()
+    assert "I think so." in second.messages[1].content
+
+
+async def test_sessions_that_are_held_in_one_run_at_the_same_time_are_told_apart_and_resumed() -> None:
+    """As those of two tasks are that a plan gives to panels."""
+    configs, room = [replace(config(), session_id=id, problem_statement=f"{id}?") for id in ("one", "two")], Room()
+    hanging = asyncio.Semaphore(0)
+
+    def answers(exchange: Exchange, hangs_at: int, number: int) -> Any:
+        async def said() -> Any:
+            if number == hangs_at:
+                hanging.release()
+                await asyncio.Event().wait()
+            await asyncio.sleep(0.001)
+            return usual(exchange)
+
+        return said()
+
+    def setting(of: Config, hangs_at: int = -1) -> Setting:
+        return Setting.of(of, providers={"fake": Told(lambda exchange, number: answers(exchange, hangs_at, number))})
+
+    async with room as pen:
+        tasks = [asyncio.create_task(run_session(setting(of, 3), pen, pins=pinned())) for of in configs]
+        for _ in tasks:
+            await hanging.acquire()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        stories = [read_story(room.store, room.run, of.session_id) for of in configs]
+        resumed = await asyncio.gather(
+            *(resume_session(setting(story.config), pen, story, pins=pinned()) for story in stories)
+        )
+    speakers = [str(room.store.entry(entry.causes[0]).data.get("session")) for entry in room.facts("turn.taken")[2:]]
+    assert speakers[:4] not in (["one"] * 4, ["two"] * 4)
+    for of, sitting in zip(configs, resumed, strict=True):
+        alone = await Room().hold(of, Told(usual))
+        assert sitting.artifact["canonical_transcript"] == alone.artifact["canonical_transcript"]
+        said = read_story(room.store, room.run, of.session_id)
+        assert said.artifact == sitting.artifact
+        assert len(said.messages) == len(alone.artifact["canonical_transcript"])
+        asked = [question.messages[1].content for question in read_questions(room.store, room.run, of.session_id)]
+        assert all(of.problem_statement in text for text in asked)
+
+
+async def test_whoever_redacts_a_message_has_redacted_it_in_every_question() -> None:
+    room = Room()
+    await room.hold(config(), ROUND)
+    first = room.facts("turn.taken")[1]
+    room.store.erase(first.seq, "message")
+    *_, last = read_questions(room.store, room.run)
+    assert not any("I think so." in message.content for message in last.messages[2:3])
+    assert any("(redacted)" in message.content for message in last.messages)
+    assert all(question.messages for question in read_questions(room.store, room.run))
+    asked = room.facts("turn.asked")[0]
+    room.store.erase(asked.seq, "prompt")
+    assert next(iter(read_questions(room.store, room.run))).messages == ()
 
 
 async def test_a_session_that_cannot_be_recorded_stops() -> None:

@@ -10,9 +10,10 @@ from deliberating import PANEL, Play, as_message, config, fails, play, rules, so
 from hansard.deliberation.documents import Config, ContextPacket, Persona, jcs
 from hansard.deliberation.packet import Packet, Window, derive
 from hansard.deliberation.personas import Personas
-from hansard.deliberation.prompt import CASE, Fence, Prompts, render
+from hansard.deliberation.prompt import Fence, Prompts, render
 from hansard.deliberation.protocol.machine import Machine
 from hansard.deliberation.protocol.moves import Ask, Pause, Reading, Rested, Select, Selected
+from hansard.deliberation.quoting import put_together
 
 requirement = pytest.mark.requirement
 
@@ -77,7 +78,7 @@ def test_a_branch_sees_the_request_and_the_message_in_which_it_stands_last() -> 
     branch = packets(two_rounds())[1]
     last = render(branch, seed=1)[-1]
     assert last.role == "user"
-    assert '"target": "ben"' in last.content
+    assert '"target":"ben"' in last.content
     assert "Ada's first word." in last.content
 
 
@@ -156,8 +157,8 @@ def test_what_a_session_remembers_of_its_prompts_changes_none_of_them(session: P
     for packet in packets(session):
         made = prompts.render(packet)
         assert made.messages == render(packet, seed=1)
-        assert made.recalled.join(made.around) == made.messages[CASE].content
-        assert bool(made.recalled) is bool(packet.earlier)
+        said = [{}] * (packet.left_out + 1) + [*packet.earlier, *packet.current]
+        assert [put_together(content, said) for content in made.contents] == [each.content for each in made.messages]
 
 
 def test_no_text_can_speak_as_somebody_else() -> None:

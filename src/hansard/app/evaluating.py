@@ -9,7 +9,7 @@ from typing import Any
 
 from hansard.app.convening import Convening
 from hansard.app.deliberations import Deliberations
-from hansard.app.deliberationviews import rounds_of
+from hansard.app.deliberationviews import find_session, rounds_of
 from hansard.app.sessions import artifact_of, place_of
 from hansard.app.settings import read_text
 from hansard.app.views import View
@@ -18,6 +18,7 @@ from hansard.deliberation.documents import Config
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.metrics import metrics_of
+from hansard.deliberation.questions import read_questions
 from hansard.deliberation.story import read_story
 from hansard.domain.work import Surface
 from hansard.errors import UsageError
@@ -66,6 +67,31 @@ def _on_record(store: Store, name: str) -> Held | None:
             events = [json.loads(line_of(event)) for told in story.told if (event := event_of(told.seq, told.fact))]
             return Held(artifact=story.artifact or {}, events=events)
     return None
+
+
+def questions_asked(name: str, runs: Path, store: Store) -> View:
+    """Every question of a session, finished or not, as it was asked, from the record alone."""
+    run, session = _named(name, runs, store)
+    asked = [
+        {
+            "seq": each.seq,
+            "agent": each.agent,
+            "round": each.round,
+            "attempt": each.attempt,
+            "model": each.model,
+            "messages": [{"role": message.role, "content": message.content} for message in each.messages],
+        }
+        for each in read_questions(store, run, session)
+    ]
+    return {"run": run, "session_id": session, "questions": asked}
+
+
+def _named(name: str, runs: Path, store: Store) -> tuple[str, str | None]:
+    """The run and the session that this is the name of."""
+    for entry in store.select(Query(kind="session.convened", newest_first=True)):
+        if name in (entry.data["session"], entry.run, LAST):
+            return entry.run, str(entry.data["session"])
+    return find_session(store, place_of(name, runs)), None
 
 
 def measured(held: Held) -> View:

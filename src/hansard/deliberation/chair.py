@@ -8,6 +8,7 @@ import json
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from hansard.deliberation import selector
@@ -19,7 +20,7 @@ from hansard.deliberation.minutes import Called, Minutes
 from hansard.deliberation.outcome import artifact_bytes, artifact_of
 from hansard.deliberation.packet import derive
 from hansard.deliberation.pins import Pins
-from hansard.deliberation.prompt import CASE, Fence, Prompt, Prompts
+from hansard.deliberation.prompt import Fence, Prompt, Prompts
 from hansard.deliberation.protocol.machine import Machine
 from hansard.deliberation.protocol.moves import (
     Ask,
@@ -36,6 +37,7 @@ from hansard.deliberation.protocol.moves import (
     Used,
 )
 from hansard.deliberation.protocol.rules import Rules
+from hansard.deliberation.quoting import Content
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story
 from hansard.deliberation.tooling import ToolMinutes
@@ -226,8 +228,7 @@ class Chair:
                 script_position=self.machine.state.calls,
                 jitter_seed=self._pins.seed,
                 prompt=Body.json(self._setting.secrets.scrub(_request(exchange, prompt))),
-            ),
-            self._setting.secrets.scrub(prompt.recalled) if prompt else "",
+            )
         )
         secrets = self._setting.secrets
         tools = ToolMinutes(self._minutes, asked, ask.agent, secrets, self._count) if exchange.tools else None
@@ -360,10 +361,10 @@ def _answer(completion: Completion) -> Any:
 
 
 def _request(exchange: Exchange, prompt: Prompt | None) -> bytes:
-    """The exact question, as it goes on the record: what it recalls stands there once, and here what is around it."""
-    messages: list[dict[str, Any]] = [
-        {"role": message.role, "content": message.content} for message in exchange.messages
+    """The exact question as it goes on the record, where it names what it quotes of the transcript."""
+    quoting: tuple[Content, ...] = prompt.contents if prompt else ()
+    contents = chain(quoting, [message.content for message in exchange.messages[len(quoting) :]])
+    messages = [
+        {"role": message.role, "content": content} for message, content in zip(exchange.messages, contents, strict=True)
     ]
-    if prompt and prompt.recalled:
-        messages[CASE]["content"] = prompt.around
     return _encode({"model": exchange.model, "messages": messages, "expected_output_schema": exchange.schema_name})

@@ -23,7 +23,6 @@ from hansard.domain.council import (
     TurnAmended,
     TurnAsked,
     TurnFailed,
-    TurnsRecalled,
     TurnTaken,
 )
 from hansard.domain.exchange import Completion, ErrorKind
@@ -95,8 +94,6 @@ class Minutes:
         self._lines: list[bytes] = []
         self.seqs: list[int] = []
         self.session = self.last = -1
-        self._recalled = ""
-        self._recalled_at: Cause = -1
 
     def take_up(self, session: int, seqs: Sequence[int], last: int) -> None:
         """Go on behind what is on the record already."""
@@ -130,22 +127,14 @@ class Minutes:
         )
         self._waiting.append(Step(fact, ACTOR, (called.asked if called else self.session,)))
 
-    async def asked(self, fact: TurnAsked, recalled: str = "") -> Recorded[Fact]:
-        """A question, before it is asked. What it recalls of earlier rounds is recorded before the first that does."""
-        newest = self._newest()
-        causes = (newest, self._recall(fact.round, recalled, newest)) if recalled else (newest,)
-        return await self.note(fact, *causes)
+    async def asked(self, fact: TurnAsked) -> Recorded[Fact]:
+        """A question, before it is asked."""
+        return await self.note(fact, self._newest())
 
     async def note(self, fact: Fact, *causes: Cause) -> Recorded[Fact]:
         """A fact now, together with what waits."""
         self._waiting.append(Step(fact, ACTOR, causes))
         return (await self.flush())[-1]
-
-    def _recall(self, round: int, text: str, newest: Cause) -> Cause:
-        if self._recalled != text:
-            self._recalled, self._recalled_at = text, Within(len(self._waiting))
-            self._waiting.append(Step(TurnsRecalled(round=round, text=Body.text(text)), ACTOR, (newest,)))
-        return self._recalled_at
 
     def failed(self, called: Called, ask: Ask, elapsed_us: int) -> None:
         """A call that has led to nothing, where no step follows from it."""
@@ -186,8 +175,6 @@ class Minutes:
         for each in recorded:
             if isinstance(each.fact, TurnTaken):
                 self.seqs.append(each.seq)
-            elif isinstance(each.fact, TurnsRecalled):
-                self._recalled_at = each.seq
             if self._listener:
                 self._listener(each)
         if self._journal:

@@ -39,8 +39,9 @@ class Packet:
 
     ask: Ask
     problem: str
-    persona: Persona
-    disclosure: tuple[tuple[str, str], ...]
+    personas: Mapping[str, Persona]
+    panel: tuple[str, ...]
+    """Who is on it still, in the order in which they speak."""
     current: tuple[Json, ...]
     verdict: Json | None
     earlier: tuple[Json, ...] = ()
@@ -48,6 +49,15 @@ class Packet:
     origin: tuple[Json, Json] | None = None
     queue: tuple[Json, ...] | None = None
     disagreements: Json | None = None
+
+    @property
+    def persona(self) -> Persona:
+        return self.personas[self.ask.agent]
+
+    @property
+    def disclosure(self) -> list[tuple[str, str]]:
+        """The panel, with what each is there for."""
+        return [(agent, _role(self.personas[agent], agent == self.ask.agent)) for agent in self.panel]
 
     def as_data(self) -> dict[str, Any]:
         """As the protocol writes it down; what is shown of earlier rounds has no place there."""
@@ -90,8 +100,8 @@ def derive(
     return Packet(
         ask=ask,
         problem=config.problem_statement,
-        persona=personas[ask.agent],
-        disclosure=tuple((agent, _role(personas[agent], agent == ask.agent)) for agent in _active(state)),
+        personas=personas,
+        panel=tuple([agent for agent in state.panel if agent in state.active]),
         current=tuple(messages[start:]),
         verdict=state.last_verdict,
         earlier=tuple(messages[first:start]),
@@ -116,10 +126,6 @@ def _fitting(lines: Sequence[bytes], start: int, tokens: int) -> int:
     while at > 1 and (left := left - len(lines[at - 1])) >= 0:
         at -= 1
     return at
-
-
-def _active(state: State) -> list[str]:
-    return [agent for agent in state.panel if agent in state.active]
 
 
 def _role(persona: Persona, is_self: bool) -> str:

@@ -4,18 +4,15 @@ Whatever a person or a model wrote stands between two lines that carry a nonce, 
 the session's seed, which no model is shown: a text cannot close its own fence, nor speak as somebody else.
 """
 
-import json
-import re
 from collections.abc import Sequence
 from hashlib import blake2b
 
 from hansard.deliberation.packet import Packet
 from hansard.deliberation.protocol.moves import Ask, Expect, Json
+from hansard.deliberation.quoting import RECALLED, SAID, Content, as_json, quoted, recalled, words_of
 from hansard.domain.exchange import Message
 from hansard.domain.value import value
 
-_OPENING = "[speaker:"
-_HEADER = re.compile(r"(?m)^([^\S\n]*)(\[speaker:)")
 _TASK: dict[Expect, str] = {
     "turn_structured_output": (
         "Give your turn as one bare JSON object: `text` is what you have to say. To ask another member of the panel, add "
@@ -37,17 +34,12 @@ _TASK: dict[Expect, str] = {
 }
 
 
-CASE = 1
-"""Which message tells the case."""
-
-
 @value
 class Prompt:
-    """The messages of one question. In the case, what is recalled of earlier rounds stands between the two of `around`."""
+    """The messages of one question, and how each content stands on the record."""
 
     messages: tuple[Message, ...]
-    recalled: str = ""
-    around: tuple[str, str] = ("", "")
+    contents: tuple[Content, ...]
 
 
 class Fence:
@@ -74,12 +66,6 @@ class Fence:
         return blake2b(f"{self._about}|{count}".encode(), digest_size=10).hexdigest()
 
 
-def quoted(text: str) -> str:
-    """The text without a line that could be taken for the beginning of somebody's turn."""
-    # A bracket is found ten times as fast as a word.
-    return _HEADER.sub(r"\1> \2", text) if "[" in text and _OPENING in text else text
-
-
 class Prompts:
     """The prompts of one session. What does not change from one to the next is put into words once."""
 
@@ -88,7 +74,7 @@ class Prompts:
         self._systems: dict[str, Message] = {}
         self._earlier: tuple[tuple[Json, ...], str] = ((), "")
         self._verdict: tuple[Json | None, str] = (None, "")
-        self._panels: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {}
+        self._panels: dict[str, tuple[tuple[str, ...], str]] = {}
         self._words: dict[str, tuple[Json, str]] = {}
 
     def render(self, packet: Packet) -> Prompt:
@@ -96,42 +82,41 @@ class Prompts:
         agent, fence = packet.ask.agent, Fence(self._seed, packet.ask)
         if agent not in self._systems:
             self._systems[agent] = Message(role="system", content=_persona(packet))
-        recalled = self._recalled(packet.earlier)
-        around = self._case(packet, fence, recalled)
-        messages = (
-            self._systems[agent],
-            Message(role="user", content=recalled.join(around)),
-            *[Message(role="assistant", content=self._turn(message, fence)) for message in packet.current],
-            Message(role="user", content=_now(packet, fence)),
-        )
-        return Prompt(messages=messages, recalled=recalled, around=around)
+        messages = [self._systems[agent]]
+        contents: list[Content] = [messages[0].content]
+        first = packet.left_out + 1
+        here = first + len(packet.earlier)
+        words = self._recalled(packet.earlier)
+        before, behind = self._case(packet, fence, words)
+        messages.append(Message(role="user", content=f"{before}{words}{behind}"))
+        contents.append((before, {RECALLED: (first, here)}, behind) if words else before)
+        for number, message in enumerate(packet.current, here):
+            words = self._words_of(message)
+            before, behind = _turn(message, fence, words)
+            messages.append(Message(role="assistant", content=f"{before}{words}{behind}"))
+            contents.append((before, {SAID: number}, behind))
+        messages.append(Message(role="user", content=_now(packet, fence)))
+        contents.append(messages[-1].content)
+        return Prompt(messages=tuple(messages), contents=tuple(contents))
 
     def _recalled(self, earlier: tuple[Json, ...]) -> str:
         """The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then."""
         if self._earlier[0] != earlier:
-            self._earlier = earlier, quoted("\n\n".join(map(self._said, earlier)))
+            self._earlier = earlier, recalled([(message, self._words_of(message)) for message in earlier])
             self._words = {message["id"]: self._words[message["id"]] for message in earlier}
         return self._earlier[1]
 
-    def _said(self, message: Json) -> str:
-        return f"{message['speaker']} (round {message['round']}, {message['type']}): {self._content(message)}"
-
-    def _turn(self, message: Json, fence: Fence) -> str:
-        """A turn of this round. Everybody after it is shown the same words, each in a fence of his own."""
-        speaker, index = message["speaker"], message["turn_index"]
-        return f"[speaker: {speaker}] (turn_index={index})\n{fence.data(f'turn {index}', self._content(message))}"
-
-    def _content(self, message: Json) -> str:
+    def _words_of(self, message: Json) -> str:
         known = self._words.get(message["id"])
         if known is None or known[0] is not message:
-            known = self._words[message["id"]] = message, _content(message)
+            known = self._words[message["id"]] = message, words_of(message)
         return known[1]
 
     def _panel(self, packet: Packet) -> str:
         known = self._panels.get(packet.ask.agent)
-        if known is None or known[0] != packet.disclosure:
+        if known is None or known[0] != packet.panel:
             members = [f"{id}: {role}" for id, role in packet.disclosure]
-            known = packet.disclosure, _listed("The panel, in the order in which it speaks", members)
+            known = packet.panel, _listed("The panel, in the order in which it speaks", members)
             self._panels[packet.ask.agent] = known
         return known[1]
 
@@ -149,7 +134,7 @@ class Prompts:
             behind.append(closing)
         if packet.verdict is not None:
             if self._verdict[0] is not packet.verdict:
-                self._verdict = packet.verdict, _json(packet.verdict)
+                self._verdict = packet.verdict, as_json(packet.verdict)
             behind.append(fence.data("focus of this round", str(packet.verdict["focus"])))
             behind.append(fence.data("latest verdict", self._verdict[1]))
         if not recalled:
@@ -184,19 +169,11 @@ def _listed(title: str, items: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(f"- {item}" for item in items)]) if items else ""
 
 
-def _content(message: Json) -> str:
-    content = message["content"]
-    if isinstance(content, str):
-        return content
-    if "text" not in content:
-        return _json(content)
-    parts = [str(content["text"])]
-    if content.get("direct_requests"):
-        parts.append(f"Direct requests: {_json(content['direct_requests'])}")
-    for name in ("suggested_followups", "dropped_deferred", "schema_failure"):
-        if message.get(name):
-            parts.append(f"{name}: {_json(message[name])}")
-    return "\n".join(parts)
+def _turn(message: Json, fence: Fence, words: str) -> tuple[str, str]:
+    """What stands before and behind the words of a turn of this round: everybody is shown them in a fence of his own."""
+    index = message["turn_index"]
+    opening, closing = fence.around(f"turn {index}", words)
+    return f"[speaker: {message['speaker']}] (turn_index={index})\n{opening}", closing
 
 
 def _now(packet: Packet, fence: Fence) -> str:
@@ -206,8 +183,8 @@ def _now(packet: Packet, fence: Fence) -> str:
         parts += [
             "Answer the request below, which another member has made of you. It is answered in one turn; what you request "
             "yourself is noted and not followed now.",
-            fence.data("request", _json(request)),
-            fence.data(f"message of {parent['speaker']} in which it stands", _content(parent)),
+            fence.data("request", as_json(request)),
+            fence.data(f"message of {parent['speaker']} in which it stands", words_of(parent)),
         ]
     if packet.queue is not None:
         queued = [f"{each['originator']} asks {each['target']} ({each['type']})" for each in packet.queue]
@@ -215,9 +192,6 @@ def _now(packet: Packet, fence: Fence) -> str:
             _listed("Requests that wait for the next rounds", queued) or "No request waits for the next round."
         )
     if packet.disagreements is not None:
-        parts.append(fence.data("disagreements over all rounds", _json(packet.disagreements)))
+        parts.append(fence.data("disagreements over all rounds", as_json(packet.disagreements)))
     parts.append(_TASK[packet.ask.expect])
     return "\n\n".join(parts)
-
-
-_json = json.JSONEncoder(ensure_ascii=False).encode

@@ -5,7 +5,7 @@ written by this session, and nothing is resumed.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -101,23 +101,36 @@ class Story:
 
 def read_story(store: Store, run: str, session: str | None = None) -> Story:
     """The session of this run, or the one of this id where a run has several."""
-    found: Story | None = None
-    for told in _facts(store, run):
-        if isinstance(told.fact, SessionConvened):
-            if session is None or told.fact.session == session:
-                config = Config.parse(json.loads(_bytes(told.fact.config, "configuration")))
-                found = Story(config=config, convened=told.seq, last=told.seq)
-        elif found is not None and (found.ended is None or isinstance(told.fact, SessionArchived)):
-            _take(found, told)
-    if found is None:
+    convened, *rest = entries_of(store, run, session)
+    began = cast(SessionConvened, _fact(store, convened))
+    config = Config.parse(json.loads(_bytes(began.config, "configuration")))
+    found = Story(config=config, convened=convened.seq, last=convened.seq)
+    for entry in rest:
+        if found.ended is None or entry.kind == SessionArchived.KIND:
+            _take(found, Told(seq=entry.seq, fact=_fact(store, entry)))
+    return found
+
+
+def entries_of(store: Store, run: str, session: str | None = None) -> list[Entry]:
+    """The entries of a session, in their order: that it was convened, and whatever follows from there.
+
+    Several sessions of a run may be held at the same time. What belongs to which is told by causes alone.
+    """
+    found: list[Entry] = []
+    known: set[int] = set()
+    for entry in store.select(Query(run=run)):
+        if entry.kind == SessionConvened.KIND and session in (None, entry.data["session"]):
+            found, known = [entry], {entry.seq}
+        elif entry.kind in _NEEDED and not known.isdisjoint(entry.causes):
+            found.append(entry)
+            known.add(entry.seq)
+    if not found:
         raise UsageError(f"run {run} has no session{f' {session}' if session else ''} on the record")
     return found
 
 
-def _facts(store: Store, run: str) -> Iterator[Told]:
-    for entry in store.select(Query(run=run)):
-        if entry.kind in _NEEDED:
-            yield Told(seq=entry.seq, fact=codec.decode(entry, _bodies(store, entry)))
+def _fact(store: Store, entry: Entry) -> Fact:
+    return codec.decode(entry, _bodies(store, entry))
 
 
 def _bodies(store: Store, entry: Entry) -> dict[str, Body]:

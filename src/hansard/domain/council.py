@@ -75,21 +75,10 @@ class EnsembleAnswered(Fact):
 
 
 @value
-class TurnsRecalled(Fact):
-    """What is shown of earlier rounds, once for all who are asked after it: `turn.asked` names it as a cause."""
-
-    KIND: ClassVar[str] = "turns.recalled"
-    DRIVEN: ClassVar[bool] = True
-    CAUSES: ClassVar[tuple[str, ...]] = ("turn.taken", "turn.failed", "turn.amended")
-    round: int
-    text: Body
-
-
-@value
 class TurnAsked(Fact):
     """A panel agent, the coordinator or the selector is about to be asked: the exact request, before the call.
 
-    Where a content is a list of two texts, what is recalled stands between them.
+    Where a content is a list, its pieces stand one behind the other: a text, or an object that says which messages it quotes.
     """
 
     KIND: ClassVar[str] = "turn.asked"
@@ -102,7 +91,6 @@ class TurnAsked(Fact):
         "turn.taken",
         "turn.failed",
         "turn.amended",
-        "turns.recalled",
     )
     session: str
     agent: str

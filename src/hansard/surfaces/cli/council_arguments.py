@@ -99,11 +99,15 @@ def add_session(command: argparse.ArgumentParser, make: Command) -> None:
 def _add_looking_back(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", make: Command) -> None:
     """Sessions afterwards. DIR may also be a session or a run of the ledger, as those that met inside of a run are."""
     postmortem = make(verbs, "postmortem", "what a session shows about its panel", "evaluating:postmortem", ledger=True)
-    postmortem.add_argument("directory", metavar="DIR", help="a session's directory or id, or a run of the ledger")
+    asked = make(verbs, "questions", "what each agent was asked, word for word", "evaluating:questions", ledger=True)
+    for each in (postmortem, asked):
+        each.add_argument(
+            "directory", metavar="DIR", help="a session's directory or id, a run of the ledger, or `last`"
+        )
     compare = make(verbs, "compare", "two sessions beside each other", "evaluating:compare", ledger=True)
     compare.add_argument("a", metavar="A")
     compare.add_argument("b", metavar="B")
-    for each in (postmortem, compare):
+    for each in (postmortem, asked, compare):
         each.add_argument("--runs", metavar="DIR", default="runs", help="where ids are looked up (default: runs)")
     chain = make(verbs, "chain", "sessions that went on from one another, as one", "evaluating:chain", ledger=True)
     chain.add_argument("run", metavar="RUN", help="any run of the chain")

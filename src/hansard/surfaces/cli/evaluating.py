@@ -1,4 +1,4 @@
-"""`hansard session postmortem | compare | eval | chain`, and the page of a session: looking at sessions afterwards."""
+"""`hansard session questions | postmortem | compare | eval | chain`, and the page of a session: looking at sessions afterwards."""
 
 import argparse
 import asyncio
@@ -40,6 +40,24 @@ def postmortem(args: argparse.Namespace) -> int:
         say(f"overlap            {' and '.join(each['agents'])}: {each['topic']}")
     for each in view["best_contributors"]:
         say(f"contributed        {each['agent']}: {each['contribution_score']:g}")
+    return 0
+
+
+def questions(args: argparse.Namespace) -> int:
+    with open_ledger(read_settings(args.ledger)) as ledger:
+        view = evaluating.questions_asked(args.directory, Path(args.runs), ledger.store)
+    if args.json:
+        as_json(view)
+        return 0
+    for each in view["questions"]:
+        say(f"=== entry {each['seq']}: {each['agent']}, round {each['round']}, attempt {each['attempt']}")
+        if not each["messages"]:
+            say("(redacted)")
+        for message in each["messages"]:
+            say(f"--- {message['role']}")
+            for line in message["content"].split("\n"):
+                say(line)
+        say()
     return 0
 
 
