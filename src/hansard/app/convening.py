@@ -123,7 +123,7 @@ class Convening:
 
     def named(self, session: str) -> Self:
         """The same under another session id."""
-        return replace(self, config=Config.parse({**self.config.as_data(), "session_id": session}))
+        return replace(self, config=replace(self.config, session_id=session))
 
     def setting(self, pool: Pool, *, answered: int = 0, calls: int = 0) -> Setting:
         """The setting, with providers open. A script goes on behind the calls that were answered already; `calls` were made."""

@@ -165,7 +165,7 @@ class Chair:
 
     async def _turn(self, ask: Ask) -> Step:
         exchange, prompt = self._exchange(ask)
-        called = await self._call(ask, self._setting.provider_of(ask.agent), exchange, prompt)
+        called = await self._call(ask, self._setting.providers[self._agents[ask.agent].provider], exchange, prompt)
         reading = self._reading()
         step = self._stopped or self.machine.send(heard(called.completion, called.usage, called.spent, reading))
         self._minutes.heard(called, ask, step, reading.elapsed_us)

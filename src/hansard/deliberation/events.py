@@ -24,6 +24,10 @@ _EVENTS: tuple[type[Fact], ...] = (
 _NAMES: Mapping[type[Fact], tuple[str, ...]] = {
     kind: tuple(field.name for field in shape_of(kind).data if field.name != "jitter_seed") for kind in _EVENTS
 }
+_OPTIONAL: Mapping[type[Fact], tuple[str, ...]] = {
+    kind: tuple(field.name for field in shape_of(kind).data if field.optional and field.name in names)
+    for kind, names in _NAMES.items()
+}
 _SHOWN = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
 _encode = fastest()
 
@@ -42,6 +46,9 @@ def event_of(seq: int, fact: Fact) -> Event | None:
 def line_of(event: Event) -> bytes:
     """The event as a line of the log."""
     kind, seq, values = event
-    said = {name: value for name, value in zip(_NAMES[kind], values, strict=True) if value is not None}
+    said = dict(zip(_NAMES[kind], values, strict=True))
+    for name in _OPTIONAL[kind]:
+        if said[name] is None:
+            del said[name]
     said["event"], said["seq"] = kind.KIND, seq
     return _encode(said) + b"\n"

@@ -27,7 +27,7 @@ from hansard.domain.council import (
 )
 from hansard.domain.exchange import Completion, ErrorKind
 from hansard.domain.fact import Body, Fact
-from hansard.domain.value import replace, value
+from hansard.domain.value import value
 from hansard.record.recorder import Cause, Recorded, Recorder, Step, Within
 from hansard.store.base import Claim
 
@@ -65,7 +65,7 @@ class Called:
     @property
     def spent(self) -> Spent:
         """What is to be counted yet."""
-        return replace(spent_of(self.used), calls=self.calls)
+        return spent_of(self.used, calls=self.calls)
 
     @property
     def causes(self) -> tuple[Recorded[Fact], ...]:

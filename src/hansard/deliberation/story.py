@@ -27,7 +27,6 @@ from hansard.domain.council import (
 )
 from hansard.domain.exchange import Completion
 from hansard.domain.fact import Body, Fact
-from hansard.domain.value import replace
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record import codec
@@ -206,7 +205,7 @@ def _take_message(story: Story, fact: TurnTaken, seq: int) -> None:
 
 def _failed(fact: TurnFailed) -> Result:
     completion, usage = from_body(Body.json(_bytes(fact.result, "result")), fact.error)
-    spent = replace(spent_of(usage), calls=1 if fact.calls is None else fact.calls)
+    spent = spent_of(usage, calls=1 if fact.calls is None else fact.calls)
     event = heard(completion, usage, spent, Reading(elapsed_us=fact.elapsed_us))
     return Result(event=event, completion=completion)
 

@@ -21,9 +21,9 @@ _REASONS = {
 _ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 
 
-def spent_of(usage: Usage) -> Spent:
-    """What caps count of a usage."""
-    return Spent(tokens=usage.total_tokens, cost_usd_nano=round(usage.cost_usd * NANO))
+def spent_of(usage: Usage, calls: int = 1) -> Spent:
+    """What caps count of a usage, by so many calls."""
+    return Spent(tokens=usage.total_tokens, cost_usd_nano=round(usage.cost_usd * NANO), calls=calls)
 
 
 def heard(completion: Completion, usage: Usage, spent: Spent, reading: Reading) -> Answered | Failed:

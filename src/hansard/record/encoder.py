@@ -42,7 +42,7 @@ def fast_with_pieces() -> tuple[Callable[[object], bytes], Callable[[str], objec
         return None
     from orjson import Fragment
 
-    return encode, Fragment  # type: ignore[return-value]
+    return encode, Fragment
 
 
 def fast_parser() -> Callable[[str], Json] | None:

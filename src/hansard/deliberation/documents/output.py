@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any
 
 from hansard.deliberation.documents.breach import Invalid
-from hansard.deliberation.documents.jcs import unrepresentable
 from hansard.deliberation.documents.turns import SynthesisContent, TurnStructuredOutput, Verdict
 from hansard.deliberation.documents.vocabulary import OutputSchema
 from hansard.providers.schema import Breach, Constant, Validator
@@ -15,29 +14,6 @@ OUTPUTS: Mapping[OutputSchema, type[TurnStructuredOutput] | type[Verdict] | type
     "verdict": Verdict,
     "synthesis_content": SynthesisContent,
 }
-
-
-def canonical_output(expected: OutputSchema, data: object) -> dict[str, Any]:
-    """The output as JSON, without what the schema does not know. Invalid where it misses the schema or could never be hashed.
-
-    The second check comes here and not at the end, so that a paid session never dies when its digest is made.
-    """
-    said = _trimmed(expected, data)
-    if why := unrepresentable(said):
-        error = Invalid(why, rule="R-7.7-1")
-        error.document = OUTPUTS[expected].__name__
-        raise error
-    return said
-
-
-def _trimmed(expected: OutputSchema, data: object) -> dict[str, Any]:
-    document = OUTPUTS[expected]
-    try:
-        output = document.parse(data)
-    except Invalid:
-        # Most answers have nothing to trim: what parses as it is holds nothing that trimming would take away.
-        output = document.parse(document.trim(data))
-    return output.as_data()
 
 
 class _Output(Validator):
@@ -52,8 +28,15 @@ class _Output(Validator):
         return self.read(value)[1]
 
     def read(self, value: Any) -> tuple[Any, Breach | None]:
+        document = OUTPUTS[self._expected]
         try:
-            return _trimmed(self._expected, value), None
+            try:
+                document.parse(value)
+            except Invalid:
+                # Most answers have nothing to trim: what parses as it is holds nothing that trimming would take away.
+                value = document.trim(value)
+                document.parse(value)
+            return value, None
         except Invalid as error:
             return None, Breach(path=error.path, rule=error.rule, message=error.message)
 
