@@ -100,3 +100,35 @@ def test_a_loop_that_is_over_is_let_go_of() -> None:
     gone = asyncio.run(work())
     gc.collect()
     assert gone() is None
+
+
+async def test_work_that_refuses_to_be_cancelled_takes_no_other_limit_with_it() -> None:
+    class Stubborn(asyncio.Future[None]):
+        def cancel(self, msg: object = None) -> bool:
+            raise ValueError("no")
+
+    told, work = list[object](), Stubborn()
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: told.append(about["exception"]))
+
+    async def stubborn() -> None:
+        with Deadline(0.01):
+            await work
+
+    task = asyncio.create_task(stubborn())
+    await asyncio.sleep(0)
+    assert await late(0.05, 60) == "late"
+    assert [type(each) for each in told] == [ValueError]
+    assert not task.done()
+    work.set_result(None)
+    await task
+
+
+def test_a_loop_that_was_closed_in_the_middle_of_a_block_is_let_go_of() -> None:
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(late(60, 60))
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    gone = weakref.ref(loop)
+    del loop, task
+    gc.collect()
+    assert gone() is None

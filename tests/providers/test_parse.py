@@ -1,5 +1,6 @@
 import json
 import time
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -243,3 +244,16 @@ def test_nothing_is_looked_for_within_a_text_that_is_to_be_json_as_a_whole(text:
     reading = whole(text)
     assert reading.breach is not None
     assert reading.value is None
+
+
+def test_what_is_more_than_a_text_or_a_number_becomes_plain() -> None:
+    class Action(StrEnum):
+        DONE = "finalize"
+
+    class Count(int): ...
+
+    class Share(float): ...
+
+    value = plain({Action.DONE: [Action.DONE, Count(7), Share(0.5), True]}).value
+    assert value == {"finalize": ["finalize", 7, 0.5, True]}
+    assert [type(each) for each in (*value, *value["finalize"])] == [str, str, int, float, bool]

@@ -2,15 +2,18 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from hansard.errors import ProviderError, UsageError
 from hansard.providers.options import Options
+from hansard.providers.temporary import PREFIX
 from hansard.providers.workspace import Workspace, prepared, workspace_of
 from providers.programs import SEES
 
@@ -19,12 +22,12 @@ IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where workspaces are made. After every test there is nothing left in it."""
+    """Where workspaces are made. After every test there is nothing left but the empty folder of this process."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield folder
-    assert list(folder.iterdir()) == []
+    assert [list(own.iterdir()) for own in folder.iterdir()] in ([], [[]])
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -247,3 +250,168 @@ async def test_a_diff_that_is_too_large_is_refused_and_not_cut(repository: Path)
 def test_a_workspace_that_cannot_be_is_refused_when_it_is_configured(table: dict[str, object], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         workspace_of(Options("mine", table))
+
+
+WORKS = """
+import asyncio, os, sys
+from pathlib import Path
+from hansard.providers.workspace import Workspace, prepared
+
+async def work(kind, source, then):
+    async with prepared(Workspace(kind=kind, source=Path(source)), os.environ) as place:
+        (place.folder / "made").write_text("something")
+        print(place.folder, flush=True)
+        if then == "wait":
+            sys.stdin.read()
+
+asyncio.run(work(*sys.argv[1:]))
+"""
+FORKS = """
+import os, sys
+from hansard.providers.temporary import new_folder
+
+print(new_folder(), flush=True)
+for then in ("end", "wait"):
+    if (child := os.fork()) == 0:
+        print(new_folder(), flush=True)
+        if then == "wait":
+            sys.stdin.read()
+        sys.exit()
+    os.waitpid(child, 0)
+"""
+Working = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def working(temporary: Path, tmp_path: Path) -> Iterator[Working]:
+    """Processes that work in a workspace until their input ends, or not even so long."""
+    started: list[subprocess.Popen[str]] = []
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+
+    def start(
+        kind: str = "none", source: Path = tmp_path, *, then: str = "wait", code: str = WORKS
+    ) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-c", code, kind, str(source), then]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(argv, env=environment, **pipes))  # type: ignore[call-overload]
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def place_of(process: subprocess.Popen[str]) -> Path:
+    assert process.stdout is not None
+    return Path(process.stdout.readline().rstrip("\n"))
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["none", "copy", "worktree"])
+def test_what_a_killed_process_left_is_removed_by_the_next(
+    kind: str, working: Working, temporary: Path, repository: Path
+) -> None:
+    killed = working(kind, repository)
+    place = place_of(killed)
+    place.chmod(0o500)
+    kill(killed)
+    assert (place / "made").exists()
+    end(working(then="end"))
+    assert list(temporary.iterdir()) == []
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_other_worktrees_of_a_repository_stay_listed(working: Working, repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "on a disk"))
+    shutil.rmtree(tmp_path / "on a disk")
+    killed, lives = working("worktree", repository), working("worktree", repository)
+    place_of(killed)
+    there = place_of(lives)
+    kill(killed)
+    end(working(then="end"))
+    listed = git(repository, "worktree", "list")
+    assert len(listed.splitlines()) == 3
+    assert "on a disk" in listed
+    assert git(there, "status", "--porcelain") == "?? made\n"
+    end(lives)
+
+
+def test_what_a_living_process_works_in_stays_until_it_ends(working: Working, temporary: Path) -> None:
+    lives = working()
+    place = place_of(lives)
+    end(working(then="end"))
+    assert (place / "made").exists()
+    end(lives)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_forked_child_neither_removes_what_its_parent_has_nor_keeps_it_locked(
+    working: Working, temporary: Path
+) -> None:
+    parent = working(code=FORKS)
+    of_parent, of_ended, of_waiting = place_of(parent), place_of(parent), place_of(parent)
+    assert (of_parent.exists(), of_ended.exists(), of_waiting.exists()) == (True, False, True)
+    kill(parent)
+    end(working(then="end"))
+    assert (of_parent.exists(), of_waiting.exists()) == (False, True)
+    # The end of its input ends the child, and its end that of the output.
+    parent.communicate(timeout=60)
+    assert list(temporary.iterdir()) == []
+
+
+def test_many_processes_that_sweep_at_once_do_no_harm(working: Working, temporary: Path, repository: Path) -> None:
+    left = [working("worktree", repository) for _ in range(4)]
+    for each in left:
+        place_of(each)
+        kill(each)
+    for each in [working(then="end") for _ in range(8)]:
+        end(each)
+    assert list(temporary.iterdir()) == []
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_only_folders_of_killed_processes_are_swept_and_never_through_a_link(
+    working: Working, temporary: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    (kept / "inner").mkdir(parents=True)
+    (kept / "file").write_text("mine")
+    killed = working()
+    own = place_of(killed).parents[1]
+    kill(killed)
+    (own / "link").symlink_to(kept)
+    (own / "1" / "repository").symlink_to(kept)
+    strangers = [temporary / "hansard-demo-x", temporary / f"{PREFIX}link", temporary / f"{PREFIX}file"]
+    strangers[0].mkdir()
+    strangers[1].symlink_to(kept)
+    strangers[2].write_text("no folder")
+    end(working(then="end"))
+    assert sorted(temporary.iterdir()) == sorted(strangers)
+    assert sorted(kept.iterdir()) == [kept / "file", kept / "inner"]
+    strangers[0].rmdir()
+    strangers[1].unlink()
+    strangers[2].unlink()
+
+
+async def test_work_goes_on_when_somebody_tidies_the_temporary_folder(temporary: Path) -> None:
+    async with prepared(Workspace(), SEES):
+        pass
+    shutil.rmtree(temporary)
+    for _ in range(2):
+        with pytest.raises(ProviderError, match="no temporary folder could be made: No such file"):
+            async with prepared(Workspace(), SEES):
+                pass
+    os.mkdir(temporary)
+    async with prepared(Workspace(), SEES) as place:
+        assert place.folder.is_dir()

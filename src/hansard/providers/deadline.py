@@ -27,18 +27,20 @@ class Deadline:
         if task is None:
             raise RuntimeError("a time limit needs a task that it can cancel")
         loop = task.get_loop()
-        self._task, self._before, self._clock = task, task.cancelling(), _clock_of(loop)
+        self._task, self._before, self._clock = ref(task), task.cancelling(), _clock_of(loop)
         self._clock.watch(loop, self, self._seconds)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._clock.forget(self)
-        if self.expired and self._task.uncancel() <= self._before and kind is asyncio.CancelledError:
+        task = self._task() if self.expired else None
+        if task is not None and task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
     def expire(self) -> None:
         self.expired = True
-        self._task.cancel()
+        if (task := self._task()) is not None:
+            task.cancel()
 
 
 class _Clock:
@@ -68,11 +70,16 @@ class _Clock:
     def _ring(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer, self._set_for, now = None, inf, loop.time()
-        for deadline in [each for each, when in self._running.items() if when <= now]:
+        over = [each for each, when in self._running.items() if when <= now]
+        for deadline in over:
             self.forget(deadline)
-            deadline.expire()
         if self._running:
             self._set(loop, min(self._running.values()))
+        for deadline in over:
+            try:
+                deadline.expire()
+            except Exception as error:  # noqa: BLE001 - what somebody awaits may refuse to be cancelled; the others end all the same
+                loop.call_exception_handler({"message": "a time limit could not end its work", "exception": error})
 
 
 _CLOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Clock] = WeakKeyDictionary()

@@ -88,10 +88,11 @@ def _plain(value: Any, depth: int) -> Any:
         return [_plain(each, depth + 1) for each in value]
     if value is None or isinstance(value, bool):
         return value
+    # What is more than a number or a text, such as a member of an enumeration, becomes what it is besides.
     if isinstance(value, float):
-        return _number(int(value) if isfinite(value) and value.is_integer() else value)
+        return _number(int(value) if isfinite(value) and value.is_integer() else float.__float__(value))
     if isinstance(value, int):
-        return _number(value)
+        return _number(int.__int__(value))
     if isinstance(value, str):
         return _text(value)
     raise _Refused(f"holds a Python {type(value).__name__}, which is no JSON")
@@ -112,7 +113,7 @@ def _text(value: Any) -> str:
         value.isascii() or value.encode()
     except UnicodeEncodeError:
         raise _Refused("holds half of a surrogate pair, which is no character") from None
-    return value
+    return value if type(value) is str else str.__str__(value)
 
 
 def judged(value: Any, validator: Validator | None) -> Reading:

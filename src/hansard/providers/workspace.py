@@ -8,7 +8,6 @@ import asyncio
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +19,7 @@ from hansard.errors import ProviderError, UsageError
 from hansard.providers.environment import passed_on
 from hansard.providers.options import Options
 from hansard.providers.process import Program, run, to_the_end
+from hansard.providers.temporary import REPOSITORY, new_folder, remove, unlist, worktree_name
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_DIFF_BYTES = 64 * 1024 * 1024
@@ -94,10 +94,10 @@ def workspace_of(options: Options) -> Workspace:
 async def prepared(workspace: Workspace, environment: Mapping[str, str]) -> AsyncIterator[Place]:
     """A workspace to work in, removed afterwards. ProviderError where it cannot be made."""
     try:
-        top = Path(tempfile.mkdtemp(prefix="hansard-"))
+        top = new_folder()
     except OSError as error:
         raise ProviderError(
-            f"no temporary folder could be made: {error.strerror}; set TMPDIR to a place with room"
+            f"no temporary folder could be made: {error.strerror or error}; set TMPDIR to a place with room"
         ) from error
     folder, beside = top / "work", top / "beside"
     try:
@@ -110,12 +110,12 @@ async def prepared(workspace: Workspace, environment: Mapping[str, str]) -> Asyn
                 await to_the_end(_aside(_copy, workspace, folder))
                 yield Place(folder=folder, beside=beside, changes=_no_changes)
             case "worktree":
-                async with _worktree(workspace, folder, beside, environment) as place:
+                async with _worktree(workspace, top, folder, beside, environment) as place:
                     yield place
             case never:
                 assert_never(never)
     finally:
-        await to_the_end(_aside(_remove, top))
+        await to_the_end(_aside(remove, top))
 
 
 def _aside(work: Callable[..., None], *args: object) -> Awaitable[None]:
@@ -162,19 +162,6 @@ def _ordinary(path: str) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
-def _remove(top: Path) -> None:
-    """Remove everything, also what a program protected from being removed."""
-    shutil.rmtree(top, ignore_errors=True)
-    if not os.path.lexists(top):
-        return
-    for here, folders, _ in os.walk(top):
-        for path in (os.path.join(here, name) for name in folders):
-            if not os.path.islink(path):
-                with suppress(OSError):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(top, ignore_errors=True)
-
-
 class _Git:
     """Git in one environment. Its output is bounded; a failure is a ProviderError that quotes it."""
 
@@ -203,35 +190,24 @@ class _Git:
 
 @asynccontextmanager
 async def _worktree(
-    workspace: Workspace, folder: Path, beside: Path, environment: Mapping[str, str]
+    workspace: Workspace, top: Path, folder: Path, beside: Path, environment: Mapping[str, str]
 ) -> AsyncIterator[Place]:
     source = workspace.source
     assert source is not None
     if not source.is_dir():
         raise ProviderError(f"workspace: {source} is no folder, and so no repository")
     git = _Git(environment, max_bytes=workspace.max_diff_bytes)
-    named = await git.run(source, "rev-parse", "--verify", "--end-of-options", f"{workspace.commit}^{{commit}}")
-    commit = named.decode("ascii").strip()
-    # Git names its own entry after the last part of the path, so that must differ from worktree to worktree.
-    here = folder / folder.parent.name
+    asked = ("--path-format=absolute", "--git-common-dir", "--verify", "--end-of-options")
+    named = await git.run(source, "rev-parse", *asked, f"{workspace.commit}^{{commit}}")
+    repository, commit = os.fsdecode(named).rstrip("\n").rsplit("\n", 1)
+    here = folder / worktree_name(top)
+    # Whoever removes this folder after we were killed must know where the worktree is listed.
+    os.symlink(repository, top / REPOSITORY)
     try:
         await git.run(source, "worktree", "add", "--detach", "--quiet", str(here), commit)
         yield Place(folder=here, beside=beside, changes=lambda: _changes(git, here, beside, commit))
     finally:
-        await to_the_end(_forget(git, source, here))
-
-
-async def _forget(git: _Git, source: Path, here: Path) -> None:
-    """Remove a worktree, also one that was not finished or that a program has destroyed."""
-    with suppress(ProviderError):
-        await git.run(source, "worktree", "remove", "--force", "--force", str(here))
-        return
-    # Git keeps a lock on what it has not finished making, and forgets only unlocked ones whose folder is gone.
-    with suppress(ProviderError):
-        await git.run(source, "worktree", "unlock", str(here))
-    await _aside(_remove, here)
-    with suppress(ProviderError):
-        await git.run(source, "worktree", "prune")
+        await to_the_end(_aside(unlist, top, Path(repository)))
 
 
 async def _changes(git: _Git, here: Path, beside: Path, commit: str) -> bytes:
