@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import zipapp
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,50 @@ def test_a_name_that_the_terminal_cannot_write_does_not_hide_the_verdict(zipped:
     done = subprocess.run([sys.executable, zipped, path], capture_output=True, env=bare, timeout=60)
     assert done.returncode == 0
     assert done.stdout.startswith(b"OK: ")
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("how", ["closed", "full", "unread"])
+def test_a_stream_that_takes_nothing_changes_no_exit_code(
+    how: str, buffered: bool, zipped: Path, tmp_path: Path
+) -> None:
+    log = honest()
+    whole = log.write_sqlite(tmp_path / "x.db")
+    log.edit(7, lambda entry: entry["data"].update(task="t9"))
+    broken = log.write_jsonl(tmp_path / "x.jsonl")
+    start: list[str | Path] = [zipped] if buffered else ["-u", zipped]
+    for path, code in ((whole, 0), (broken, 20)):
+        done = deaf(how, [1], *start, path, "--json")
+        assert done.returncode == code
+        assert ("cannot be written" in done.stderr, done.stderr.count("\n")) == (how == "full", how == "full")
+        assert deaf(how, [0, 1, 2], *start, path, "--jobs", "2").returncode == code
+    assert deaf(how, [2], *start, tmp_path / "missing.db").returncode == 2
+
+
+@pytest.mark.parametrize("how", ["closed", "full", "unread"])
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["--frobnicate"], 2)])
+def test_the_same_holds_for_what_is_said_of_the_arguments(how: str, words: list[str], code: int, zipped: Path) -> None:
+    done = deaf(how, [1, 2], zipped, *words)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def deaf(how: str, streams: list[int], *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run with some standard streams that are closed, full, or a pipe whose reader has gone."""
+    read, unread = os.pipe()
+    os.close(read)
+    full = os.open("/dev/full", os.O_RDWR)
+    argv = [sys.executable, "-I", "-S", *words]
+    take = partial(_take, streams, {"closed": None, "full": full, "unread": unread}[how])
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, preexec_fn=take, timeout=60)
+    finally:
+        os.close(full)
+        os.close(unread)
+
+
+def _take(streams: list[int], instead: int | None) -> None:
+    for each in streams:
+        if instead is None:
+            os.close(each)
+        else:
+            os.dup2(instead, each)

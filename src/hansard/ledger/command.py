@@ -5,9 +5,11 @@ Prints a report and gives its exit code ([V6]). `hansard verify` mounts the same
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import TextIO
 
 from .form import STANDARD, Tools
 from .report import Report, lines
@@ -27,7 +29,7 @@ exit codes:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the verifier with these arguments."""
+    """Run the verifier with these arguments. What cannot be printed changes no exit code."""
     parser = argparse.ArgumentParser(
         prog="verify",
         description="Verify a ledger, an export folder or a receipt.",
@@ -35,7 +37,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_arguments(parser)
-    return run(parser.parse_args(argv))
+    # A file that we open must not become standard output because its number was free.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    with os.fdopen(number, "w") as nowhere:
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+        try:
+            return run(parser.parse_args(argv))
+        finally:
+            for each in (sys.stdout, sys.stderr):
+                _print("", each, end="")
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, needs_path: bool = True) -> None:
@@ -82,7 +93,7 @@ def run(args: argparse.Namespace, tools: Tools = STANDARD) -> int:
     try:
         report = verify(args.path, options, tools, meter)
     except CannotRead as error:
-        print(f"verify: {error}", file=sys.stderr)
+        _print(f"verify: {error}", sys.stderr)
         return 2
     finally:
         if meter:
@@ -95,7 +106,22 @@ def _show(report: Report, *, as_json: bool) -> None:
     text = json.dumps(report.as_json(), indent=2) if as_json else "\n".join(lines(report))
     # A terminal that cannot write a name must not hide the verdict.
     encoding = sys.stdout.encoding or "ascii"
-    print(text.encode(encoding, "backslashreplace").decode(encoding))
+    _print(text.encode(encoding, "backslashreplace").decode(encoding), sys.stdout)
+
+
+def _print(text: str, to: TextIO, *, end: str = "\n") -> None:
+    """Print where somebody reads. A stream that cannot be written is given up: it must not hide the exit code."""
+    try:
+        print(text, end=end, file=to, flush=True)
+    except OSError as error:
+        # What is left in the buffer would fail once more at the exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, to.fileno())
+        os.close(nowhere)
+        # A reader who has seen enough needs no message.
+        if to is sys.stdout and not isinstance(error, BrokenPipeError):
+            said = f"verify: standard output cannot be written ({error.strerror}); the exit code says what was found"
+            _print(said, sys.stderr)
 
 
 def _positive(text: str) -> int:
@@ -116,8 +142,8 @@ class _Meter:
         now = time.monotonic()
         if now >= self._next:
             self._next, self._shown = now + 0.2, True
-            print(f"\rverifying {done:,} of {total:,}", end="", file=sys.stderr, flush=True)
+            _print(f"\rverifying {done:,} of {total:,}", sys.stderr, end="")
 
     def clear(self) -> None:
         if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            _print("\r\x1b[K", sys.stderr, end="")
