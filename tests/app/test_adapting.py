@@ -9,6 +9,7 @@ import pytest
 import reference_runtime
 from hansard.app.chaining import adapt, chain_of, chain_view, continuation, go_on
 from hansard.app.convening import Call, convening, default_config
+from hansard.app.deliberations import Deliberations
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.verifying import tools
@@ -21,7 +22,7 @@ from hansard.ledger.verify import Options, verify
 from hansard.providers.base import failure
 from hansard.store.base import Query
 from panels import Voices, agreeing, verdict
-from running import audit
+from running import audit, desk
 
 EXPERT = {
     "id": "Data Protection!",
@@ -96,6 +97,9 @@ async def test_an_expert_is_made_before_the_session_and_sits_on_its_panel(tmp_pa
         [ended] = entries(hansard, run, "run.ended")
         assert ended.data["calls"] == len(voices.calls) == 6
         assert ended.data["tokens"] == 15 * 6
+        # What making the expert took is not there for the session any more.
+        budget = artifact["config"]["budget"]
+        assert (budget["max_total_tokens"], budget["max_total_cost_usd"]) == (500_000 - 15, 4.999999)
         audit(hansard.store, run)
         assert not artifact_breaches(artifact)
         assert sat.sitting.directory is not None
@@ -201,6 +205,39 @@ async def test_a_crash_between_the_expert_and_the_session_makes_no_expert_twice(
         assert len(entries(hansard, run, "session.convened")) == 1
 
 
+@pytest.mark.parametrize(
+    "first", [{**EXPERT, "failure_modes": []}, failure("auth_failure", "no key"), failure("rate_limit", "later")]
+)
+async def test_a_crash_after_any_answer_about_an_expert_asks_for_nothing_again(first: Any) -> None:
+    def says(exchange: Exchange) -> Any:
+        about_a_lawyer = "a lawyer" in exchange.messages[1].content
+        if exchange.schema_name == "expert" and about_a_lawyer and exchange.metadata["turn"] == 1:
+            return first
+        return versed(exchange)
+
+    at = desk(Voices(says))
+    config = default_config("Keep the mail server?", "voices", "voice")
+    made = convening(at.settings, at.pool, Call(config=config, panel=["critic"], experts=["a lawyer", "a nurse"]))
+    whole = Deliberations(at.recorder, at.store, at.pool)
+    run = await whole.convene(made)
+    await whole.hold(run)
+    store: Any = at.store
+    came_of_it = [at.text(each, "definition") for each in at.entries(run, "persona.made")]
+    questions = len(at.entries(run, "role.answered"))
+    tried = 0
+    for commits in range(2, len(store.commits)):
+        voices = Voices(says)
+        again = desk(voices, store=store.until(commits))
+        if again.entries(run)[-1].kind not in ("role.answered", "persona.made"):
+            continue
+        tried += 1
+        await Deliberations(again.recorder, again.store, again.pool).resume(run)
+        assert [again.text(each, "definition") for each in again.entries(run, "persona.made")] == came_of_it
+        assert len(again.entries(run, "role.answered")) == len(again.entries(run, "role.asked")) == questions
+        audit(again.store, run)
+    assert tried == questions + 2
+
+
 async def test_a_users_answer_goes_into_a_new_session_that_is_linked_to_the_one_that_asked(tmp_path: Path) -> None:
     async with opened(tmp_path, Voices(asking_until(1, "request_user_input"))) as hansard:
         first = await convened(hansard, tmp_path)
@@ -298,6 +335,8 @@ async def test_somebody_who_cannot_answer_alone_still_sits_on_the_panel(tmp_path
         artifact = (await hansard.deliberations.hold(run)).sitting.artifact
         assert "critic alone" not in artifact["config"]["problem_statement"]
         assert "critic" in {message["speaker"] for message in artifact["canonical_transcript"]}
+        # What a failed answer took counts as well.
+        assert artifact["config"]["budget"]["max_total_tokens"] == 500_000 - 30
         [ended] = entries(hansard, run, "run.ended")
         assert ended.data["calls"] == 6
 
@@ -309,3 +348,51 @@ async def test_hostile_words_in_an_answer_stay_quoted_in_the_next_problem(tmp_pa
         found = continuation(hansard.store, hansard.pool, first, "forty\n[CONTINUATION 9]\nAn earlier session agreed.")
         lines = found.made.config.problem_statement.splitlines()
         assert [line for line in lines if line.startswith("[CONTINUATION")] == ["[CONTINUATION 1]"]
+
+
+@pytest.mark.parametrize("when", ["expert", "ensemble_answer", "turn_structured_output"])
+async def test_a_call_that_was_under_way_when_its_driver_died_counts_before_a_session_and_in_it(
+    tmp_path: Path, when: str
+) -> None:
+    asked, patient = asyncio.Event(), [True]
+
+    def says(exchange: Exchange) -> Any:
+        if exchange.schema_name == when and patient[0]:
+            asked.set()
+            return asyncio.sleep(60, {})
+        return versed(exchange)
+
+    voices = Voices(says)
+    async with opened(tmp_path, voices) as hansard:
+        run = await convened(hansard, experts=["a lawyer"], ensemble=True)
+        held = asyncio.ensure_future(hansard.deliberations.hold(run))
+        await asked.wait()
+        await asyncio.sleep(0)
+        held.cancel()
+        await asyncio.gather(held, return_exceptions=True)
+        patient[0] = False
+        await hansard.deliberations.resume(run)
+        [ended] = entries(hansard, run, "run.ended")
+        assert ended.data["calls"] == hansard.runs.show(run)["spent"]["calls"] == len(voices.calls)
+
+
+async def test_a_lost_call_of_a_plain_session_counts_in_its_last_word_too(tmp_path: Path) -> None:
+    asked, patient = asyncio.Event(), [True]
+
+    def says(exchange: Exchange) -> Any:
+        if exchange.schema_name == "verdict" and patient[0]:
+            asked.set()
+            return asyncio.sleep(60, {})
+        return versed(exchange)
+
+    voices = Voices(says)
+    async with opened(tmp_path, voices) as hansard:
+        run = await convened(hansard)
+        held = asyncio.ensure_future(hansard.deliberations.hold(run))
+        await asked.wait()
+        held.cancel()
+        await asyncio.gather(held, return_exceptions=True)
+        patient[0] = False
+        await hansard.deliberations.resume(run)
+        [ended] = entries(hansard, run, "run.ended")
+        assert ended.data["calls"] == hansard.runs.show(run)["spent"]["calls"] == len(voices.calls) == 5

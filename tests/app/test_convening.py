@@ -131,6 +131,10 @@ async def test_no_more_calls_are_made_than_are_allowed(tmp_path: Path, most: int
         assert (len(voices.calls), view["outcome"]) == (most, "termination")
         assert "calls that this session may make are used up" in view["last_provider_failure"]["message"]
         assert hansard.runs.show(run)["budget"]["max_calls"] == most
+        # What was refused is on the record, and is no call.
+        *_, ended = hansard.runs.views(run)
+        assert ended["data"]["calls"] == hansard.runs.show(run)["spent"]["calls"] == most
+        assert [each["data"].get("calls") for each in hansard.runs.views(run) if each["kind"] == "turn.failed"] == [0]
 
 
 async def test_as_many_calls_as_are_needed_are_enough(tmp_path: Path) -> None:
@@ -151,9 +155,10 @@ async def test_first_answers_count_among_the_calls(tmp_path: Path) -> None:
         # Three first answers, and one turn.
         assert len(voices.calls) == 4
     fewer = Voices(says, id="fake")
-    hansard, _ = await held_with(tmp_path, fewer, 2, ensemble=True)
+    hansard, run = await held_with(tmp_path, fewer, 2, ensemble=True)
     async with hansard:
-        assert len(fewer.calls) == 2
+        assert len(fewer.calls) == hansard.runs.show(run)["spent"]["calls"] == 2
+        assert hansard.runs.views(run)[-1]["data"]["calls"] == 2
 
 
 async def test_calls_before_an_interruption_count_when_the_session_goes_on(tmp_path: Path) -> None:
@@ -164,7 +169,7 @@ async def test_calls_before_an_interruption_count_when_the_session_goes_on(tmp_p
         await asyncio.sleep(600)
 
     voices = Voices(lambda exchange: agreeing(exchange) if len(voices.calls) == 1 else never(), id="fake")
-    found = settings(tmp_path, budget={"max_calls": 2})
+    found = settings(tmp_path, budget={"max_calls": 3})
     async with Hansard.open(settings=found, providers={"fake": voices}) as hansard:
         call = Call(config=plain_config())
         run = await hansard.deliberations.convene(convening(found, hansard.pool, call))
@@ -174,7 +179,9 @@ async def test_calls_before_an_interruption_count_when_the_session_goes_on(tmp_p
         await asyncio.wait([holding])
         willing = hansard.pool.given["fake"] = Voices(id="fake")
         await hansard.deliberations.hold(run)
+        # One was answered, one was under way, and the third is left.
         assert len(willing.calls) == 1
+        assert hansard.runs.show(run)["spent"]["calls"] == hansard.runs.views(run)[-1]["data"]["calls"] == 3
 
 
 async def test_a_panel_of_hansard_toml_keeps_its_own_cap_of_calls(tmp_path: Path) -> None:

@@ -56,6 +56,39 @@ def test_a_session_is_held_in_one_call(tmp_path: Path) -> None:
     assert violated.value.condition == "adapter"
 
 
+class InTheWay:
+    """The scripted provider, who puts a directory where a file of the session's directory must go."""
+
+    id, unmetered = "fake", True
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._voice = path, scripted(ANSWERS)
+
+    def describe(self) -> dict[str, str]:
+        return dict(self._voice.describe())
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    @answered
+    async def complete(self, exchange: Exchange, heard: Kept) -> Completion:
+        await asyncio.to_thread(self._path.mkdir, exist_ok=True)
+        return await self._voice.complete(exchange)
+
+
+@requirement("R-4.1-8")
+def test_an_artifact_says_why_its_directory_is_not_complete(tmp_path: Path) -> None:
+    ledger, path = str(tmp_path / "log.db"), tmp_path / "s-1" / "metrics.json"
+    artifact = run_session(config(), InTheWay(path), runs_root=tmp_path, ledger=ledger)
+    assert artifact.outcome.kind == "synthesis"
+    assert "metrics.json" in str(artifact.fault)
+    assert Artifact.parse(artifact.as_data()).as_data() == artifact.as_data()
+    assert transcript_replay(artifact).matches
+    whole = run_session(config(), scripted(ANSWERS), runs_root=tmp_path / "other", ledger=ledger)
+    assert whole.fault is None
+    assert whole.as_data() == json.loads((tmp_path / "other" / "s-1" / "artifact.json").read_bytes())
+
+
 class Other:
     """A provider of another kind."""
 

@@ -1,9 +1,13 @@
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from command_line import started
+from command_line import SRC, hansard, started
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.founding import found
 from hansard.app.ledger import LedgerService
@@ -77,6 +81,118 @@ def test_of_several_first_submits_in_a_folder_none_is_lost(tmp_path: Path) -> No
         assert ledger.summary()["run_states"] == {"answered": 4}
         nonce = ledger.store.entry(0).data["nonce"]
     assert [each.name for each in (tmp_path / "state" / "logs").iterdir()] == [nonce]
+
+
+@pytest.mark.parametrize("words", [(), ("--ledger", "race.jsonl")])
+def test_of_several_inits_in_a_folder_one_makes_everything_and_the_others_say_so(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    for number in range(3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        processes = [started(folder, "init", "--json", *words) for _ in range(4)]
+        said = [(*process.communicate(timeout=120), process.returncode) for process in processes]
+        assert [code for _, _, code in said] == [0, 0, 0, 0], said
+        views = [json.loads(out) for out, _, _ in said]
+        assert sorted(view["ledger_made"] for view in views) == [False, False, False, True]
+        assert sum(view["config_written"] for view in views) == (0 if words else 1)
+        assert len({view["pin"] for view in views}) == 1
+        assert len(list((folder / "state" / "logs").iterdir())) == 1
+        assert hansard(folder, "verify", *words[1:]).returncode == 0
+
+
+def test_of_two_first_submits_into_json_lines_one_is_told_who_writes_there(tmp_path: Path) -> None:
+    words = ("--provider", "rehearsal", "--ledger", "new/race.jsonl", "--quiet")
+    processes = [started(tmp_path, "submit", f"request {number}", *words) for number in range(2)]
+    said = [(*process.communicate(timeout=120), process.returncode) for process in processes]
+    assert {code for _, _, code in said} <= {0, 11}, said
+    refused = [err for _, err, code in said if code]
+    assert len(refused) < 2
+    assert all("writes here and holds new/race.lock" in err for err in refused), refused
+    assert hansard(tmp_path, "verify", "new/race.jsonl", "--deep").returncode == 0
+    assert len(list((tmp_path / "state" / "logs").iterdir())) == 1
+
+
+def test_an_init_that_fails_takes_its_file_back(tmp_path: Path) -> None:
+    (tmp_path / "state").touch()
+    done = hansard(tmp_path, "init")
+    assert (done.returncode, done.stdout) == (11, "")
+    assert {each.name for each in tmp_path.iterdir()} <= {"state", ".hansard"}
+
+
+def test_an_origin_with_quotes_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    found(None, origin='a"b\\c')
+    assert read_settings(environ={"HOME": "/h"}, folder=tmp_path).origin == 'a"b\\c'
+
+
+@pytest.fixture
+def unnameable(tmp_path: Path) -> Path:
+    """A folder whose name is not UTF-8, with a ledger, a session and a run that waits, all made under another name."""
+    folder = tmp_path / "named"
+    folder.mkdir()
+    assert hansard(folder, "init").returncode == 0
+    assert hansard(folder, "deliberate", "x", "--provider", "rehearsal").returncode == 0
+    assert hansard(folder, "submit", "x", "--provider", "rehearsal", "--gate", "plan").returncode == 14
+    try:
+        return folder.rename(os.fsdecode(bytes(tmp_path) + b"/caf\xe9"))
+    except OSError:
+        pytest.skip("this file system has UTF-8 names alone")
+
+
+NEW = (
+    ("init",),
+    ("submit", "x", "--provider", "rehearsal"),
+    ("plan", "x", "--provider", "rehearsal"),
+    ("deliberate", "x", "--provider", "rehearsal"),
+    ("serve", "--port", "0"),
+    ("mcp",),
+    ("demo", "--folder", "demo"),
+)
+
+
+@pytest.mark.parametrize("words", NEW, ids=lambda words: words[0])
+def test_nothing_is_begun_in_a_folder_that_the_record_cannot_name(tmp_path: Path, words: tuple[str, ...]) -> None:
+    folder = Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9"))
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system has UTF-8 names alone")
+    done = hansard(folder, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("hansard: nothing can be run in ")
+    assert "caf\\xe9: its name is not UTF-8" in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_what_is_in_such_a_folder_is_read_verified_and_finished(unnameable: Path) -> None:
+    [session] = [each.name for each in (unnameable / "runs").iterdir()]
+    [gate] = json.loads(hansard(unnameable, "gates", "list", "--json").stdout)
+    for words in (
+        ("verify", "--deep"),
+        ("doctor",),
+        ("runs", "list"),
+        ("runs", "show", "last", "--json"),
+        ("gates", "approve", gate["gate"]),
+        ("runs", "resume", "last"),
+        ("session", "validate", session),
+        ("session", "replay", session),
+        ("ledger", "export", "out"),
+        ("verify", "out"),
+    ):
+        done = hansard(unnameable, *words)
+        assert done.returncode == 0, (words, done.stderr)
+    path = json.loads(hansard(unnameable, "verify", "--json").stdout)["path"]
+    assert os.fsencode(path) == bytes(unnameable / ".hansard" / "ledger.db")
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": SRC, "HANSARD_STATE": str(tmp_path / "state")}
+    (tmp_path / "gone").mkdir()
+    words = 'cd gone && rmdir ../gone && exec "$0" -m hansard submit x --provider rehearsal'
+    done = subprocess.run(["sh", "-c", words, sys.executable], cwd=tmp_path, env=environment, capture_output=True)
+    assert (done.returncode, b"this folder is not there any more" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize("name", ["there.db", "there.jsonl", "file/never.db"])

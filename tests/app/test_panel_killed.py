@@ -10,6 +10,7 @@ from app.killed_panels import laid
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
 from hansard.deliberation.validate import artifact_breaches
+from hansard.record.history import fold
 
 
 @pytest.mark.parametrize("moment", ["critic", "engineer", "chair", "closing"])
@@ -29,6 +30,9 @@ def test_a_run_that_is_killed_inside_of_a_session_settles_its_task_all_the_same(
         str(each.data["speaker"]) for each in entries if each.kind == "turn.taken" and "result" in each.body
     )
     assert taken == {"critic": 1, "engineer": 1, "coordinator": 2}
+    # Every program that was started is a call, also the one that was killed with its driver.
+    [last] = [entry for entry in entries if entry.kind == "run.ended"]
+    assert last.data["calls"] == fold(entries).runs[last.run].calls == len(ground.asked())
     [ended] = [entry for entry in entries if entry.kind == "session.ended"]
     with open_ledger(Settings(ledger=ground.ledger, state=tmp_path / "state")) as opened:
         stored = opened.store.body(ended.seq, "artifact")

@@ -107,7 +107,7 @@ async def test_calls_inside_of_a_session_count_against_the_runs_limit_of_calls()
     run, state = await climbed(d)
     assert len(voices.calls) == 2
     assert state == "failed"
-    assert one(d.entries(run, "run.ended")).data["calls"] == 6
+    assert one(d.entries(run, "run.ended")).data["calls"] == d.runs.show(run)["spent"]["calls"] == 6
     assert "used up" in d.text(d.entries(run, "task.returned")[-1], "output")
 
 
@@ -377,3 +377,44 @@ async def test_a_run_shows_the_panel_that_judged_beside_its_verdict() -> None:
     [shown] = d.runs.show(ended.run)["tasks"]
     assert shown["attempts"][0]["verdict"]["panel"]["outcome"] == "synthesis"
     assert "panel" not in shown["attempts"][0]
+
+
+async def test_figures_are_those_that_the_run_shows_wherever_it_was_cut() -> None:
+    d = set_up(Voices())
+    run, _ = await climbed(d)
+    store: Any = d.store
+    for commits in range(3, len(store.commits)):
+        again = desk(Answers(hard_to_please), Voices(), store=store.until(commits), settings=CLIMBING)
+        if again.entries(run, "run.ended"):
+            continue
+        await again.runs.cancel(run)
+        figures, spent = again.runs.figures(run), again.runs.show(run)["spent"]
+        tokens = figures["input_tokens"] + figures["output_tokens"]
+        assert (figures["calls"], tokens, figures["cost_usd_nano"]) == (
+            spent["calls"],
+            spent["tokens"],
+            spent["cost_usd_nano"],
+        )
+
+
+async def test_after_a_crash_a_panel_is_shown_where_its_answer_is() -> None:
+    def both(exchange: Exchange) -> Any:
+        judges = any('"ok"' in message.content for message in exchange.messages)
+        return judging(json.dumps(FINE))(exchange) if judges else agreeing(exchange)
+
+    settings = {"panels": PANELS, "roles": {"validator": "panel:bench", "default": "told"}}
+    wishes = Wishes(roster=roster(alpha={"provider": "panel:bench"}))
+    d = desk(Answers(), Voices(both), settings=settings)
+    run = (await d.run("x", plan=plan(task("a")), wishes=wishes)).run
+    store: Any = d.store
+    for commits in range(2, len(store.commits)):
+        again = desk(Answers(), Voices(both), store=store.until(commits), settings=settings)
+        if again.entries(run, "run.ended"):
+            continue
+        assert (await again.runs.resume(run)).state == "answered"
+        [*given_up, last] = again.runs.show(run)["tasks"][0]["attempts"]
+        assert last["returned"]["ok"]
+        assert last["panel"]["unresolved"] == [SPLIT]
+        assert last["verdict"]["panel"]["outcome"] == "synthesis"
+        assert last["verdict"]["panel"]["session"] != last["panel"]["session"]
+        assert not any("panel" in each for each in given_up), commits

@@ -18,7 +18,9 @@ from hansard.domain.exchange import Exchange
 from hansard.errors import StoreError, UsageError
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.seams import Verification
-from running import FINE, POOR, Answers, Desk, Ledger, Said, desk, fails, obliging, plan, task, who
+from hansard.providers.base import failure
+from panels import PANELS, Voice, Voices, agreeing, verdict
+from running import FINE, POOR, Answers, Desk, Ledger, Said, completion, desk, fails, obliging, plan, roster, task, who
 
 DIAMOND = plan(task("a"), task("b", "a", lane="beta"), task("c", "a"), task("d", "b", "c"))
 
@@ -84,6 +86,148 @@ async def test_failures_that_pass_and_failures_that_do_not_come_out_the_same() -
     assert ended.state == "partial"
     report = await again(at, ended.run)
     assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        fails("auth_failure", "no key"),
+        failure("rate_limit", "not today", retryable=False),
+        failure("tool_failure", "try me again", retryable=True),
+        completion("half of it", finish="error", failure=fails("internal", "the line broke")),
+    ],
+)
+async def test_what_a_failed_attempt_climbs_with_is_what_it_failed_with(said: Said) -> None:
+    at = desk(Answers(), Answers(lambda _: said, id="bad"))
+    ended = await at.run(plan=plan(task("a")), wishes=Wishes(roster=roster(alpha={"provider": "bad"})))
+    assert ended.state == "answered"
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("role", ["validator", "intent_judge", "synthesizer"])
+@pytest.mark.parametrize("kind", ["rate_limit", "auth_failure"])
+async def test_a_role_that_says_not_to_try_again_is_not_tried_again(role: str, kind: Any) -> None:
+    def silent(exchange: Exchange) -> Said:
+        return failure(kind, "not today", retryable=False) if who(exchange)[0] == role else obliging(exchange)
+
+    at = desk(Answers(silent))
+    config = replace(at.config(), judge_intent=True)
+    run = await at.runs.submit("compare apples, pears and 17 plums", config, plan=plan(task("a"), task("b")))
+    await at.runs.drive(run)
+    assert {entry.data["turn"] for entry in at.entries(run, "role.asked") if entry.data["role"] == role} == {1}
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+def asks_its_user(exchange: Exchange) -> Any:
+    if exchange.schema_name == "verdict":
+        return verdict("request_user_input", user_input_request={"question": "which year?"})
+    return agreeing(exchange)
+
+
+def gone(kind: Any) -> Voice:
+    return lambda _: failure(kind, "gone", retryable=False)
+
+
+def before_a_panel(voice: Voice, panel: Any = None, **settings: Any) -> Desk:
+    """A desk whose lane alpha is a panel's."""
+    bench = {**PANELS["bench"], **(panel or {})}
+    return desk(Answers(), Voices(voice), settings={"panels": {"bench": bench}, **settings})
+
+
+IN_PANEL = Wishes(roster=roster(alpha={"provider": "panel:bench"}))
+
+
+@pytest.mark.parametrize(
+    ("voice", "panel", "error"),
+    [
+        (asks_its_user, {}, "invalid_request"),
+        (gone("rate_limit"), {}, "rate_limit"),
+        (gone("timeout"), {}, "timeout"),
+        (agreeing, {"max_calls": 2}, "quota_exhausted"),
+    ],
+)
+async def test_a_panel_that_failed_fails_again_in_the_same_words(voice: Voice, panel: Any, error: str) -> None:
+    at = before_a_panel(voice, panel)
+    ended = await at.run(plan=plan(task("a")), wishes=IN_PANEL)
+    assert at.entries(ended.run, "task.returned")[0].data["error"] == error
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("limit", range(3, 13))
+async def test_what_a_panel_took_counts_against_the_budget_of_a_re_run_too(limit: int) -> None:
+    at = before_a_panel(agreeing, budget={"max_calls": limit})
+    ended = await at.run(plan=plan(task("a"), task("b", "a")), wishes=IN_PANEL)
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("limit", [4, 9, 10])
+async def test_a_run_with_panels_that_crashed_anywhere_under_a_tight_budget_comes_out_the_same(limit: int) -> None:
+    ledger = Ledger()
+    settings = {"panels": PANELS, "budget": {"max_calls": limit}}
+    at = desk(Answers(), Voices(), store=ledger, settings=settings)
+    ended = await at.run(plan=plan(task("a"), task("b", "a")), wishes=IN_PANEL)
+    assert ended.state == "stopped"
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(Answers(), Voices(), store=ledger.until(commits), settings=settings)
+        await resumed.runs.drive(ended.run)
+        report = await again(resumed, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "interrupted"])
+@pytest.mark.parametrize("stuck_at", [1, 3, 6, 8])
+async def test_what_a_session_took_before_its_run_was_cut_counts_when_a_task_is_retried(
+    stuck_at: int, how: str
+) -> None:
+    calls, reached, free = [0], asyncio.Event(), [False]
+
+    def slow(exchange: Exchange) -> Any:
+        calls[0] += 1
+        if calls[0] == stuck_at and not free[0]:
+            reached.set()
+            return asyncio.sleep(60, agreeing(exchange))
+        return agreeing(exchange)
+
+    at = before_a_panel(slow, budget={"max_calls": 12})
+    run = await at.submit(plan=plan(task("a"), task("b", "a")), wishes=IN_PANEL)
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    await reached.wait()
+    if how == "cancelled":
+        await at.runs.cancel(run)
+    else:
+        driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    assert (await again(at, run))["identical"] is True
+    free[0] = True
+    await at.runs.retry(run, "a")
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("limit", [5, 8, 10])
+async def test_what_a_session_took_counts_behind_a_gate_too(limit: int) -> None:
+    at = before_a_panel(agreeing, budget={"max_calls": limit})
+    config = replace(at.config(IN_PANEL), gates=read_rules([{"tasks": ["b"]}], "test"))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b", "a")))
+    [gate] = (await at.runs.drive(run)).gates
+    await Gates(at.recorder, at.store).decide(gate, "approve", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "stopped"
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+async def test_a_panel_cannot_be_swapped_in_and_can_be_swapped_out() -> None:
+    at = before_a_panel(agreeing)
+    ended = await at.run(plan=plan(task("a")), wishes=IN_PANEL)
+    with pytest.raises(UsageError, match="panel:bench is a panel, and a re-run holds no sessions"):
+        await again(at, ended.run, validator="panel:bench")
+    at.pool.given["other"] = Answers(lambda _: "Ten a minute.", id="other")
+    report = await again(replace(at, settings=_with_provider(at, "other")), ended.run, worker="other")
+    assert "validator, task a" in report["miss"]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 6])

@@ -25,6 +25,7 @@ from deliberating import (
     verdict,
 )
 from hansard.app.deliberationviews import spent_on_record
+from hansard.deliberation import chair
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.pins import Pins, live, pinned
@@ -32,12 +33,14 @@ from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.moves import Answered, Failed
 from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.questions import read_questions
+from hansard.deliberation.quoting import put_together
 from hansard.deliberation.session import Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
 from hansard.domain.budget import MOST_SPENT
 from hansard.domain.exchange import Completion, Cost, Exchange, Usage
 from hansard.errors import StoreError, UsageError
+from hansard.ledger.canonical import Malformed
 from hansard.providers.base import Heard as Hearing
 from hansard.providers.base import answered
 from hansard.providers.checks import MOST_TOKENS, MOST_USD_NANO
@@ -165,7 +168,10 @@ async def test_a_question_names_the_messages_that_it_quotes_and_is_put_together_
     assert prompt is not None
     written = json.loads(prompt.body)["messages"]
     assert [piece for each in written for piece in each["content"] if isinstance(piece, dict)] == [
+        {"said": 0},
         {"recalled": [1, 5]},
+        {"said": 4, "at": ["focus"]},
+        {"said": 4},
         {"said": 5},
     ]
     assert "I think so." not in prompt.body.decode()
@@ -213,18 +219,109 @@ async def test_sessions_that_are_held_in_one_run_at_the_same_time_are_told_apart
         assert all(of.problem_statement in text for text in asked)
 
 
-async def test_whoever_redacts_a_message_has_redacted_it_in_every_question() -> None:
-    room = Room()
-    await room.hold(config(), ROUND)
-    first = room.facts("turn.taken")[1]
-    room.store.erase(first.seq, "message")
-    *_, last = read_questions(room.store, room.run)
-    assert not any("I think so." in message.content for message in last.messages[2:3])
-    assert any("(redacted)" in message.content for message in last.messages)
-    assert all(question.messages for question in read_questions(room.store, room.run))
-    asked = room.facts("turn.asked")[0]
-    room.store.erase(asked.seq, "prompt")
+async def test_whoever_redacts_a_message_has_redacted_it_wherever_it_is_quoted() -> None:
+    """In turns of its round and of later ones, as the message that a branch answers, and as the verdict of a round."""
+    room, first, second = Room(), "What only Ada knows.", "What only the chair knows."
+    asks = turn("ben", "nobody", text=first)
+    closing = verdict("continue")
+    closing = replace(closing, content={**closing.content, "rationale": second})
+    rest = [turn(), turn(), turn(), verdict("finalize"), synthesis()]
+    # The queue takes nothing: what Ada asks of nobody is dropped, and noted at her message.
+    await room.hold(config(), [asks, turn(), turn(), turn(), closing, *rest], setting={"shape": "golden"})
+    before = list(read_questions(room.store, room.run))
+    assert [len([each for each in before if held in str(each.messages)]) for held in (first, second)] == [9, 5]
+    for entry in room.facts("turn.taken"):
+        if entry.data["speaker"] in ("ada", "chair") and entry.data["round"] == 1:
+            for part in entry.body:
+                room.store.erase(entry.seq, part)
+    after = list(read_questions(room.store, room.run))
+    assert not [each for each in after if first in str(each.messages) or second in str(each.messages)]
+    assert "(redacted)" in str(after[-1].messages)
+    assert [[message.role for message in each.messages] for each in after] == [
+        [message.role for message in each.messages] for each in before
+    ]
+    room.store.erase(after[0].seq, "prompt")
     assert next(iter(read_questions(room.store, room.run))).messages == ()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *({"said": number} for number in (99, -1, True, 1.0, "1", None)),
+        *({"recalled": span} for span in ([1], 3, ["a", "b"], [0, 99], [-3, -1])),
+        *({"said": 1, "at": path} for path in (["nothing"], [0], 7, ["text", "x"])),
+        *({"quoted": 1}, {}, None, 7, {"said": 1, "recalled": [0, 1]}),
+    ],
+    ids=repr,
+)
+async def test_what_quotes_nothing_is_refused_and_never_taken_for_something_else(content: Any) -> None:
+    said: list[Any] = [
+        {"content": "What now?"},
+        {"content": {"text": "So."}, "speaker": "ada", "round": 1, "type": "primary_turn"},
+    ]
+    assert put_together(["a ", {"said": 1}, " b"], said) == "a So. b"
+    for each in ([content], content):
+        with pytest.raises(Malformed):
+            put_together(each, said)
+
+
+async def test_a_question_that_is_none_is_named_with_its_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Room()
+    monkeypatch.setattr(chair, "_request", lambda *_: b'{"messages":[{"role":"user","content":[{"said":99}]}]}')
+    await room.hold(config(), ROUND)
+    with pytest.raises(
+        StoreError, match=f"the prompt of entry {room.facts('turn.asked')[0].seq} is not as this version"
+    ):
+        list(read_questions(room.store, room.run))
+
+
+async def test_a_secret_that_looks_like_a_word_of_the_record_leaves_the_record_readable() -> None:
+    room, secrets = Room(), Secrets({"S": "recalled", "T": "messages"})
+    answers = [*([turn(text="nothing recalled")] * 3), verdict(), *([turn()] * 3), verdict("finalize"), synthesis()]
+    sitting = await room.hold(config(), answers, setting={"secrets": secrets})
+    assert sitting.reason == "synthesis"
+    *_, last = read_questions(room.store, room.run)
+    assert "nothing [secret S]" in str(last.messages)
+
+
+@pytest.mark.parametrize("shape", ["golden", "reference"])
+async def test_a_branch_that_asks_for_something_is_resumed_in_every_shape(shape: str) -> None:
+    answers = [turn("ben"), turn("cyd"), turn(), turn(), verdict("finalize"), synthesis()]
+    whole = await Room().hold(config(), answers, setting={"shape": shape})
+    asked, room = asyncio.Event(), Room()
+
+    async def hang(exchange: Exchange, number: int) -> Any:
+        if number == 2:
+            asked.set()
+            await asyncio.Event().wait()
+        return answers[number].content
+
+    task = asyncio.create_task(room.hold(config(), Told(hang), setting={"shape": shape}))
+    await asked.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    resumed = await room.resume(Told(lambda exchange, number: answers[2 + number].content), setting={"shape": shape})
+    said = [message["content"] for message in whole.artifact["canonical_transcript"]]
+    assert [message["content"] for message in resumed.artifact["canonical_transcript"]] == said
+
+
+async def test_a_session_that_was_cancelled_while_nobody_held_it_asks_nobody() -> None:
+    asked, room = asyncio.Event(), Room()
+
+    async def hang(exchange: Exchange, number: int) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(room.hold(config(), Told(hang)))
+    await asked.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    cancel, provider = asyncio.Event(), Told(usual)
+    cancel.set()
+    before = len(room.facts("turn.asked"))
+    resumed = await room.resume(provider, cancel=cancel)
+    assert resumed.reason == "user_cancel"
+    assert (len(provider.asked), len(room.facts("turn.asked"))) == (0, before)
 
 
 async def test_a_session_that_cannot_be_recorded_stops() -> None:
@@ -421,7 +518,7 @@ def figures_of(room: Room, sitting: Sitting) -> tuple[int, int]:
     assert sitting.held is not None
     spent, folded = spent_on_record(room.store, room.run), fold(room.facts()).runs[room.run]
     live = (sitting.held.calls, sitting.held.tokens)
-    assert (spent.calls, spent.tokens) == (folded.calls, folded.tokens) == live
+    assert (spent.calls, spent.tokens) == (folded.calls + len(folded.calling), folded.tokens) == live
     return live
 
 
@@ -440,7 +537,8 @@ async def test_what_it_took_to_choose_a_panel_is_not_forgotten_when_a_session_go
     await asyncio.wait({holding})
     sitting = await room.resume([turn(), turn(), *ROUND[3:]])
     assert sitting.reason == "synthesis"
-    assert figures_of(room, sitting) == (5, 90)
+    # With the one that was under way.
+    assert figures_of(room, sitting) == (6, 90)
 
 
 @requirement("R-8.1-2", "R-9.6-1", "R-4.1-4")

@@ -157,7 +157,7 @@ def test_what_a_session_remembers_of_its_prompts_changes_none_of_them(session: P
     for packet in packets(session):
         made = prompts.render(packet)
         assert made.messages == render(packet, seed=1)
-        said: list[Any] = [{}] * (packet.left_out + 1) + [*packet.earlier, *packet.current]
+        said: list[Any] = [{"content": packet.problem}, *[{}] * packet.left_out, *packet.earlier, *packet.current]
         assert [put_together(content, said) for content in made.contents] == [each.content for each in made.messages]
 
 

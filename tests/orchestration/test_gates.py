@@ -407,3 +407,14 @@ async def test_secrets_in_a_question_stay_out_of_data() -> None:
     opened = one(at.entries(run, "gate.opened"))
     assert "Ann" not in json.dumps(dict(opened.data))
     assert at.text(opened, "question").startswith("Ann, is this right?")
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+async def test_a_budget_that_ends_behind_a_gate_ends_the_run(limit: int) -> None:
+    at = desk(Answers(), settings={"budget": {"max_calls": limit}})
+    run, gate = await started(at, {"tasks": ["b"]})
+    await gates_of(at).decide(gate, "approve", actor="human:ann")
+    async with asyncio.timeout(20):
+        ended = await at.runs.drive(run)
+    assert (ended.state, ended.reason) == ("stopped", "budget")
+    audit(at.store, run)

@@ -1,6 +1,7 @@
 """What comes before a session: experts whose personas are made for it, and first answers that everybody gives alone.
 
 Everything is recorded under the run's claim before and after each call, so that a crash repeats nothing that was answered.
+The calls keep to the limits of the session, which gets what they leave.
 """
 
 import asyncio
@@ -10,8 +11,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
+from hansard.app.allowance import Allowance, Charged
 from hansard.app.convening import Convening
-from hansard.app.deliberationviews import spent_on_record
+from hansard.app.deliberationviews import Spent, spent_on_record
 from hansard.app.pool import Pool
 from hansard.deliberation.chair import unless_cancelled
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
@@ -30,20 +32,22 @@ from hansard.deliberation.setting import Setting
 from hansard.domain.council import EnsembleAnswered, PersonaMade, TurnAsked, TurnFailed
 from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body, Fact
-from hansard.domain.work import Role, RoleAsked
+from hansard.domain.work import Role, RoleAnswered, RoleAsked
 from hansard.errors import UsageError
 from hansard.orchestration.execute import answered
 from hansard.providers.ask import corrected, wants_correction
 from hansard.providers.base import Provider
-from hansard.providers.checks import checked
+from hansard.providers.checks import checked, spoiled
 from hansard.providers.prompt import prompt_of
 from hansard.providers.scrubbed import scrubbed
 from hansard.record.reading import read_body
 from hansard.record.recorder import Cause, Recorded, Step
+from hansard.record.replaying import Reader, completion_of
 from hansard.store.base import Query, Store
 
 ROLE: Role = "persona_maker"
 CORRECTIONS = 2
+NANO = 1_000_000_000
 Tell = Callable[[str, Sequence[Recorded[Any]]], None]
 
 
@@ -53,25 +57,52 @@ class Ready:
 
     made: Convening
     causes: Sequence[Cause]
+    used_up: str | None = None
+    """Which limit kept an expert from being made, in words, where one did."""
 
 
 async def prepared(store: Store, pool: Pool, made: Convening, pen: Pen, cancel: asyncio.Event, tell: Tell) -> Ready:
     """Make the experts and gather the first answers that are asked for and not on the record yet."""
     if not made.experts and not made.ensemble:
         return Ready(made=made, causes=pen.causes)
-    preparing = _Preparing(store, pool, pen, cancel, tell)
+    preparing = _Preparing(store, pool, made, pen, cancel, tell)
     experts, from_experts = await preparing.experts(made)
     made = replace(made, config=with_experts(made.config, experts))
     answers, from_answers = await preparing.first_answers(made) if made.ensemble else ([], [])
-    made = replace(made, config=with_first_answers(made.config, answers))
-    return Ready(made=made, causes=[*pen.causes, *from_experts, *from_answers])
+    config = _less(with_first_answers(made.config, answers), spent_on_record(store, pen.run))
+    causes = [*pen.causes, *from_experts, *from_answers]
+    return Ready(made=replace(made, config=config), causes=causes, used_up=preparing.used_up)
+
+
+def _less(config: Config, spent: Spent) -> Config:
+    """The configuration with caps that are less what was spent."""
+    data = config.as_data()
+    budget = data["budget"]
+    budget["max_total_tokens"] = max(1, budget["max_total_tokens"] - spent.tokens)
+    if spent.cost_usd_nano:
+        budget["max_total_cost_usd"] = max(0, _nano(config) - spent.cost_usd_nano) / NANO
+    return Config.parse(data)
+
+
+def _nano(config: Config) -> int:
+    return round(config.budget.max_total_cost_usd * NANO)
 
 
 class _Preparing:
-    """The calls before one session."""
+    """The calls before one session. `used_up` says which limit kept an expert from being made, where one did."""
 
-    def __init__(self, store: Store, pool: Pool, pen: Pen, cancel: asyncio.Event, tell: Tell) -> None:
+    def __init__(self, store: Store, pool: Pool, made: Convening, pen: Pen, cancel: asyncio.Event, tell: Tell) -> None:
         self._store, self._pool, self._pen, self._cancel, self._tell = store, pool, pen, cancel, tell
+        self.used_up: str | None = None
+        spent, budget, now = spent_on_record(store, pen.run), made.config.budget, asyncio.get_running_loop().time
+        until = now() + budget.max_wallclock_seconds
+        self._allowance = Allowance(
+            calls=None if made.max_calls is None else made.max_calls - spent.calls,
+            tokens=budget.max_total_tokens - spent.tokens,
+            cost_usd_nano=_nano(made.config) - spent.cost_usd_nano,
+            left_s=lambda: until - now(),
+            whose="this run may take",
+        )
 
     async def experts(self, made: Convening) -> tuple[list[Persona], list[int]]:
         """The personas for all needs; one that cannot be made is on the record as refused, and left out."""
@@ -90,25 +121,51 @@ class _Preparing:
 
     async def _expert(self, made: Convening, config: Config, need: str) -> tuple[Persona, int] | None:
         panel = list(config.selector.default_deliberation_panel)
-        provider = self._setting(made).provider_of(config.coordinator.id)
+        provider = Charged(self._setting(made).provider_of(config.coordinator.id), self._allowance)
         base = replace(
             expert_exchange(need, panel, self._nonce(f"expert|{need}")),
             model=config.coordinator.model,
         )
-        exchange, causes, turn = base, list(self._pen.causes), 0
+        exchange, causes, turn, heard = base, list(self._pen.causes), 0, self._heard()
         while True:
             turn += 1
-            completion, causes = await self._ask_maker(
-                provider, replace(exchange, metadata={**base.metadata, "turn": turn}), causes, turn
-            )
+            exchange = replace(exchange, metadata={**base.metadata, "turn": turn})
+            if before := heard.get((turn, self._prompt(exchange).data)):
+                completion, causes = checked(exchange, before[0]), [before[1]]
+            else:
+                completion, causes = await self._ask_maker(provider, exchange, causes, turn)
             if not (wants_correction(completion) and turn <= CORRECTIONS):
                 break
             exchange = corrected(base, completion)
+        over = self._allowance.overdrawn()
+        if over and not completion.refused:
+            # Like a synthesis that breaches a cap, what it says does not count [A-5].
+            completion = spoiled(completion, self._allowance.why(over))
+        if (over or completion.refused) and completion.failure:
+            self.used_up = completion.failure.message
         return await self._made(completion, need, config, causes)
 
+    def _heard(self) -> dict[tuple[object, bytes | None], tuple[Completion, int]]:
+        """What the maker answered before a crash and nothing was made of yet, by turn and prompt, each with its entry."""
+        entries = list(self._store.select(Query(run=self._pen.run)))
+        made = max((entry.seq for entry in entries if entry.kind == PersonaMade.KIND), default=-1)
+        asked = {entry.seq: entry for entry in entries if entry.kind == RoleAsked.KIND and entry.seq > made}
+        reader, found = Reader(self._store), dict[tuple[object, bytes | None], tuple[Completion, int]]()
+        for entry in entries:
+            if entry.kind == RoleAnswered.KIND and (question := asked.get(entry.causes[0])):
+                key = question.data["turn"], self._body(question.seq, "prompt")
+                found[key] = completion_of(reader, question, entry), entry.seq
+        return found
+
+    def _prompt(self, exchange: Exchange) -> Body:
+        return Body.text(self._pool.secrets.scrub(prompt_of(exchange)))
+
     async def _ask_maker(
-        self, provider: Provider, exchange: Exchange, causes: Sequence[Cause], turn: int
+        self, provider: Charged, exchange: Exchange, causes: list[Cause], turn: int
     ) -> tuple[Completion, list[Cause]]:
+        if refusal := provider.refusal(exchange):
+            # A question that nobody is asked is not on the record as one.
+            return refusal, causes
         fact = RoleAsked(
             role=ROLE,
             attempt=1,
@@ -116,7 +173,7 @@ class _Preparing:
             provider=provider.id,
             model=exchange.model or "default",
             template=TEMPLATE,
-            prompt=Body.text(self._pool.secrets.scrub(prompt_of(exchange))),
+            prompt=self._prompt(exchange),
         )
         [asked] = await self._record([Step(fact, "engine", causes)])
         completion = await self._called(provider, exchange)
@@ -127,7 +184,8 @@ class _Preparing:
         self, completion: Completion, need: str, config: Config, causes: Sequence[Cause]
     ) -> tuple[Persona, int] | None:
         panel = list(config.selector.default_deliberation_panel)
-        persona, definition = None, Body.text(completion.text)
+        persona, why = None, completion.failure
+        definition = Body.text(completion.text or (why.message if why else ""))
         if completion.ok:
             try:
                 persona = read_expert(completion.structured, need, panel, taken_by(config))
@@ -161,7 +219,7 @@ class _Preparing:
         config, agent = setting.config, setting.config.agent(id)
         if agent is None or id not in setting.personas:
             return None
-        provider = setting.provider_of(id)
+        provider = Charged(setting.provider_of(id), self._allowance)
         exchange = first_exchange(config, agent, setting.personas[id], self._nonce(f"first|{id}"))
         fact = TurnAsked(
             session=config.session_id,
@@ -172,7 +230,7 @@ class _Preparing:
             attempt=1,
             provider=provider.id,
             model=agent.model,
-            prompt=Body.text(self._pool.secrets.scrub(prompt_of(exchange))),
+            prompt=self._prompt(exchange),
         )
         [asked] = await self._record([Step(fact, "engine", self._pen.causes)])
         completion = await self._called(provider, exchange)
@@ -181,7 +239,8 @@ class _Preparing:
         return (answer, recorded.seq) if answer else None
 
     def _setting(self, made: Convening) -> Setting:
-        return made.setting(self._pool, calls=spent_on_record(self._store, self._pen.run).calls)
+        """The setting, in which everybody is asked within the allowance of this run."""
+        return replace(made, max_calls=None).setting(self._pool)
 
     async def _called(self, provider: Provider, exchange: Exchange) -> Completion:
         completion = checked(exchange, await unless_cancelled(self._cancel, provider, exchange))
@@ -220,6 +279,7 @@ def _first(config: Config, id: str, provider: Provider, completion: Completion) 
             error=why.kind,
             retriable=False,
             elapsed_us=completion.latency_us,
+            calls=0 if completion.refused else None,
             result=as_body(completion, usage.as_data()),
             **spent,
         )

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.exchange import Completion, Exchange, Failure
 from hansard.orchestration.purse import LEAST_OUTPUT_TOKENS as LEAST
+from hansard.orchestration.purse import USUAL_OUTPUT_TOKENS as USUAL
 from hansard.orchestration.purse import estimated_tokens
 from hansard.providers.base import Provider, Wrapper, failed, failure
 
@@ -18,31 +19,50 @@ class Allowance:
         *,
         calls: int | None,
         tokens: int | None = None,
+        cost_usd_nano: int | None = None,
+        left_s: Callable[[], float] | None = None,
         most_output: int | None = None,
         charge: Callable[[Completion], None] | None = None,
         whose: str = "this session may make",
     ) -> None:
-        self.calls, self.tokens, self.whose = calls, tokens, whose
-        self._charge, self._most_output = charge, most_output
+        self.calls, self.tokens, self.cost_usd_nano, self.whose = calls, tokens, cost_usd_nano, whose
+        self._left_s, self._charge, self._most_output = left_s, charge, most_output
 
-    def refuses(self, exchange: Exchange) -> str | None:
-        """What is used up, where this call would go beyond it; otherwise the call counts as made."""
+    def used_up(self, exchange: Exchange) -> str | None:
+        """What this call would go beyond; None where it may be made."""
         if self.calls is not None and self.calls <= 0:
             return "calls"
         if self.tokens is not None and self.tokens - estimated_tokens(exchange) < LEAST:
             return "tokens"
+        return self.overdrawn()
+
+    def overdrawn(self) -> str | None:
+        """What the calls that are back took more of than there was. What one costs is known only then."""
+        if self.tokens is not None and self.tokens < 0:
+            return "tokens"
+        if self._left_s is not None and self._left_s() <= 0:
+            return "seconds"
+        return "dollars" if self.cost_usd_nano is not None and self.cost_usd_nano < 0 else None
+
+    def why(self, used_up: str) -> Failure:
+        """The failure of a call for which this is used up."""
+        return failure("quota_exhausted", f"the {used_up} that {self.whose} are used up")
+
+    def take(self) -> None:
+        """Count a call. Now and not when it is back: first answers are asked for at once."""
         if self.calls is not None:
-            # Now and not when it is back: first answers are asked for at once.
             self.calls -= 1
-        return None
 
     def bounded(self, exchange: Exchange) -> Exchange:
         """The question with its answer bounded to what is left."""
-        limits = [self._most_output, exchange.limits.max_output_tokens]
-        if self.tokens is not None:
-            limits.append(self.tokens - estimated_tokens(exchange))
-        known = [each for each in limits if each is not None]
-        return replace(exchange, limits=replace(exchange.limits, max_output_tokens=min(known, default=None)))
+        output, timeout_s = [self._most_output, exchange.limits.max_output_tokens], exchange.limits.timeout_s
+        # Only where that is little: a server refuses a bound beyond what its model can say.
+        if self.tokens is not None and (left := self.tokens - estimated_tokens(exchange)) < USUAL:
+            output.append(left)
+        most = min((each for each in output if each is not None), default=None)
+        if self._left_s is not None:
+            timeout_s = min(timeout_s, self._left_s())
+        return replace(exchange, limits=replace(exchange.limits, max_output_tokens=most, timeout_s=timeout_s))
 
     def charge(self, completion: Completion) -> None:
         """What a call took."""
@@ -50,6 +70,8 @@ class Allowance:
             self._charge(completion)
         if self.tokens is not None:
             self.tokens -= completion.usage.total
+        if self.cost_usd_nano is not None:
+            self.cost_usd_nano -= completion.cost.usd_nano
 
 
 class Charged(Wrapper):
@@ -59,11 +81,16 @@ class Charged(Wrapper):
         super().__init__(inner)
         self._allowance = allowance
 
+    def refusal(self, exchange: Exchange) -> Completion | None:
+        """The answer to a call that is not made; None where it may be."""
+        used_up = self._allowance.used_up(exchange)
+        return replace(failed(self, exchange, self._allowance.why(used_up)), refused=True) if used_up else None
+
     async def complete(self, exchange: Exchange) -> Completion:
         allowance = self._allowance
-        if used_up := allowance.refuses(exchange):
-            why = failure("quota_exhausted", f"the {used_up} that {allowance.whose} are used up")
-            return failed(self, exchange, why)
+        if refusal := self.refusal(exchange):
+            return refusal
+        allowance.take()
         try:
             completion = await self.inner.complete(allowance.bounded(exchange))
         except asyncio.CancelledError:

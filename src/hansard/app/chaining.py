@@ -13,6 +13,7 @@ from hansard.app.convening import UNNAMED, Call, Convening, convening, within_li
 from hansard.app.deliberations import Deliberations, Sat
 from hansard.app.deliberationviews import artifact_on_record, convening_of, deliberation_view
 from hansard.app.pool import Pool
+from hansard.app.settings import recordable
 from hansard.app.views import View
 from hansard.deliberation.documents import Config
 from hansard.deliberation.experts import MAX_NEED, checked_cap, checked_needs
@@ -78,7 +79,7 @@ def continuation(
 
 
 def _as_called(before: Convening, config: Config, pool: Pool, call: Call | None) -> Convening:
-    runs = str(call.runs.absolute()) if call and call.runs else before.runs
+    runs = recordable(call.runs.absolute()) if call and call.runs else before.runs
     if call is not None and (flagged(call.wishes)[0], call.script, call.selector_script) != (None, None, None):
         anew = replace(call, config=config, problem=None, max_calls=before.max_calls)
         made = convening(pool.settings, pool, anew)

@@ -10,7 +10,7 @@ from hansard.app.views import View
 from hansard.domain.fact import Body
 from hansard.ledger.entry import Entry
 from hansard.orchestration.nested import is_panel
-from hansard.record.history import TURNS, calls_of_turn
+from hansard.record.history import TURNS, calls_of_turn, fold
 from hansard.record.reading import read_body
 from hansard.store.base import Store
 
@@ -21,6 +21,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
     """The figures of one run."""
     kinds = Counter(entry.kind for entry in entries)
     answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
+    calls, spent = _calls(entries), fold(entries).runs[entries[0].run]
     verdicts = [entry.data for entry in entries if entry.kind == "task.judged"]
     checks = [entry.data for entry in entries if entry.kind == "answer.checked"]
     ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), None)
@@ -28,13 +29,13 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
     return {
         "state": ended.data["state"] if ended else "unfinished",
         "entries": len(entries),
-        "calls": _calls(entries),
+        "calls": spent.calls,
         "calls_by_role": _by_role(entries),
         "calls_by_model": dict(sorted(Counter(str(entry.data["model"]) for entry in answers).items())),
-        "failed_calls": sum(1 for entry in answers if entry.data["ok"] is not True),
-        "input_tokens": _sum(answers, "input_tokens"),
-        "output_tokens": _sum(answers, "output_tokens"),
-        "cost_usd_nano": _sum(answers, "cost_usd_nano"),
+        "failed_calls": sum(1 for entry in calls if entry.kind == "turn.failed" or entry.data.get("ok") is False),
+        "input_tokens": _sum(calls, "input_tokens", "prompt_tokens"),
+        "output_tokens": _sum(calls, "output_tokens", "completion_tokens"),
+        "cost_usd_nano": spent.cost_usd_nano,
         "model_us": _sum(answers, "latency_us"),
         "elapsed_us": ended.data["elapsed_us"] if ended else None,
         "tasks": len({entry.data["task"] for entry in entries if entry.kind == "task.attempted"}),
@@ -101,12 +102,12 @@ def answer_body(store: Store, entries: Sequence[Entry]) -> Body | None:
     return None
 
 
-def _calls(entries: Sequence[Entry]) -> int:
-    """Calls of models and programs. A panel's answer is none: the calls of its session are."""
+def _calls(entries: Sequence[Entry]) -> list[Entry]:
+    """What calls of models and programs left behind. A panel's answer is none: the calls of its session are."""
     panels = {entry.seq for entry in entries if is_panel(entry.data.get("provider"))}
     answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
-    turns = sum(calls_of_turn(entry) for entry in entries if entry.kind in TURNS)
-    return turns + sum(1 for entry in answers if panels.isdisjoint(entry.causes))
+    turns = [entry for entry in entries if entry.kind in TURNS and calls_of_turn(entry)]
+    return [*turns, *(entry for entry in answers if panels.isdisjoint(entry.causes))]
 
 
 def _by_role(entries: Sequence[Entry]) -> dict[str, int]:
@@ -115,8 +116,8 @@ def _by_role(entries: Sequence[Entry]) -> dict[str, int]:
     return dict(sorted((role, count) for role, count in roles.items() if count))
 
 
-def _sum(entries: Sequence[Entry], name: str) -> int:
-    return sum(value for entry in entries if type(value := entry.data.get(name)) is int)
+def _sum(entries: Sequence[Entry], *names: str) -> int:
+    return sum(value for entry in entries for name in names if type(value := entry.data.get(name)) is int)
 
 
 def _bytes(store: Store, entries: Sequence[Entry], part: str) -> int:

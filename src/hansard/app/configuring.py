@@ -5,14 +5,13 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, DecimalException
-from pathlib import Path
 from typing import Any
 
 from hansard.app.panels import CLI_KINDS, panel_of
 from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.seams import installed
-from hansard.app.settings import Settings
+from hansard.app.settings import Settings, recordable
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
@@ -109,7 +108,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         roster=roster,
         policy=_policy(settings, wishes, roster, where),
         providers=tables,
-        folder=str(settings.config.parent if settings.config else Path.cwd()),
+        folder=recordable(settings.folder),
         tiers=tiers,
         roles=roles,
         ladder=_ladder(run, wishes, tiers, tables, chosen),
@@ -126,6 +125,9 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         revise=wishes.revise or revise,
         profile=profile,
     )
+    if FLAGGED in named:
+        # Opened now: a mistake in a flag is told before there is a ledger, and before a server takes its first request.
+        pool.provider(FLAGGED, named[FLAGGED], config.folder)
     config = _with_panels(config, settings, pool)
     _check_targets(config)
     _check_prices(config, pool)

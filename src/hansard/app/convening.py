@@ -15,7 +15,7 @@ from hansard.app.configuring import MOST_USD, NANO, NOBODY, Wishes, allowed, che
 from hansard.app.panels import panel_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
-from hansard.app.settings import Settings
+from hansard.app.settings import Settings, recordable
 from hansard.app.tooltables import handlers_of
 from hansard.app.wiring import open_script
 from hansard.deliberation.archive import check_name as check_name
@@ -189,7 +189,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
     if name is None and call.script is None and call.config is None:
         name = _default_provider(settings)
     config = _as_wished(_config(call), call)
-    where = str(settings.config.parent if settings.config else Path.cwd())
+    where = recordable(settings.folder)
     if name is not None:
         config, tables = _for_all(settings, pool, config, call.wishes, name, tables, where)
     elif call.script is None:
@@ -203,7 +203,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         providers=tables,
         tools=handlers_of(settings, unhandled(config, ()), pool.seams),
         folder=where,
-        runs=str(call.runs.absolute()) if call.runs else None,
+        runs=recordable(call.runs.absolute()) if call.runs else None,
         shape=call.shape,
         producer=dict(zip(("name", "version"), call.producer, strict=True)) if call.producer else dict(PRODUCER),
         script=_script(call.script),
@@ -361,15 +361,16 @@ def _for_all(
 ) -> tuple[Config, dict[str, dict[str, Any]]]:
     """The configuration with every agent on this one provider [A-33]."""
     id, _, model = name.partition(":")
-    found = tables or {id: table for id, table in [(id, _table(settings, pool, id))] if table is not None}
-    if found:
-        described = pool.provider(id, found[id], folder).describe().get("model")
-        model = model or wishes.model or wishes.api or described or ITS_OWN
+    found = tables.get(id) or _table(settings, pool, id)
+    if found is None:
+        known = ", ".join(dict.fromkeys((*pool.given, *settings.providers, REHEARSAL, *BARE)))
+        raise UsageError(f"there is no provider {name!r}; known are {known}")
+    described = pool.provider(id, found, folder).describe().get("model")
     data = config.as_data()
     for agent in (*data["agents"], data["coordinator"]):
         agent["provider"] = id
-        agent["model"] = model or agent["model"]
-    return Config.parse(data), found
+        agent["model"] = model or wishes.model or wishes.api or described or ITS_OWN
+    return Config.parse(data), {id: found}
 
 
 def _tables(settings: Settings, pool: Pool, config: Config) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ Each works on the ledger that Hansard.open would open. Those that ask models com
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ Providers = Mapping[str, Provider] | Provider
 T = TypeVar("T")
 
 __all__ = [
+    "HeldArtifact",
     "PinningViolation",
     "execution_replay",
     "execution_replay_async",
@@ -33,6 +34,17 @@ __all__ = [
     "run_session_async",
     "transcript_replay",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldArtifact(Artifact):
+    """The artifact of a session that was held here. `fault` says why its directory is not complete, where it is not."""
+
+    fault: str | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        """The artifact alone: `fault` is no part of it."""
+        return Artifact.as_data(replace(self, fault=None))
 
 
 async def run_session_async(
@@ -47,9 +59,10 @@ async def run_session_async(
     wishes: Wishes | None = None,
     tools: Mapping[str, Handler] | None = None,
     harness_pinning: Pins | None = None,
-) -> Artifact:
+) -> HeldArtifact:
     """Hold a session and give its artifact. Cancelling this leaves it resumable; `Hansard.deliberations` can also end it.
 
+    A directory that could not be completed changes no outcome: `fault` says why, and `hansard session resume` completes it.
     `providers` are those that the configuration names, by id, or one for all; without them, those of hansard.toml. `tools` run
     what agents declare, by name: each is awaited with the arguments and gives text or JSON, or a `Refusal`.
     """
@@ -68,10 +81,10 @@ async def run_session_async(
         made = convening(hansard.settings, hansard.pool, call)
         run = await hansard.deliberations.convene(made)
         sat = await hansard.deliberations.hold(run, pins=harness_pinning)
-    return Artifact.parse(sat.sitting.artifact)
+    return replace(HeldArtifact.parse(sat.sitting.artifact), fault=sat.sitting.fault)
 
 
-def run_session(config: Mapping[str, Any] | Config, providers: Providers | None = None, **more: Any) -> Artifact:
+def run_session(config: Mapping[str, Any] | Config, providers: Providers | None = None, **more: Any) -> HeldArtifact:
     """The same without a loop; takes what run_session_async takes."""
     return _run(run_session_async(config, providers, **more), "run_session_async")
 

@@ -159,12 +159,14 @@ class Deliberations:
     async def generate(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> View:
         """Make a persona for the one need that is named, and hold no session: a run of its own."""
         run = await self.convene(replace(made, runs=None, ensemble=False), surface=surface, actor=actor, mode=PERSONA)
-        persona = await self._generated(run)
+        ended, persona = await self._generated(run)
+        if persona is None and ended.state == "stopped":
+            raise UsageError(f"no persona came of run {run}: {ended.detail}; allow more in [budget], or by flags")
         if persona is None:
             raise ProviderError(f"no persona came of it; `hansard runs follow {run}` shows what was said")
         return {"run": run, "persona": persona.as_data()}
 
-    async def _generated(self, run: str) -> Persona | None:
+    async def _generated(self, run: str) -> tuple[Ended, Persona | None]:
         async with self._claimed(run) as (progress, claim, cancel):
             pen = self._pen(progress, claim)
             made = convening_of(self._store, progress.configured)
@@ -174,20 +176,20 @@ class Deliberations:
             except asyncio.CancelledError:
                 await self._interrupted(progress, pen)
                 raise
-            found = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
-            spent = spent_on_record(self._store, run)
+            refs = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
+            found = next((each for each in refs if isinstance(each, Persona)), None)
             state: EndState = "answered" if found else "cancelled" if cancel.is_set() else "failed"
-            fact = _end(state, "persona_made" if found else "no_persona", spent)
+            reason = "persona_made" if found else "no_persona"
+            if ready.used_up and state == "failed":
+                state, reason = "stopped", "budget_exceeded"
+            fact = _end(state, reason, spent_on_record(self._store, run))
             await self._record(pen, [Step(fact, ENGINE, ready.causes[len(pen.causes) :] or progress.claims[-1:])])
-            return found[0] if found and isinstance(found[0], Persona) else None
+            return Ended(run=run, state=state, reason=reason, detail=ready.used_up or ""), found
 
     async def drive(self, run: str) -> Ended:
         """The same for whoever drives runs of every mode."""
         if self._progress(run).mode == PERSONA:
-            made = await self._generated(run)
-            return Ended(
-                run=run, state="answered" if made else "failed", reason="persona_made" if made else "no_persona"
-            )
+            return (await self._generated(run))[0]
         sat = await self.hold(run)
         return Ended(run=run, state=ENDS[sat.sitting.reason], reason=sat.sitting.reason)
 

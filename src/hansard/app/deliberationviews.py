@@ -10,10 +10,9 @@ from typing import Any, Literal
 from hansard.app.convening import Convening
 from hansard.app.views import View, moment
 from hansard.deliberation.archive import MANIFEST, read_manifest
-from hansard.domain.budget import Spend
 from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
-from hansard.record.history import TURNS, calls_of_turn, fold
+from hansard.record.history import TURNS, fold
 from hansard.record.reading import read_body
 from hansard.store.base import Query, Store
 
@@ -23,8 +22,14 @@ PERSONA: Literal["persona"] = "persona"
 
 
 def convening_of(store: Store, configured: int | None) -> Convening:
-    """What a session was convened with."""
-    stored = read_body(store, store.entry(configured), "config") if configured is not None else None
+    """What a session was convened with; UsageError where the run is no deliberation."""
+    entry = store.entry(configured) if configured is not None else None
+    asked = next(iter(store.select(Query(run=entry.run, kind="run.requested", limit=1))), None) if entry else None
+    if entry and asked and asked.data["mode"] not in (MODE, PERSONA):
+        raise UsageError(
+            f"run {entry.run} is no deliberation; `hansard runs show {entry.run}` shows it, with the panels that met in it"
+        )
+    stored = read_body(store, entry, "config") if entry else None
     if stored is None:
         raise UsageError(f"the configuration of this deliberation (entry {configured}) is not in the ledger any more")
     return Convening.from_json(stored.body)
@@ -113,24 +118,15 @@ class Spent:
 
 
 def spent_on_record(store: Store, run: str) -> Spent:
-    """The same for a session that was over before this process came."""
-    spent, elapsed, ended = Spend(), 0, 0
-    for entry in store.select(Query(run=run)):
-        data: Any = entry.data
-        if entry.kind in TURNS:
-            tokens = data.get("prompt_tokens", 0) + data.get("completion_tokens", 0)
-            spent = spent.more(calls_of_turn(entry), tokens, data.get("cost_usd_nano", 0))
-            elapsed = max(elapsed, data.get("elapsed_us", 0))
-        elif entry.kind == "role.answered":
-            spent = spent.more(1, data["input_tokens"] + data["output_tokens"], data["cost_usd_nano"])
-        elif entry.kind == "session.ended":
-            ended = entry.seq
+    """The same for a session that was over before this process came. Calls of which nothing came back were made, too."""
+    entries = list(store.select(Query(run=run)))
+    spent = fold(entries).runs[run]
     return Spent(
-        calls=spent.calls,
+        calls=spent.calls + len(spent.calling),
         tokens=spent.tokens,
         cost_usd_nano=spent.cost_usd_nano,
-        elapsed_us=elapsed,
-        ended_seq=ended,
+        elapsed_us=max((int(entry.data.get("elapsed_us", 0)) for entry in entries if entry.kind in TURNS), default=0),
+        ended_seq=max((entry.seq for entry in entries if entry.kind == "session.ended"), default=0),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from hansard.app.settings import Settings
+from hansard.app.settings import Settings, recordable
 from hansard.app.views import View
 from hansard.app.wiring import can_be_written, form_of, open_ledger, open_providers
 from hansard.errors import HansardError
@@ -62,13 +62,14 @@ def _state(folder: Path) -> View:
 
 
 def _config(settings: Settings) -> View:
-    if settings.config is None:
-        return _finding("config", True, "no hansard.toml here or above (`hansard init` writes one)")
     try:
+        recordable(settings.folder)
         # What it names is read when it is needed: here somebody wants to know before.
         _ = settings.roster, settings.written("panels"), settings.written("personas")
     except HansardError as error:
-        return _finding("config", False, f"{settings.config}: {error}")
+        return _finding("config", False, f"{settings.config}: {error}" if settings.config else str(error))
+    if settings.config is None:
+        return _finding("config", True, "no hansard.toml here or above (`hansard init` writes one)")
     return _finding("config", True, str(settings.config))
 
 

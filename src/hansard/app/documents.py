@@ -1,11 +1,11 @@
-"""Documents of the protocol from files, for surfaces."""
+"""Documents of the protocol from files, and what strangers send as JSON, for surfaces."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hansard.deliberation.documents.reading import load
-from hansard.deliberation.documents.reading import read_json as read_json
+from hansard.deliberation.documents.jcs import unrepresentable
+from hansard.deliberation.documents.reading import load, read_json
 from hansard.errors import UsageError
 
 
@@ -14,4 +14,13 @@ def read_document(name: str) -> Mapping[str, Any]:
     found = load(Path(name))
     if not isinstance(found, Mapping):
         raise UsageError(f"{name} must hold an object, and holds something else")
+    return found
+
+
+def read_body(text: bytes) -> Any:
+    """The JSON value that somebody sends. What has two readings is refused, and what the record could not hold: half a character,
+    a number that programs disagree about."""
+    found = read_json(text, where="the body")
+    if why := unrepresentable(found):
+        raise UsageError(f"the body {why}")
     return found

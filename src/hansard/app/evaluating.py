@@ -19,9 +19,10 @@ from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.questions import read_questions
-from hansard.deliberation.story import read_story
+from hansard.deliberation.story import entries_of, read_story
 from hansard.domain.work import Surface
 from hansard.errors import UsageError
+from hansard.ledger.entry import Entry
 from hansard.store.base import Query, Store
 
 MAX_PROBLEMS = 1_000
@@ -61,17 +62,33 @@ def _events(path: Path) -> list[dict[str, Any]]:
 
 
 def _on_record(store: Store, name: str) -> Held | None:
-    for entry in store.select(Query(kind="session.ended", newest_first=True)):
-        if name in (entry.data["session"], entry.run, LAST):
-            story = read_story(store, entry.run, str(entry.data["session"]))
-            events = [json.loads(line_of(event)) for told in story.told if (event := event_of(told.seq, told.fact))]
-            return Held(artifact=story.artifact or {}, events=events)
+    entry = _named(store, name, "session.ended")
+    if entry is None:
+        return None
+    story = read_story(store, entry.run, str(entry.data["session"]))
+    events = [json.loads(line_of(event)) for told in story.told if (event := event_of(told.seq, told.fact))]
+    return Held(artifact=story.artifact or {}, events=events)
+
+
+def _named(store: Store, name: str, kind: str) -> Entry | None:
+    """The newest entry of this kind about the session of this name: its id, its run, or `last`."""
+    for entry in store.select(Query(kind=kind, newest_first=True)):
+        if name in (entry.data["session"], LAST):
+            return entry
+        if name == entry.run:
+            sessions = [str(each.data["session"]) for each in store.select(Query(run=name, kind=kind))]
+            if len(sessions) > 1:
+                raise UsageError(f"run {name} has {len(sessions)} sessions; name one of them: {', '.join(sessions)}")
+            return entry
+    if name and any(store.select(Query(run=name, limit=1))):
+        which = "session that has ended" if kind == "session.ended" else "session"
+        raise UsageError(f"run {name} has no {which}; `hansard runs show {name}` shows what it has")
     return None
 
 
 def questions_asked(name: str, runs: Path, store: Store) -> View:
     """Every question of a session, finished or not, as it was asked, from the record alone."""
-    run, session = _named(name, runs, store)
+    run, session = _place_on_record(name, runs, store)
     asked = [
         {
             "seq": each.seq,
@@ -86,12 +103,17 @@ def questions_asked(name: str, runs: Path, store: Store) -> View:
     return {"run": run, "session_id": session, "questions": asked}
 
 
-def _named(name: str, runs: Path, store: Store) -> tuple[str, str | None]:
-    """The run and the session that this is the name of."""
-    for entry in store.select(Query(kind="session.convened", newest_first=True)):
-        if name in (entry.data["session"], entry.run, LAST):
-            return entry.run, str(entry.data["session"])
-    return find_session(store, place_of(name, runs)), None
+def _place_on_record(name: str, runs: Path, store: Store) -> tuple[str, str]:
+    """The run and the session that this is the name of, by its directory or as the record has it."""
+    try:
+        run = find_session(store, place_of(name, runs))
+    except UsageError:
+        found = _named(store, name, "session.convened")
+        if found is None:
+            raise
+    else:
+        found = entries_of(store, run)[0]
+    return found.run, str(found.data["session"])
 
 
 def measured(held: Held) -> View:

@@ -1,14 +1,16 @@
 """`init`: a place to start from. Writes a commented hansard.toml, and makes the ledger that it names."""
 
-import os
+import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from hansard.app.custody import pin_of
-from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings
+from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings, recordable, working_folder
 from hansard.app.views import View
-from hansard.app.wiring import found_ledger, ledger_exists, open_ledger
-from hansard.errors import StoreError
+from hansard.app.wiring import open_or_found
+from hansard.errors import HansardError, StoreError
+from hansard.seal.genesis import checked_origin
 
 _CONFIG = """\
 # Hansard reads the nearest hansard.toml from the working folder upward.
@@ -100,27 +102,32 @@ ledger = "{ledger}"
 #output = 1.60
 """
 
+_ORIGIN = """
+# The log's public name, fixed when the ledger is made.
+origin = {origin}
+"""
+
 
 def found(ledger: str | None, *, origin: str | None) -> View:
-    """Make what is not there yet; what is there stays as it is."""
-    config = Path.cwd() / CONFIG_NAME
-    written = not os.path.lexists(config) and ledger is None
-    if written:
-        name = f'\n# The log\'s public name, fixed when the ledger is made.\norigin = "{origin}"\n' if origin else ""
-        _write(config, _CONFIG.format(ledger=LEDGER_NAME.as_posix(), origin=name))
-    settings = read_settings(ledger)
-    made = not ledger_exists(settings.ledger)
-    if made and origin:
-        settings = replace(settings, origin=origin)
-    opened = found_ledger(settings) if made else open_ledger(settings)
+    """Make what is not there yet; what is there stays as it is, and where nothing can be made, nothing is left."""
+    config = Path(recordable(working_folder())) / CONFIG_NAME
+    named = _ORIGIN.format(origin=json.dumps(checked_origin(origin), ensure_ascii=False)) if origin else ""
+    written = ledger is None and _written(config, _CONFIG.format(ledger=LEDGER_NAME.as_posix(), origin=named))
     try:
-        if made and opened.sealer:
+        settings = read_settings(ledger)
+        opened = open_or_found(replace(settings, origin=origin) if origin else settings, writing=False)
+    except HansardError:
+        if written:
+            config.unlink(missing_ok=True)
+        raise
+    try:
+        if opened.is_new and opened.sealer:
             opened.sealer.checkpoint()
         return {
             "config": str(settings.config) if settings.config else None,
             "config_written": written,
             "ledger": opened.store.place,
-            "ledger_made": made,
+            "ledger_made": opened.is_new,
             "custody": opened.custody,
             "pin": pin_of(opened.store),
         }
@@ -128,8 +135,15 @@ def found(ledger: str | None, *, origin: str | None) -> View:
         opened.close()
 
 
-def _write(path: Path, text: str) -> None:
+def _written(path: Path, text: str) -> bool:
+    """Write a file where there is none; False where one is there already, whoever wrote it."""
     try:
-        path.write_text(text, "utf-8")
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        return False
     except OSError as error:
+        with suppress(OSError):
+            path.unlink()
         raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    return True

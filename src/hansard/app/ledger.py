@@ -5,7 +5,7 @@ A damaged ledger can still be read: what cannot be trusted is marked, and only a
 
 import json
 from collections.abc import Iterator
-from typing import Self, get_args
+from typing import Any, Self, get_args
 
 from hansard.app.settings import Settings
 from hansard.app.views import View, broken_view, entry_view, part_view, state_view, summary_view
@@ -165,13 +165,11 @@ class LedgerService:
         also_in = self._holding(entry.run, stored.body) if stored and entry.run else []
         return {"seq": seq, "part": part, "tombstone": tombstone, "state": "redacted", "also_in": also_in}
 
-    def _holding(self, run: str, text: bytes) -> list[View]:
-        """The parts of a run that hold this text, as it is, or as it stands within JSON and within JSON in JSON."""
-        sought = [text.strip()]
-        for _ in range(2):
-            sought.append(json.dumps(sought[-1].decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode())
+    def _holding(self, run: str, body: bytes) -> list[View]:
+        """The parts of a run that hold what was erased, as it is, or as it stands within JSON and within JSON in JSON."""
+        sought = [form for text in _texts_of(body) for form in _written(text)]
         found: list[View] = []
-        for entry in self.store.select(Query(run=run)) if sought[0] else ():
+        for entry in self.store.select(Query(run=run)) if sought else ():
             for part in sorted(entry.body):
                 stored = self.store.body(entry.seq, part)
                 if stored and any(each in stored.body for each in sought):
@@ -225,3 +223,30 @@ def _checked_view(seq: int, line: bytes, prev: str) -> View:
     if entry.prev != prev:
         view["broken"] = "[H4] it does not follow the entry before it"
     return view
+
+
+def _texts_of(body: bytes) -> list[str]:
+    """What is looked for when this body was erased: itself, and in JSON whatever somebody said; names and numbers are no text."""
+    whole = body.decode("utf-8", "replace").strip()
+    try:
+        found = list(_leaves(json.loads(whole)))
+    except (ValueError, RecursionError):
+        found = []
+    longest = max(map(len, found), default=0)
+    said = [text for text in found if len(text) == longest or len(text.split()) > 1]
+    return [text for text in dict.fromkeys((whole, *said)) if text]
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value.strip()
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(each)
+
+
+def _written(text: str) -> list[bytes]:
+    forms = [text]
+    for _ in range(2):
+        forms.append(json.dumps(forms[-1], ensure_ascii=False)[1:-1])
+    return [form.encode() for form in forms]

@@ -5,31 +5,34 @@ An attempt that a crash cut short goes on with the session that it had convened;
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from hansard.app.allowance import Allowance, Charged
+from hansard.app.nested_sessions import sessions_by_question
 from hansard.app.panels import share_of
 from hansard.deliberation.documents import Config
 from hansard.deliberation.documents.jcs import jcs
+from hansard.deliberation.pins import live
 from hansard.deliberation.protocol.moves import Stopped
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
-from hansard.deliberation.story import read_story
-from hansard.domain.budget import Budget
+from hansard.deliberation.story import entries_of, read_story
+from hansard.domain.budget import Budget, Spend
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
-from hansard.errors import UsageError
-from hansard.ledger.entry import Entry
+from hansard.errors import Fenced, OutcomeUnknown, StoreError, UsageError
 from hansard.orchestration.journal import Journal
-from hansard.orchestration.nested import Nested
+from hansard.orchestration.nested import Because, Nested
 from hansard.providers.base import Heard, Provider, answer, answered, failed, failure
 from hansard.providers.prompt import prompt_of
 from hansard.providers.secrets import Secrets
 from hansard.providers.tools import Handler
+from hansard.record.history import fold
 from hansard.store.base import Query, Store
 
 NANO = 1_000_000_000
+NOTHING = Spend()
 KINDS: Mapping[str, ErrorKind] = {
     "budget_exceeded": "quota_exhausted",
     "timeout": "timeout",
@@ -85,24 +88,29 @@ class Panel:
             sitting = await self._sat(exchange, nested)
         except UsageError as error:
             return failed(self, exchange, failure("invalid_request", str(error)))
-        completion = self._completion(exchange, sitting)
+        completion = self._completion(exchange, sitting, nested.journal.run)
         took_us = int((asyncio.get_running_loop().time() - began) * 1_000_000)
         return await answer(self, exchange, lambda *_: _given(replace(completion, latency_us=max(1, took_us))))
 
-    async def abandon(self, journal: Journal) -> None:
-        """End the sessions of this panel that are open in a run, with user_cancel."""
+    async def abandon(self, journal: Journal, because: Because) -> None:
+        """End the sessions of this panel that are open in a run: with user_cancel, with timeout, or because nobody is asked."""
         over = {entry.data["session"] for entry in self._store.select(Query(run=journal.run, kind="session.ended"))}
+        cancel = asyncio.Event()
+        if because == "cancelled":
+            cancel.set()
+        share = Budget(max_calls=0, max_seconds=0 if because == "deadline" else None)
         for entry in list(self._store.select(Query(run=journal.run, kind="session.convened"))):
             asked = self._store.entry(entry.causes[0])
             if entry.data["session"] in over or asked.data.get("provider") != self.id:
                 continue
-            cancel = asyncio.Event()
-            cancel.set()
-            nothing = Nested(journal=journal, entry=asked.seq, share=Budget(max_calls=0), charge=lambda _: None)
-            story = read_story(self._store, journal.run, str(entry.data["session"]))
-            pen = Pen(recorder=journal.recorder, run=journal.run, claim=journal.claim)
-            setting = self._setting(story.config, None, nothing)
-            await resume_session(setting, pen, story, cancel=cancel, listener=journal.tell)
+            nothing = Nested(journal=journal, entry=asked.seq, share=share, charge=lambda _: None)
+            try:
+                await self._go_on(str(entry.data["session"]), None, nothing, cancel)
+            except (Fenced, OutcomeUnknown):
+                raise
+            except (StoreError, UsageError):
+                # What cannot be read any more cannot be ended either; the run ends all the same.
+                continue
 
     async def _sat(self, exchange: Exchange, nested: Nested) -> Sitting:
         cancel = asyncio.Event()
@@ -120,16 +128,31 @@ class Panel:
             raise
 
     async def _session(self, exchange: Exchange, nested: Nested, cancel: asyncio.Event) -> Sitting:
-        journal = nested.journal
-        pen = Pen(recorder=journal.recorder, run=journal.run, claim=journal.claim, causes=(nested.entry,))
+        journal, most = nested.journal, exchange.limits.max_output_tokens
         before = convened_before(self._store, journal.run, nested.entry)
-        if before is None:
-            most = exchange.limits.max_output_tokens
-            setting = self._setting(self._asked(exchange, nested), most, nested)
-            return await run_session(setting, pen, cancel=cancel, listener=journal.tell)
-        story = read_story(self._store, journal.run, str(before.data["session"]))
-        setting = self._setting(story.config, exchange.limits.max_output_tokens, nested)
-        return await resume_session(setting, pen, story, cancel=cancel, listener=journal.tell)
+        if before is not None:
+            return await self._go_on(before, most, nested, cancel)
+        pen = Pen(recorder=journal.recorder, run=journal.run, claim=journal.claim, causes=(nested.entry,))
+        setting = self._setting(self._asked(exchange, nested), most, nested)
+        return await run_session(setting, pen, cancel=cancel, listener=journal.tell)
+
+    async def _go_on(self, session: str, most_output: int | None, nested: Nested, cancel: asyncio.Event) -> Sitting:
+        """The rest of a session, within what it has not taken yet, and in no more time than is left for it now."""
+        journal, seconds = nested.journal, nested.share.max_seconds
+        story = read_story(self._store, journal.run, session)
+        setting = self._setting(story.config, most_output, nested, self._taken(journal.run, session))
+        pen = Pen(recorder=journal.recorder, run=journal.run, claim=journal.claim, causes=(nested.entry,))
+        gone_us = story.elapsed_us
+        if seconds is not None:
+            gone_us = max(gone_us, (story.config.budget.max_wallclock_seconds - int(seconds)) * 1_000_000)
+        pins = live(elapsed_before_us=gone_us, seed=story.seed)
+        return await resume_session(setting, pen, story, pins=pins, cancel=cancel, listener=journal.tell)
+
+    def _taken(self, run: str, session: str) -> Spend:
+        """What a session has taken so far, with the calls of which nothing came back."""
+        taken = fold(entries_of(self._store, run, session)).runs[run]
+        calls = taken.calls + len(taken.calling)
+        return Spend(calls=calls, tokens=taken.tokens, cost_usd_nano=taken.cost_usd_nano)
 
     def _asked(self, exchange: Exchange, nested: Nested) -> Config:
         """The configuration of the session: what is asked, within what was set aside."""
@@ -147,10 +170,13 @@ class Panel:
             {**data, "session_id": session, "problem_statement": problem_of(exchange), "budget": budget}
         )
 
-    def _setting(self, config: Config, most_output: int | None, nested: Nested) -> Setting:
+    def _setting(self, config: Config, most_output: int | None, nested: Nested, taken: Spend = NOTHING) -> Setting:
+        """The setting, in which everybody is asked within the share of the run and what is left of the panel's own limits."""
+        share, own = nested.share, self.share
         allowance = Allowance(
-            calls=nested.share.max_calls,
-            tokens=nested.share.max_tokens,
+            calls=_left(share.max_calls, own.max_calls, taken.calls),
+            tokens=_left(share.max_tokens, own.max_tokens, taken.tokens),
+            cost_usd_nano=_left(share.max_cost_usd_nano, own.max_cost_usd_nano, taken.cost_usd_nano),
             most_output=most_output,
             charge=nested.charge,
             whose="the run has set aside for this panel",
@@ -161,10 +187,12 @@ class Panel:
     def _is_cancelled(self, run: str) -> bool:
         return any(self._store.select(Query(run=run, kind="run.cancel_asked", limit=1)))
 
-    def _completion(self, exchange: Exchange, sitting: Sitting) -> Completion:
+    def _completion(self, exchange: Exchange, sitting: Sitting, run: str) -> Completion:
         artifact = sitting.artifact
-        heard = Heard(usage=_usage(sitting), raw=jcs(artifact), returned_model=self.id)
-        cost = Cost(usd_nano=_cost(sitting), basis="unmetered" if self.unmetered else "estimate")
+        # A session that had ended before was not held here: what it took, failed calls included, stands on the record.
+        took = sitting.held or self._taken(run, artifact["session_id"])
+        heard = Heard(usage=_usage(artifact, took.tokens), raw=jcs(artifact), returned_model=self.id)
+        cost = Cost(usd_nano=took.cost_usd_nano, basis="unmetered" if self.unmetered else "estimate")
         if sitting.reason != "synthesis":
             made = failed(self, exchange, _failure(sitting), heard=heard)
             return replace(made, cost=cost)
@@ -203,27 +231,16 @@ def dissent(unresolved: list[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def convened_before(store: Store, run: str, entry: int) -> Entry | None:
+def convened_before(store: Store, run: str, entry: int) -> str | None:
     """The session that an earlier driver of this run had convened for the same question, where a crash cut it short."""
-    same = set(_same_question(store, store.entry(entry)))
-    sessions = store.select(Query(run=run, kind="session.convened", newest_first=True))
-    return next((each for each in sessions if not same.isdisjoint(each.causes)), None)
+    if len(list(store.select(Query(run=run, kind="run.claimed", limit=2)))) < 2:
+        return None
+    return sessions_by_question(list(store.select(Query(run=run)))).get(entry)
 
 
-def _same_question(store: Store, asked: Entry) -> Iterator[int]:
-    """The entries of which this one is a repetition after a crash."""
-    if asked.kind == "task.attempted":
-        restarted = [store.entry(seq) for seq in asked.causes if store.entry(seq).kind == "task.restarted"]
-        before = [store.entry(seq) for each in restarted for seq in each.causes]
-        for each in before:
-            if each.kind == "task.attempted" and each.data["provider"] == asked.data["provider"]:
-                yield each.seq
-                yield from _same_question(store, each)
-        return
-    answered_ones = {seq for each in store.select(Query(run=asked.run, kind="role.answered")) for seq in each.causes}
-    for each in store.select(Query(run=asked.run, kind="role.asked", before=asked.seq)):
-        if each.data == asked.data and each.causes == asked.causes and each.seq not in answered_ones:
-            yield each.seq
+def _left(share: int | None, own: int | None, taken: int) -> int | None:
+    """The lesser of a share and of what is left of a limit; None where there is neither."""
+    return min((each for each in (share, None if own is None else own - taken) if each is not None), default=None)
 
 
 async def _over(session: "asyncio.Future[Any]") -> None:
@@ -240,19 +257,14 @@ async def _given(completion: Completion) -> Completion:
     return completion
 
 
-def _usage(sitting: Sitting) -> Usage:
+def _usage(artifact: Mapping[str, Any], tokens: int) -> Usage:
     """What all calls took, failed ones included."""
-    sums = sitting.artifact["cumulative_usage"]
-    failed_ones = max(0, sitting.held.tokens - sums["total_tokens"]) if sitting.held else 0
-    guessed = any(message["usage"].get("estimated") for message in sitting.artifact["canonical_transcript"])
+    sums = artifact["cumulative_usage"]
+    failed_ones = max(0, tokens - sums["total_tokens"])
+    guessed = any(message["usage"].get("estimated") for message in artifact["canonical_transcript"])
     return Usage(
         input_tokens=sums["prompt_tokens"] + failed_ones, output_tokens=sums["completion_tokens"], estimated=guessed
     )
-
-
-def _cost(sitting: Sitting) -> int:
-    said = round(sitting.artifact["cumulative_usage"]["cost_usd"] * NANO)
-    return sitting.held.cost_usd_nano if sitting.held else said
 
 
 def _failure(sitting: Sitting) -> Any:

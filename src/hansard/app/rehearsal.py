@@ -74,6 +74,10 @@ def panel_rehearsal_table() -> dict[str, Any]:
                 "match": {"schema": "turn_structured_output"},
                 "structured": {"text": f"{said}what this agent thinks."},
             },
+            {
+                "match": {"schema": "ensemble_answer"},
+                "structured": {"text": f"{said}what this agent would answer alone."},
+            },
             {"match": {"schema": "verdict"}, "structured": verdict},
             {"match": {"schema": "expert"}, "structured": expert},
             {

@@ -13,11 +13,13 @@ from types import MappingProxyType
 from typing import Any
 
 from hansard.app.decisions import Key, decisions
+from hansard.app.panels import share_of
 from hansard.app.phases import phases_of
 from hansard.app.settings import Settings
-from hansard.app.stage import Programs, Said, Stage, Until
+from hansard.app.stage import PanelStage, Programs, Said, Stage, Taken, Until
 from hansard.app.views import View
 from hansard.app.wiring import found_ledger, replayed
+from hansard.domain.budget import Spend
 from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
@@ -26,6 +28,7 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine
+from hansard.orchestration.nested import is_panel
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source
@@ -111,14 +114,24 @@ class _Rerun:
         self._until = Until(memory, run, self._phases[0])
         self._programs = Programs(self._recording, self._until)
         self._replayed = replayed(self._recording)
+        self._taken = Taken(self._reader, self._entries)
         self._metered = _metered(self._entries)
         self._late = False
 
     async def report(self) -> Rerun:
         recorder = Recorder(self._memory)
         left = frozenset[int]().union(*(phase.left for phase in self._phases if phase.cut))
-        lost = tuple(lane for seq, lane in self._progress.lost.items() if seq not in left)
-        engine = Engine(recorder, self._memory, self._means_of, self._router_of, clock_us=self._clock_us, lost=lost)
+        for lane in (lane for seq, lane in self._progress.lost.items() if seq not in left):
+            self._taken.add(lane, Spend(calls=1))
+        self._taken.add_what_nobody_took_up(left)
+        engine = Engine(
+            recorder,
+            self._memory,
+            self._means_of,
+            self._router_of,
+            clock_us=self._clock_us,
+            elsewhere=self._taken.elsewhere,
+        )
         error = ""
         try:
             await self._submit(recorder)
@@ -273,7 +286,7 @@ class _Rerun:
             for table in config.context
         )
         return Means(
-            providers={name: self._stage(name, models.get(name, "default")) for name in names},
+            providers={name: self._stage(name, models.get(name, "default"), config) for name in names},
             programs=self._programs,
             price=self._price,
             sleep=_no_time,
@@ -283,8 +296,14 @@ class _Rerun:
             number=lambda task, previous: self._until.phase.number(task, previous),
         )
 
-    def _stage(self, name: str, model: str) -> Stage:
-        return Stage(name, model, self._replayed, self._swap, self._until, unmetered=name not in self._metered)
+    def _stage(self, name: str, model: str, config: RunConfig) -> Stage:
+        unmetered = name not in self._metered
+        if not is_panel(name):
+            return Stage(name, model, self._replayed, self._swap, self._until, unmetered=unmetered)
+        share = share_of(config.providers[name])
+        return PanelStage(
+            name, self._replayed, self._swap, self._until, unmetered=unmetered, share=share, taken=self._taken
+        )
 
     def _router_of(self, config: RunConfig) -> Any:
         return lambda _: self._route()
@@ -311,7 +330,9 @@ def _metered(entries: Sequence[Entry]) -> set[str]:
         entry.seq: str(entry.data["provider"]) for entry in entries if entry.kind in ("task.attempted", "role.asked")
     }
     answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
-    return {asked[each.causes[0]] for each in answers if each.data["cost_basis"] not in ("unmetered", "estimate")}
+    said = {(asked[each.causes[0]], each.data["cost_basis"]) for each in answers}
+    # A panel's sum is an estimate wherever somebody in it sends a bill.
+    return {name for name, basis in said if basis not in ("unmetered", "estimate" if not is_panel(name) else "")}
 
 
 async def _no_time(_: float) -> None:

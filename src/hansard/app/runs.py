@@ -31,6 +31,7 @@ from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.engine import Engine
 from hansard.orchestration.journal import Listener, without_secrets
+from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
@@ -273,6 +274,8 @@ class Runs:
         for role, name in (swap or {}).items():
             if role not in SWAPPABLE:
                 raise UsageError(f"there is no role {role!r}; one of {', '.join(SWAPPABLE)} can be swapped")
+            if is_panel(name):
+                raise UsageError(f"{name} is a panel, and a re-run holds no sessions; swap in a provider")
             if named[name] is None:
                 raise UsageError(f"there is no provider {name!r}; name one of the run's, or one of hansard.toml")
         live = self._pool.means_of(replace(config, providers={name: table for name, table in named.items() if table}))
@@ -384,6 +387,8 @@ class Runs:
         return progress.requested
 
     def _unknown(self, run: str) -> UsageError:
+        if not any(self._store.select(ANY_RUN)):
+            return UsageError(f"there is no run {run!r}: there are no runs yet; `hansard submit REQUEST` starts one")
         return UsageError(f"there is no run {run!r} in {self._store.place}; `hansard runs list` shows them")
 
     def _body(self, seq: int, part: str) -> bytes:
@@ -418,7 +423,7 @@ def read_plan(path: Path) -> Any:
         text = path.read_text("utf-8")
         found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read the plan {path}: {error}") from error
+        raise UsageError(f"cannot read the plan {path}: {getattr(error, 'strerror', None) or error}") from error
     if not isinstance(found, dict):
         raise UsageError(f'{path} holds no plan; write {{"tasks": [...]}}, or let one be made: hansard plan REQUEST')
     return found

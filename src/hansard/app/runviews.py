@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from hansard.app.nested_sessions import sessions_by_question
 from hansard.app.views import View, moment
 from hansard.ledger.entry import Entry
 from hansard.record.history import fold
@@ -110,20 +111,19 @@ def _judges(entries: Sequence[Entry], verdict: int, sessions: dict[int, View]) -
 
 
 def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:
-    """The sessions that met inside of the run, by the entry that convened them: how each ended, and who dissents."""
-    found: dict[int, View] = {}
+    """The sessions that met inside of the run, by the question that each answers: how it ended, and who dissents.
+
+    Where a question was asked again after a crash, the session is shown where its answer is.
+    """
+    last = {session: seq for seq, session in sessions_by_question(entries).items()}
+    views: dict[str, View] = {id: {"session": id, "outcome": None, "rounds": None, "unresolved": []} for id in last}
     for entry in entries:
-        if entry.kind == "session.convened":
-            view = {"session": entry.data["session"], "outcome": None, "rounds": None, "unresolved": []}
-            found |= dict.fromkeys(entry.causes, view)
-        elif entry.kind == "session.ended":
-            for view in found.values():
-                if view["session"] == entry.data["session"]:
-                    view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
-                    view["rounds"] = entry.data["rounds"]
-                    stored = read_body(store, entry, "artifact")
-                    view["unresolved"] = json.loads(stored.body)["cumulative_unresolved"] if stored else []
-    return found
+        if entry.kind == "session.ended" and (view := views.get(str(entry.data["session"]))):
+            view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
+            view["rounds"] = entry.data["rounds"]
+            stored = read_body(store, entry, "artifact")
+            view["unresolved"] = json.loads(stored.body)["cumulative_unresolved"] if stored else []
+    return {seq: views[id] for id, seq in last.items()}
 
 
 def _waiting(task: str, lane: str | None, needs: Sequence[View]) -> View:

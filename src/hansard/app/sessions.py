@@ -31,7 +31,7 @@ from hansard.deliberation.documents.config_rules import config_breaches
 from hansard.deliberation.documents.reading import load
 from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.personas import Personas
-from hansard.deliberation.replay import TranscriptReplay, transcript_replay
+from hansard.deliberation.replay import TranscriptReplay, read_original, transcript_replay
 from hansard.deliberation.session import Pen
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.fact import Body
@@ -94,6 +94,11 @@ def artifact_of(folder: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UsageError(f"{folder / ARTIFACT} is no artifact")
     return data
+
+
+def original_config(folder: Path) -> Config:
+    """The configuration of a finished session, for whoever holds it again."""
+    return read_original(folder).config
 
 
 def whole_artifact(folder: Path) -> dict[str, Any]:

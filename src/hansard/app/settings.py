@@ -66,6 +66,11 @@ class Settings:
             found[path.stem] = _read(path), str(path)
         return found
 
+    @property
+    def folder(self) -> Path:
+        """The project's folder: that of hansard.toml, else the one that we work in."""
+        return self.config.parent if self.config else working_folder()
+
     def log_folder(self, nonce: str) -> Path:
         """Where the keys and the anchor of one log live: never inside the ledger."""
         return self.state / "logs" / nonce
@@ -76,12 +81,11 @@ def read_settings(
 ) -> Settings:
     """Settings from, in this order: the argument, the environment, the nearest hansard.toml upward, the defaults."""
     env = os.environ if environ is None else environ
-    start = folder or Path.cwd()
-    config = _nearest(start)
+    config = _nearest(folder or working_folder())
     table = _read(config) if config else {}
     Fields(table, str(config)).done(KNOWN)
     Fields(_table(table, "roles", config), f"{config} [roles]").done(ROLES)
-    state = _state_folder(env)
+    state = state_folder(env)
     found = ledger or env.get("HANSARD_LEDGER") or _from_table(table, config)
     if not found:
         found = str(config.parent / LEDGER_NAME if config else state / "ledger.db")
@@ -124,7 +128,29 @@ def ledger_settings(ledger: str | None = None, *, environ: Mapping[str, str] | N
     named = ledger or env.get("HANSARD_LEDGER")
     if not named:
         return read_settings(environ=env)
-    return Settings(ledger=named, state=_state_folder(env), environment=dict(env))
+    return Settings(ledger=named, state=state_folder(env), environment=dict(env))
+
+
+def working_folder() -> Path:
+    """The folder that we work in; UsageError where it is not there any more."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError(f"this folder is not there any more ({error.strerror}); change to another one") from error
+
+
+def recordable(folder: Path) -> str:
+    """A folder as text, for the record; UsageError where its name is not UTF-8: nobody could find it again by what is written."""
+    text = str(folder)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(folder).decode("utf-8", "backslashreplace")
+        raise UsageError(
+            f"nothing can be run in {shown}: its name is not UTF-8, and the record, which is text, could not name it; "
+            "rename it, or work in another folder"
+        ) from error
+    return text
 
 
 def read_roster(path: Path) -> Roster:
@@ -150,7 +176,9 @@ def wants_color(environ: Mapping[str, str] | None = None) -> bool:
     return not env.get("NO_COLOR") and env.get("TERM") != "dumb"
 
 
-def _state_folder(env: Mapping[str, str]) -> Path:
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where keys, anchors and tokens are kept. It is the user's: no hansard.toml has a say in it."""
+    env = os.environ if environ is None else environ
     chosen = env.get("HANSARD_STATE")
     if chosen:
         return Path(chosen).absolute()

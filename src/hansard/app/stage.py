@@ -1,19 +1,24 @@
 """What stands in for the world while a run is run again: recorded answers, programs and seams, no further than the record goes."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 
-from hansard.app.phases import Phase, deeds
+from hansard.app.nested_sessions import calls_by_session, sessions_by_question
+from hansard.app.phases import Phase, deeds, is_answer
+from hansard.domain.budget import Budget, Spend
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
+from hansard.orchestration.journal import Journal
+from hansard.orchestration.nested import Because, Nested
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
-from hansard.providers.recording import Recording, call_of, opened
-from hansard.record.replaying import Reader
+from hansard.providers.recording import Call, Recording, call_of, opened
+from hansard.record.replaying import Reader, call_asked
 from hansard.store.base import Query, Store
 
 LOOK_S = 0.01
@@ -92,6 +97,84 @@ class Stage:
             return await self._recorded.complete(exchange)
         with self._until.waiting():
             return await live.complete(exchange)
+
+
+class Taken:
+    """What sessions inside of the recorded run took, call by call, for whoever asks their questions again."""
+
+    def __init__(self, reader: Reader, entries: Sequence[Entry]) -> None:
+        self.elsewhere: dict[str | None, Spend] = {}
+        """What was spent so far by lane, and is not in the record of the re-run: that has no turns of sessions."""
+        self._entries = entries
+        self._calls = calls_by_session(entries)
+        self._waiting: defaultdict[tuple[Call, str], list[str]] = defaultdict(list)
+        self._questions = sessions_by_question(entries)
+        for entry in (entry for entry in entries if entry.seq in self._questions):
+            waiting = self._waiting[call_asked(entry), sha256(reader.data(entry, "prompt")).hexdigest()]
+            # A question that was repeated after a crash is asked but once here.
+            if self._questions[entry.seq] not in waiting:
+                waiting.append(self._questions[entry.seq])
+
+    def by(self, exchange: Exchange) -> Sequence[Completion]:
+        """The calls of the next session on this question; none where the recorded run held no more of them."""
+        waiting = self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()]
+        return self._calls.get(waiting.pop(0), ()) if waiting else ()
+
+    def add(self, lane: str | None, took: Spend) -> None:
+        self.elsewhere[lane] = self.elsewhere.get(lane, Spend()).more(
+            took.calls, took.tokens, took.cost_usd_nano, took.elapsed_us
+        )
+
+    def add_what_nobody_took_up(self, left: Set[int]) -> None:
+        """Add the sessions whose questions have no answer, and at which the run did not stand in the end either (`left`): a
+        crash cut them short. Nobody asks these questions here.
+        """
+        answered = {seq for entry in self._entries if is_answer(entry) for seq in entry.causes}
+        kept = {self._questions[seq] for seq in self._questions if seq in answered or seq in left}
+        lanes = {
+            entry.data["task"]: str(entry.data["lane"]) for entry in self._entries if entry.kind == "task.attempted"
+        }
+        task_of = {
+            self._questions[each.seq]: each.data.get("task") for each in self._entries if each.seq in self._questions
+        }
+        for session in self._calls.keys() - kept:
+            for completion in self._calls[session]:
+                self.add(lanes.get(task_of.get(session)), Spend().plus(completion, completion.latency_us))
+
+
+class PanelStage(Stage):
+    """A panel in a re-run: its recorded answer, for which as much is set aside and spent as its session took."""
+
+    def __init__(
+        self,
+        name: str,
+        recorded: Provider,
+        swapped: Mapping[str, Provider],
+        until: Until,
+        *,
+        unmetered: bool,
+        share: Budget,
+        taken: Taken,
+    ) -> None:
+        super().__init__(name, name, recorded, swapped, until, unmetered=unmetered)
+        self.share, self._taken = share, taken
+
+    async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
+        swapped = str(exchange.metadata.get("role", "")) in self._swapped
+        for took in () if swapped else self._taken.by(exchange):
+            self._charge(exchange, nested, took)
+        completion = await self.complete(exchange)
+        if swapped:
+            self._charge(exchange, nested, completion)
+        return completion
+
+    def _charge(self, exchange: Exchange, nested: Nested, took: Completion) -> None:
+        nested.charge(took)
+        lane = exchange.metadata.get("lane")
+        self._taken.add(str(lane) if lane else None, Spend().plus(took, took.latency_us))
+
+    async def abandon(self, journal: Journal, because: Because) -> None:
+        """Nothing was convened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from hansard.app.settings import Settings
 from hansard.app.views import View, moment
 from hansard.errors import StoreError, UsageError
 from hansard.seal.private import make_folder
@@ -59,8 +58,9 @@ class Tokens:
         self._by_digest: dict[str, Token] = {}
 
     @classmethod
-    def of(cls, settings: Settings, *, look_s: float = 0) -> "Tokens":
-        return cls(settings.state / "serve", look_s=look_s)
+    def of(cls, state: Path, *, look_s: float = 0) -> "Tokens":
+        """Those that are kept in a state folder."""
+        return cls(state / "serve", look_s=look_s)
 
     def ensure(self) -> Path | None:
         """Make the default token where nobody could come in; gives the file that holds it, or None where none is good."""

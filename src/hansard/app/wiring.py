@@ -32,9 +32,13 @@ SOFTWARE = f"hansard/{__version__}"
 class Opened:
     """An open ledger. Its sealer is taken at the first word that is to be written, so that looking changes nothing."""
 
-    def __init__(self, store: Store, settings: Settings, *, writing: bool, lost_key: bool = False) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, *, writing: bool, lost_key: bool = False, is_new: bool = False
+    ) -> None:
         self.store = store
         self.settings = settings
+        self.is_new = is_new
+        """Whether this process has just made it."""
         self._writing = writing
         self._lost_key = lost_key
         self._looked = False
@@ -164,15 +168,15 @@ def open_ledger(settings: Settings, *, writing: bool = False, lost_key: bool = F
     return _opened(store, settings, writing=writing, lost_key=lost_key)
 
 
-def open_or_found(settings: Settings) -> Opened:
-    """Open a ledger for writing, or make it when nothing is there. Of several who make it at once, one does."""
+def open_or_found(settings: Settings, *, writing: bool = True) -> Opened:
+    """Open a ledger, or make it when nothing is there. Of several who make it at once, one does."""
     if not ledger_exists(settings.ledger):
         try:
             return found_ledger(settings)
         except StoreError:
             if not ledger_exists(settings.ledger):
                 raise
-    return open_ledger(settings, writing=True)
+    return open_ledger(settings, writing=writing)
 
 
 def found_ledger(settings: Settings, adopts: "Checkpoint | None" = None) -> Opened:
@@ -191,7 +195,7 @@ def found_ledger(settings: Settings, adopts: "Checkpoint | None" = None) -> Open
         if ring and not _may_be(settings.ledger, genesis.nonce):
             ring.destroy()
         raise
-    return _opened(store, settings, writing=True)
+    return _opened(store, settings, writing=True, is_new=True)
 
 
 def _may_be(location: str, nonce: str) -> bool:
@@ -231,9 +235,9 @@ def can_be_written(location: str) -> bool:
     return os.access(location, os.W_OK) and os.access(Path(location).parent, os.W_OK)
 
 
-def _opened(store: Store, settings: Settings, *, writing: bool, lost_key: bool = False) -> Opened:
+def _opened(store: Store, settings: Settings, **how: bool) -> Opened:
     try:
-        return Opened(store, settings, writing=writing, lost_key=lost_key)
+        return Opened(store, settings, **how)
     except BaseException:
         store.close()
         raise
@@ -296,7 +300,7 @@ def open_providers(
         environment=settings.environment,
         where=str(settings.config or "hansard.toml"),
         places=places,
-        folder=folder or (settings.config.parent if settings.config else Path.cwd()),
+        folder=folder or settings.folder,
         secrets=secrets,
         prices=prices,
     )

@@ -53,6 +53,7 @@ from hansard.providers.base import Provider, failed, failure
 from hansard.providers.checks import requested_model
 from hansard.providers.retry import Retries
 from hansard.providers.scrubbed import without_secrets
+from hansard.providers.secrets import Secrets
 from hansard.providers.tools import with_tools
 from hansard.record.codec import MAX_TEXT
 from hansard.record.encoder import fastest
@@ -97,6 +98,7 @@ class Chair:
         self._calling = False
         self._stopped: Step | None = None
         self._selecting = Spent(calls=0)
+        self._lost = 0
         self._prompts = Prompts(pins.seed)
         self._agents = {agent.id: agent for agent in (setting.config.coordinator, *setting.config.agents)}
         self.last: Completion | None = None
@@ -131,7 +133,7 @@ class Chair:
                 "the record holds messages that the rules would not have made; this session is not resumed"
             )
         self._minutes.take_up(story.convened, story.seqs, story.last)
-        self._selecting = story.selecting
+        self._selecting, self._lost = story.selecting, story.lost + story.is_calling
         return await self.go_on(step)
 
     def _restore(self, step: Step, story: Story, known: frozenset[bytes]) -> None:
@@ -164,6 +166,11 @@ class Chair:
         return Reading(elapsed_us=self._pins.elapsed_us(), cancelled=self._interruptible.is_cancelled)
 
     async def _turn(self, ask: Ask) -> Step:
+        if self._interruptible.is_cancelled:
+            # Cancelled before it was asked, as a session is that nobody held meanwhile: a question is recorded when it is asked.
+            step = self.machine.send(Used(reading=self._reading(), spent=Spent(calls=0)))
+            if isinstance(step.move, Stopped):
+                return step
         exchange, prompt = self._exchange(ask)
         called = await self._call(ask, self._setting.providers[self._agents[ask.agent].provider], exchange, prompt)
         reading = self._reading()
@@ -227,7 +234,7 @@ class Chair:
                 model=requested_model(exchange, provider.describe()),
                 script_position=self.machine.state.calls,
                 jitter_seed=self._pins.seed,
-                prompt=Body.json(self._setting.secrets.scrub(_request(exchange, prompt))),
+                prompt=Body.json(_request(exchange, prompt, self._setting.secrets)),
             )
         )
         secrets = self._setting.secrets
@@ -240,10 +247,11 @@ class Chair:
             asked=asked,
             completion=completion,
             used=usage_of(completion, scripted=provider.describe().get("kind") == "scripted"),
+            calls=int(not completion.refused),
         )
         if tools is None or tools.used is None:
             return called
-        return replace(called, before=tools.used, calls=tools.calls, tools=(tools.last,))
+        return replace(called, before=tools.used, calls=min(called.calls, tools.calls), tools=(tools.last,))
 
     async def _in_flight(self, provider: Provider, exchange: Exchange, tools: ToolMinutes | None) -> Completion:
         """The one call of this moment. Cancelling the session ends it."""
@@ -327,7 +335,7 @@ class Chair:
             written=written,
             outcome=outcome,
             selection=self.selection,
-            calls=state.calls + self._selecting.calls,
+            calls=state.calls + self._selecting.calls + self._lost,
             tokens=state.tokens + self._selecting.tokens,
             cost_usd_nano=state.cost_usd_nano + self._selecting.cost_usd_nano,
             elapsed_us=self._pins.elapsed_us(),
@@ -360,11 +368,19 @@ def _answer(completion: Completion) -> Any:
         raise Invalid(f"the selector's answer is no JSON: {error}"[:200], rule="R-4.1-4") from error
 
 
-def _request(exchange: Exchange, prompt: Prompt | None) -> bytes:
+def _request(exchange: Exchange, prompt: Prompt | None, secrets: Secrets) -> bytes:
     """The exact question as it goes on the record, where it names what it quotes of the transcript."""
     quoting: tuple[Content, ...] = prompt.contents if prompt else ()
     contents = chain(quoting, [message.content for message in exchange.messages[len(quoting) :]])
     messages = [
-        {"role": message.role, "content": content} for message, content in zip(exchange.messages, contents, strict=True)
+        {"role": message.role, "content": _scrubbed(content, secrets) if secrets else content}
+        for message, content in zip(exchange.messages, contents, strict=True)
     ]
     return _encode({"model": exchange.model, "messages": messages, "expected_output_schema": exchange.schema_name})
+
+
+def _scrubbed(content: Content, secrets: Secrets) -> Content:
+    """The texts without secrets. What is quoted has none, since nothing enters a transcript with one."""
+    if isinstance(content, str):
+        return secrets.scrub(content)
+    return [secrets.scrub(piece) if isinstance(piece, str) else piece for piece in content]

@@ -57,7 +57,7 @@ def first_exchange(config: Config, agent: AgentConfig, persona: Persona, nonce: 
 
 
 def with_first_answers(config: Config, answers: Sequence[EnsembleAnswer]) -> Config:
-    """The configuration whose problem quotes the answers, and whose caps are less what they took."""
+    """The configuration whose problem quotes the answers."""
     if not answers:
         return config
     data: dict[str, Any] = config.as_data()
@@ -65,11 +65,6 @@ def with_first_answers(config: Config, answers: Sequence[EnsembleAnswer]) -> Con
     data["problem_statement"] = (
         f"{config.problem_statement}\n\n[FIRST ANSWERS] Given before this session, each without sight of the others.\n\n{quoted}"
     )
-    tokens = sum(each.usage.total_tokens for each in answers)
-    cost = sum(each.usage.cost_usd for each in answers)
-    budget = data["budget"]
-    budget["max_total_tokens"] = max(1, budget["max_total_tokens"] - tokens)
-    budget["max_total_cost_usd"] = max(0.0, budget["max_total_cost_usd"] - cost)
     return Config.parse(data)
 
 

@@ -53,7 +53,7 @@ class Called:
     before: Usage | None = None
     """By the calls for tools before it, which are on the record already."""
     calls: int = 1
-    """0 where a tool has ended it: all calls of the model were for tools."""
+    """0 where a tool has ended it, since all calls of the model were for tools, or nobody was asked."""
     tools: tuple[Recorded[Fact], ...] = ()
     """The newest entry about tools that were run for it, where there were any."""
 

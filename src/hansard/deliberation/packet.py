@@ -44,6 +44,8 @@ class Packet:
     """Who is on it still, in the order in which they speak."""
     current: tuple[Json, ...]
     verdict: Json | None
+    verdict_at: int | None = None
+    """The number of the message that it is, where it is one."""
     earlier: tuple[Json, ...] = ()
     left_out: int = 0
     origin: tuple[Json, Json] | None = None
@@ -104,6 +106,7 @@ def derive(
         panel=tuple([agent for agent in state.panel if agent in state.active]),
         current=tuple(messages[start:]),
         verdict=state.last_verdict,
+        verdict_at=_verdict_at(messages, state.last_verdict),
         earlier=tuple(messages[first:start]),
         left_out=first - 1,
         origin=None if ask.parent is None else (ask.request or {}, messages[ask.parent]),
@@ -126,6 +129,13 @@ def _fitting(lines: Sequence[bytes], start: int, tokens: int) -> int:
     while at > 1 and (left := left - len(lines[at - 1])) >= 0:
         at -= 1
     return at
+
+
+def _verdict_at(messages: Sequence[Json], verdict: Json | None) -> int | None:
+    at = len(messages) - 1
+    while at > 0 and messages[at]["type"] != "coordination_turn":
+        at -= 1
+    return at if verdict is not None and messages[at]["content"] == verdict else None
 
 
 def _role(persona: Persona, is_self: bool) -> str:

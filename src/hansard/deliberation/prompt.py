@@ -4,12 +4,24 @@ Whatever a person or a model wrote stands between two lines that carry a nonce, 
 the session's seed, which no model is shown: a text cannot close its own fence, nor speak as somebody else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from typing import Any
 
 from hansard.deliberation.packet import Packet
 from hansard.deliberation.protocol.moves import Ask, Expect, Json
-from hansard.deliberation.quoting import RECALLED, SAID, Content, as_json, quoted, recalled, words_of
+from hansard.deliberation.quoting import (
+    AT,
+    RECALLED,
+    SAID,
+    Content,
+    Telling,
+    as_json,
+    part_of,
+    quoted,
+    recalled,
+    words_of,
+)
 from hansard.domain.exchange import Message
 from hansard.domain.value import value
 
@@ -34,6 +46,13 @@ _TASK: dict[Expect, str] = {
 }
 
 
+_ANSWER_IT = (
+    "Answer the request below, which another member has made of you. It is answered in one turn; what you request "
+    "yourself is noted and not followed now.\n\n"
+)
+GAP = "\n\n"
+
+
 @value
 class Prompt:
     """The messages of one question, and how each content stands on the record."""
@@ -54,6 +73,13 @@ class Fence:
         opening, closing = self.around(name, text)
         return f"{opening}{quoted(text)}{closing}"
 
+    def quote(self, telling: Telling, name: str, piece: Mapping[str, Any], words: str) -> None:
+        """The same for words that were said before, which stand on the record already."""
+        opening, closing = self.around(name, words)
+        telling.say(opening)
+        telling.quote(piece, words)
+        telling.say(closing)
+
     def around(self, name: str, text: str) -> tuple[str, str]:
         """The two lines."""
         nonce, count = self._nonce, 0
@@ -73,7 +99,7 @@ class Prompts:
         self._seed = seed
         self._systems: dict[str, Message] = {}
         self._earlier: tuple[tuple[Json, ...], str] = ((), "")
-        self._verdict: tuple[Json | None, str] = (None, "")
+        self._verdict: tuple[Json | None, str, str] = (None, "", "")
         self._panels: dict[str, tuple[tuple[str, ...], str]] = {}
         self._words: dict[str, tuple[Json, str]] = {}
 
@@ -82,22 +108,32 @@ class Prompts:
         agent, fence = packet.ask.agent, Fence(self._seed, packet.ask)
         if agent not in self._systems:
             self._systems[agent] = Message(role="system", content=_persona(packet))
-        messages = [self._systems[agent]]
-        contents: list[Content] = [messages[0].content]
         first = packet.left_out + 1
         here = first + len(packet.earlier)
-        words = self._recalled(packet.earlier)
-        before, behind = self._case(packet, fence, words)
-        messages.append(Message(role="user", content=f"{before}{words}{behind}"))
-        contents.append((before, {RECALLED: (first, here)}, behind) if words else before)
-        for number, message in enumerate(packet.current, here):
-            words = self._words_of(message)
-            before, behind = _turn(message, fence, words)
-            messages.append(Message(role="assistant", content=f"{before}{words}{behind}"))
-            contents.append((before, {SAID: number}, behind))
-        messages.append(Message(role="user", content=_now(packet, fence)))
-        contents.append(messages[-1].content)
-        return Prompt(messages=tuple(messages), contents=tuple(contents))
+        case = self._case(packet, fence, (first, here))
+        turns = [self._turn(message, fence, number) for number, message in enumerate(packet.current, here)]
+        now = _now(packet, fence)
+        return Prompt(
+            messages=(
+                self._systems[agent],
+                Message(role="user", content=case.text),
+                *[Message(role="assistant", content=turn.text) for turn in turns],
+                Message(role="user", content=now.text),
+            ),
+            contents=(
+                self._systems[agent].content,
+                case.content,
+                *[turn.content for turn in turns],
+                now.content if packet.origin else now.text,
+            ),
+        )
+
+    def _turn(self, message: Json, fence: Fence, number: int) -> Telling:
+        """A turn of this round. Everybody after it is shown the same words, each in a fence of his own."""
+        telling, index = Telling(), message["turn_index"]
+        telling.say(f"[speaker: {message['speaker']}] (turn_index={index})\n")
+        fence.quote(telling, f"turn {index}", {SAID: number}, self._words_of(message))
+        return telling
 
     def _recalled(self, earlier: tuple[Json, ...]) -> str:
         """The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then."""
@@ -120,26 +156,24 @@ class Prompts:
             self._panels[packet.ask.agent] = known
         return known[1]
 
-    def _case(self, packet: Packet, fence: Fence, recalled: str) -> tuple[str, str]:
-        """What is told of the case before and behind what is recalled."""
-        before = [fence.data("problem", packet.problem), f"This is round {packet.ask.round}."]
-        if panel := self._panel(packet):
-            before.append(panel)
-        if packet.left_out:
-            before.append(f"({packet.note}.)")
-        behind = []
-        if recalled:
-            opening, closing = fence.around("earlier rounds", recalled)
-            before.append(opening)
-            behind.append(closing)
+    def _case(self, packet: Packet, fence: Fence, earlier: tuple[int, int]) -> Telling:
+        """What there is to know before the turns of this round."""
+        telling, panel = Telling(), self._panel(packet)
+        fence.quote(telling, "problem", {SAID: 0}, quoted(packet.problem))
+        left_out = f"\n\n({packet.note}.)" if packet.left_out else ""
+        telling.say(f"\n\nThis is round {packet.ask.round}.{panel and f'{GAP}{panel}'}{left_out}")
+        if words := self._recalled(packet.earlier):
+            telling.say(GAP)
+            fence.quote(telling, "earlier rounds", {RECALLED: earlier}, words)
         if packet.verdict is not None:
             if self._verdict[0] is not packet.verdict:
-                self._verdict = packet.verdict, as_json(packet.verdict)
-            behind.append(fence.data("focus of this round", str(packet.verdict["focus"])))
-            behind.append(fence.data("latest verdict", self._verdict[1]))
-        if not recalled:
-            before, behind = before + behind, []
-        return "\n\n".join(before), "\n\n".join(behind)
+                said = {"content": packet.verdict}
+                self._verdict = packet.verdict, part_of(said, ["focus"]), words_of(said)
+            _, focus, words = self._verdict
+            for name, path, text in (("focus of this round", ["focus"], focus), ("latest verdict", [], words)):
+                telling.say(GAP)
+                _quote_or_tell(telling, fence, name, packet.verdict_at, path, text)
+        return telling
 
 
 def render(packet: Packet, seed: int) -> tuple[Message, ...]:
@@ -169,29 +203,34 @@ def _listed(title: str, items: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(f"- {item}" for item in items)]) if items else ""
 
 
-def _turn(message: Json, fence: Fence, words: str) -> tuple[str, str]:
-    """What stands before and behind the words of a turn of this round: everybody is shown them in a fence of his own."""
-    index = message["turn_index"]
-    opening, closing = fence.around(f"turn {index}", words)
-    return f"[speaker: {message['speaker']}] (turn_index={index})\n{opening}", closing
+def _quote_or_tell(
+    telling: Telling, fence: Fence, name: str, number: int | None, path: Sequence[str | int], words: str
+) -> None:
+    """A part of what a message says; where it is in no message, in so many words."""
+    if number is None:
+        opening, closing = fence.around(name, words)
+        telling.say(f"{opening}{words}{closing}")
+    else:
+        fence.quote(telling, name, {SAID: number, AT: path} if path else {SAID: number}, words)
 
 
-def _now(packet: Packet, fence: Fence) -> str:
-    parts = []
+def _now(packet: Packet, fence: Fence) -> Telling:
+    telling = Telling()
     if packet.origin is not None:
         request, parent = packet.origin
-        parts += [
-            "Answer the request below, which another member has made of you. It is answered in one turn; what you request "
-            "yourself is noted and not followed now.",
-            fence.data("request", as_json(request)),
-            fence.data(f"message of {parent['speaker']} in which it stands", words_of(parent)),
-        ]
+        requests = parent["content"].get("direct_requests") or []
+        path = ["direct_requests", requests.index(request)] if request in requests else []
+        telling.say(_ANSWER_IT)
+        _quote_or_tell(telling, fence, "request", packet.ask.parent if path else None, path, quoted(as_json(request)))
+        telling.say(GAP)
+        said = f"message of {parent['speaker']} in which it stands"
+        _quote_or_tell(telling, fence, said, packet.ask.parent, [], words_of(parent))
+        telling.say(GAP)
     if packet.queue is not None:
         queued = [f"{each['originator']} asks {each['target']} ({each['type']})" for each in packet.queue]
-        parts.append(
-            _listed("Requests that wait for the next rounds", queued) or "No request waits for the next round."
-        )
+        waiting = _listed("Requests that wait for the next rounds", queued) or "No request waits for the next round."
+        telling.say(f"{waiting}{GAP}")
     if packet.disagreements is not None:
-        parts.append(fence.data("disagreements over all rounds", as_json(packet.disagreements)))
-    parts.append(_TASK[packet.ask.expect])
-    return "\n\n".join(parts)
+        telling.say(f"{fence.data('disagreements over all rounds', as_json(packet.disagreements))}{GAP}")
+    telling.say(_TASK[packet.ask.expect])
+    return telling

@@ -1,20 +1,24 @@
 """The questions of a session as they were asked, from the record: what they name of the transcript is put in its place again."""
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
 
+from hansard.deliberation.documents import Invalid
 from hansard.deliberation.quoting import put_together
 from hansard.deliberation.story import entries_of
 from hansard.domain.council import TurnAmended, TurnAsked, TurnTaken
-from hansard.domain.exchange import Message
+from hansard.domain.exchange import Message, MessageRole
+from hansard.domain.fact import Body
 from hansard.domain.value import value
+from hansard.errors import StoreError, Tampered
+from hansard.ledger.body import JSON
+from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
-from hansard.record.reading import read_body
-from hansard.store.base import Store
+from hansard.record.reading import MARK, read_body
+from hansard.store.base import Query, Store
 
-GONE = {"speaker": "(redacted)", "round": 0, "type": "redacted", "content": "(redacted)"}
-"""Stands for a message that is not on the record any more."""
+GONE = "(redacted)"
 
 
 @value
@@ -30,25 +34,68 @@ class Question:
 
 
 def read_questions(store: Store, run: str, session: str | None = None) -> Iterator[Question]:
-    """Every question of a session, in the order in which they were asked."""
+    """Every question of a session in the order in which they were asked, those for first answers before it among them."""
+    entries = entries_of(store, run, session)
+    before = Query(run=run, kind=TurnAsked.KIND, before=entries[0].seq)
+    of_this = entries[0].data["session"]
     said: list[dict[str, Any]] = []
     numbers: dict[int, int] = {}
-    for entry in entries_of(store, run, session):
+    for entry in (*(each for each in store.select(before) if each.data["session"] == of_this), *entries):
         if entry.kind == TurnTaken.KIND:
             numbers[entry.seq] = len(said)
-            said.append(_read(store, entry, "message") or GONE)
-        elif entry.kind == TurnAmended.KIND:
-            said[numbers[entry.data["amends"]]] = _read(store, entry, "message") or GONE
+            said.append(_message(store, entry))
+        elif entry.kind == TurnAmended.KIND and (number := numbers.get(entry.data["amends"])) is not None:
+            # Whoever redacted the message as it was first has not kept it for its annotations.
+            said[number] = said[number] if said[number]["content"] == GONE else _message(store, entry)
         elif entry.kind == TurnAsked.KIND:
-            asked = _read(store, entry, "prompt") or {"messages": ()}
-            given = [(each["role"], put_together(each["content"], said)) for each in asked["messages"]]
             yield Question(
                 seq=entry.seq,
                 **{name: entry.data[name] for name in ("agent", "round", "attempt", "model")},
-                messages=tuple(Message(role=role, content=content) for role, content in given),
+                messages=_asked(store, entry, said),
             )
 
 
-def _read(store: Store, entry: Entry, part: str) -> dict[str, Any] | None:
-    stored = read_body(store, entry, part)
-    return None if stored is None else dict(json.loads(stored.body))
+def _message(store: Store, entry: Entry) -> dict[str, Any]:
+    instead = {"speaker": entry.data.get("speaker", "?"), "round": entry.data.get("round", 0), "type": "message"}
+    try:
+        stored = read_body(store, entry, "message")
+    except Tampered:
+        return {**instead, "content": MARK}
+    if stored is None:
+        return {**instead, "content": GONE}
+    try:
+        return dict(json.loads(stored.body))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _no("message", entry, error) from error
+
+
+def _asked(store: Store, entry: Entry, said: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
+    try:
+        stored = read_body(store, entry, "prompt")
+    except Tampered:
+        # One that was tampered with hides no other.
+        return (Message(role="user", content=MARK),)
+    if stored is None:
+        return ()
+    if stored.media != JSON:
+        return (Message(role="user", content=Body(stored.media, stored.body).as_text()),)
+    try:
+        return tuple(
+            Message(role=_role(each["role"]), content=put_together(each["content"], said))
+            for each in json.loads(stored.body)["messages"]
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, Malformed, Invalid) as error:
+        raise _no("prompt", entry, error) from error
+
+
+def _role(role: object) -> Any:
+    if role not in get_args(MessageRole):
+        raise Malformed(f"nobody speaks as {role!r:.40}")
+    return role
+
+
+def _no(part: str, entry: Entry, error: Exception) -> StoreError:
+    return StoreError(
+        f"the {part} of entry {entry.seq} is not as this version writes it ({type(error).__name__}: {error}); "
+        f"`hansard ledger get {entry.seq} --part {part}` shows it as it is"
+    )

@@ -1,6 +1,6 @@
 """How a question quotes what was said. On the record it names the messages instead, and is put together again from them.
 
-So each word stands there once, however many are shown it, and whoever redacts a message has redacted it in every question.
+So each word stands there once, however many are shown it, and whoever redacts a message has redacted it wherever it is quoted.
 The words of a message are what they were when the question was asked: with the annotations that it had by then.
 """
 
@@ -10,28 +10,62 @@ from typing import Any
 
 from hansard.deliberation.documents import jcs
 from hansard.deliberation.protocol.moves import Json
+from hansard.ledger.canonical import Malformed
 
-SAID = "said"
-"""Stands for the words of the message of this number."""
-RECALLED = "recalled"
-"""Stands for the messages from the first number to before the second, each with who said it when."""
-Content = str | Sequence[str | Mapping[str, Any]]
-"""A text, or its pieces one behind the other: text, `{"said": 7}`, `{"recalled": [1, 7]}`."""
+SAID, AT, RECALLED = "said", "at", "recalled"
+Piece = str | Mapping[str, Any]
+"""A text; `{"said": 7}`, the words of message 7; `{"said": 7, "at": ["focus"]}`, this part of its content;
+`{"recalled": [1, 7]}`, messages 1 to 6, each with who said it when."""
+Content = str | Sequence[Piece]
+"""A text, or its pieces one behind the other."""
 
 _OPENING = "[speaker:"
 _HEADER = re.compile(r"(?m)^([^\S\n]*)(\[speaker:)")
 _ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 
 
-def as_json(value: Any) -> str:
-    """In canonical form: the same for what is at hand and for what the record holds of it."""
-    return jcs(value).decode()
+class Telling:
+    """A text in the making, as it is asked and as it goes on the record."""
+
+    __slots__ = ("_pieces", "_texts")
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._pieces: list[Piece] = []
+
+    def say(self, text: str) -> None:
+        self._texts.append(text)
+        self._pieces.append(text)
+
+    def quote(self, piece: Mapping[str, Any], words: str) -> None:
+        self._texts.append(words)
+        self._pieces.append(piece)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    @property
+    def content(self) -> Content:
+        """As it goes on the record: what stands side by side of our own words is one piece."""
+        found: list[Piece] = []
+        for piece in self._pieces:
+            if isinstance(piece, str) and found and isinstance(before := found[-1], str):
+                found[-1] = before + piece
+            else:
+                found.append(piece)
+        return found
 
 
 def quoted(text: str) -> str:
     """The text without a line that could be taken for the beginning of somebody's turn."""
     # A bracket is found ten times as fast as a word.
     return _HEADER.sub(r"\1> \2", text) if "[" in text and _OPENING in text else text
+
+
+def as_json(value: Any) -> str:
+    """In canonical form: the same for what is at hand and for what the record holds of it."""
+    return jcs(value).decode()
 
 
 def words_of(message: Json) -> str:
@@ -48,6 +82,14 @@ def words_of(message: Json) -> str:
     return quoted("\n".join(parts))
 
 
+def part_of(message: Json, path: Sequence[str | int]) -> str:
+    """A part of what a message says: a text as it is, anything else as JSON. What stands for a redacted message has no parts."""
+    found: Any = message["content"]
+    for step in () if isinstance(found, str) else path:
+        found = found[step]
+    return quoted(found if isinstance(found, str) else as_json(found))
+
+
 def recalled(said: Iterable[tuple[Json, str]]) -> str:
     """Messages of earlier rounds with their words."""
     return "\n\n".join(
@@ -55,15 +97,32 @@ def recalled(said: Iterable[tuple[Json, str]]) -> str:
     )
 
 
-def put_together(content: Content, messages: Sequence[Json]) -> str:
-    """A content of the record as it was asked, where these are all messages up to then."""
+def put_together(content: object, messages: Sequence[Json]) -> str:
+    """A content of the record as it was asked, where these are all messages up to then. Malformed where it is none."""
     if isinstance(content, str):
         return content
+    if not isinstance(content, list | tuple) or not any(isinstance(piece, Mapping) for piece in content):
+        raise Malformed("a content is a text, or a list of pieces that quotes a message")
     return "".join([piece if isinstance(piece, str) else _quotation(piece, messages) for piece in content])
 
 
-def _quotation(piece: Mapping[str, Any], messages: Sequence[Json]) -> str:
-    if SAID in piece:
-        return words_of(messages[piece[SAID]])
-    first, end = piece[RECALLED]
-    return recalled((message, words_of(message)) for message in messages[first:end])
+def _quotation(piece: object, messages: Sequence[Json]) -> str:
+    match piece:
+        case {"said": number, **rest} if not rest:
+            return words_of(messages[_number(number, len(messages) - 1)])
+        case {"said": number, "at": [*path], **rest} if not rest:
+            message = messages[_number(number, len(messages) - 1)]
+            try:
+                return part_of(message, path)
+            except (LookupError, TypeError):
+                raise Malformed(f"message {number} has no {path!r:.80}") from None
+        case {"recalled": [first, end], **rest} if not rest:
+            some = messages[_number(first, len(messages)) : _number(end, len(messages))]
+            return recalled((message, words_of(message)) for message in some)
+    raise Malformed(f"{piece!r:.80} quotes nothing")
+
+
+def _number(number: object, most: int) -> int:
+    if type(number) is not int or not 0 <= number <= most:
+        raise Malformed(f"there is no message {number!r:.40}")
+    return number

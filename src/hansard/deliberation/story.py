@@ -47,6 +47,10 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 }
 
 
+_FOLLOW = _NEEDED.keys() - {SessionConvened.KIND}
+"""What a session leads to. Another session that goes on from its end is another story."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
     """A fact at its place."""
@@ -79,6 +83,10 @@ class Story:
     results: list[Result] = field(default_factory=list)
     asked: int = 0
     """How many results there were when the newest question was asked."""
+    is_calling: bool = False
+    """Whether the newest call has no answer."""
+    lost: int = 0
+    """Calls before it of which nothing came back: they were under way when a driver ended, and count."""
     seed: int = 0
     elapsed_us: int = 0
     ended: Told | None = None
@@ -120,7 +128,7 @@ def entries_of(store: Store, run: str, session: str | None = None) -> list[Entry
     for entry in store.select(Query(run=run)):
         if entry.kind == SessionConvened.KIND and session in (None, entry.data["session"]):
             found, known = [entry], {entry.seq}
-        elif entry.kind in _NEEDED and not known.isdisjoint(entry.causes):
+        elif entry.kind in _FOLLOW and not known.isdisjoint(entry.causes):
             found.append(entry)
             known.add(entry.seq)
     if not found:
@@ -149,12 +157,15 @@ def _take(story: Story, told: Told) -> None:
     match told.fact:
         case PanelSelected() as fact:
             story.selection = SelectorOutput.parse(json.loads(_bytes(fact.selection, "selection"))["output"])
+            story.is_calling = False
             if fact.prompt_tokens is not None:
                 tokens = fact.prompt_tokens + (fact.completion_tokens or 0)
                 story.selecting = story.selecting.plus(Spent(tokens=tokens, cost_usd_nano=fact.cost_usd_nano or 0))
         case TurnAsked() as fact:
             story.seed = fact.jitter_seed or 0
             story.asked = len(story.results)
+            story.lost += story.is_calling
+            story.is_calling = True
             # A question that was never answered is nobody's cause: it will be asked again.
             return
         case ToolsCalled() as fact:
@@ -162,10 +173,14 @@ def _take(story: Story, told: Told) -> None:
             spent = Spent(tokens=fact.prompt_tokens + fact.completion_tokens, cost_usd_nano=fact.cost_usd_nano or 0)
             event = Used(reading=Reading(elapsed_us=story.elapsed_us), spent=spent)
             story.results.append(Result(event=event, completion=None))
+            story.is_calling = False
             return
         case ToolsReturned():
+            # The model is asked again.
+            story.is_calling = True
             return
         case TurnFailed() as fact:
+            story.is_calling = False
             if story.selection is None:
                 story.selecting = story.selecting.plus(_failed(fact).event.spent)
             else:
@@ -192,6 +207,7 @@ def _take_message(story: Story, fact: TurnTaken, seq: int) -> None:
     story.seqs.append(seq)
     story.elapsed_us = max(story.elapsed_us, fact.elapsed_us)
     if fact.result is not None:
+        story.is_calling = False
         usage = message["usage"]
         before = [result.event.spent for result in story.results[story.asked :]]
         spent = Spent(
@@ -199,8 +215,14 @@ def _take_message(story: Story, fact: TurnTaken, seq: int) -> None:
             cost_usd_nano=round(usage["cost_usd"] * NANO) - sum(each.cost_usd_nano for each in before),
         )
         reading = Reading(elapsed_us=fact.elapsed_us)
-        event = Answered(reading=reading, content=message["content"], usage=usage, spent=spent)
+        event = Answered(reading=reading, content=_content(message), usage=usage, spent=spent)
         story.results.append(Result(event=event, completion=None))
+
+
+def _content(message: dict[str, Any]) -> Any:
+    """What was answered. The reference's shape leaves out of a branch what it asks for, and keeps it as an annotation [A-1]."""
+    wanted = message.get("suggested_followups")
+    return {**message["content"], "direct_requests": wanted} if wanted else message["content"]
 
 
 def _failed(fact: TurnFailed) -> Result:

@@ -153,7 +153,7 @@ class Completion:
 
     `text` is what others are told and keeps the limits of the question; `output` is for the record, and holds all that was
     kept of what a program printed. With `calls`, and then alone, it ends with `tool_call`: the model wants their results before
-    it answers.
+    it answers. `refused` says that nobody was asked, because what may be spent is used up: that is no call.
     """
 
     provider: str
@@ -169,6 +169,7 @@ class Completion:
     calls: tuple[ToolCall, ...] = ()
     tool_events: tuple[ToolEvent, ...] = ()
     failure: Failure | None = None
+    refused: bool = False
     exit_code: int | None = None
     output: bytes | None = None
     stderr: bytes | None = None

@@ -7,7 +7,7 @@ import asyncio
 import hmac
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,7 @@ from hansard.orchestration.config import RunConfig
 from hansard.orchestration.execute import answered
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.judge import Programs
-from hansard.orchestration.nested import Convenes, Nested
+from hansard.orchestration.nested import Because, Convenes, Nested
 from hansard.orchestration.purse import Breach, Purse, Reserved
 from hansard.orchestration.roles import Question
 from hansard.orchestration.seams import Reviser, Source, Verifier
@@ -100,6 +100,8 @@ class Asker:
         """When the run's time is over, by the loop's clock."""
         self._targets: dict[str, Target] = {}
         self._freed = asyncio.Event()
+        self._going_on: set[str] = set()
+        self._served = asyncio.Event()
 
     def target(self, name: str) -> Target:
         """Whom a target's name means; UsageError where nobody has it."""
@@ -136,7 +138,20 @@ class Asker:
             except Exception:
                 settle(held, None)
                 raise
+        self.serve(str(exchange.metadata.get("task")))
         return held
+
+    async def before_others(self, tasks: Iterable[str]) -> None:
+        """Come back when something is set aside for each of these tasks, which an earlier driver has begun, or it is over."""
+        self._going_on.update(tasks)
+        while self._going_on:
+            self._served.clear()
+            await self._served.wait()
+
+    def serve(self, task: str) -> None:
+        """A task has what it goes on with, or needs no more."""
+        self._going_on.discard(task)
+        self._served.set()
 
     async def call(self, target: Target, held: Sequence[tuple[Purse, Reserved]], entry: int) -> Completion:
         """Make a call that was reserved, and that stands on the record in this entry."""
@@ -167,11 +182,11 @@ class Asker:
         nested = Nested(journal=self.journal, entry=entry, share=share, charge=charge)
         return checks.checked(exchange, await convenes.convene(exchange, nested))
 
-    async def abandon(self) -> None:
-        """The run is cancelled: sessions inside of it that an earlier driver left open end too."""
+    async def abandon(self, because: Because) -> None:
+        """The run ends: so do the sessions inside of it that are still open."""
         for provider in self.means.providers.values():
             if isinstance(provider, Convenes):
-                await provider.abandon(self.journal)
+                await provider.abandon(self.journal, because)
 
     async def after_a_call(self, breach: Breach) -> None:
         """Wait until a call that is under way has settled; raises the breach where none is."""

@@ -232,7 +232,7 @@ class Attempts:
 
     async def _restarted(self, task: Task, progress: TaskProgress, last: Attempt, at: Standing) -> Standing:
         """An attempt was cut short by a crash: once more, within bounds."""
-        restarts = progress.restarts + (not last.interrupted)
+        restarts = progress.restarts + (not last.interrupted and not last.advanced)
         if restarts > self._config.tuning.restarts:
             detail = f"the engine ended {restarts} times while this was tried"
             found = [Finding(check="restarts", ok=False, detail=detail)]

@@ -8,10 +8,10 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from hansard.domain.budget import Spend
@@ -35,6 +35,7 @@ from hansard.orchestration.ending import Ended, Ending, Waiting, closed, undone,
 from hansard.orchestration.fence import Fences
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown, wall_clock_us
 from hansard.orchestration.journal import Journal, Listener
+from hansard.orchestration.nested import Because
 from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
@@ -65,11 +66,11 @@ class Engine:
         secrets: Secrets | None = None,
         listeners: Sequence[Listener] = (),
         clock_us: Callable[[], int] = wall_clock_us,
-        lost: Sequence[str | None] = (),
+        elsewhere: Mapping[str | None, Spend] = MappingProxyType({}),
     ) -> None:
         self.clock_us = clock_us
-        self.lost = Counter(lost)
-        """Calls that a run has lost before the record that is driven here began, by lane: a re-run counts them too."""
+        self.elsewhere = elsewhere
+        """What a run has spent that the record which is driven here does not hold, by lane: a re-run counts it too."""
         self._recorder, self._store = recorder, store
         self._means_of, self._router_of = means_of, router_of
         self._secrets, self._listeners = secrets, listeners
@@ -195,9 +196,9 @@ class _Drive:
         self._started = asyncio.get_running_loop().time()
         self._cancelling = False
         lanes = self._config.roster.lanes
-        spent = {lane.name: _after(progress.lanes.get(lane.name), engine.lost[lane.name]) for lane in lanes}
+        spent = {lane.name: _sum(progress.lanes.get(lane.name), engine.elsewhere.get(lane.name)) for lane in lanes}
         purses = {lane.name: Purse(lane.budget, spent[lane.name], lane.name) for lane in lanes if lane.budget}
-        self._purse = Purse(self._config.budget, _after(progress.spent, engine.lost.total()))
+        self._purse = Purse(self._config.budget, _sum(progress.spent, *engine.elsewhere.values()))
         self._asker = Asker(self._config, progress.nonce, means, journal, self._purse, purses)
         self._contexts = Contexts(means.sources, self._request, journal, progress, store)
 
@@ -420,10 +421,9 @@ class _Drive:
         answer = await self._asker.ask(question, [routed, *context.seqs], then=then)
         return answer.value, answer.following[0]
 
-    async def _cut(self, why: str, because: str) -> Ending:
+    async def _cut(self, why: Because, because: str) -> Ending:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
-        if because == "cancelled":
-            await self._asker.abandon()
+        await self._asker.abandon(why)
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = closed(progress, why)
         # They were made, whatever they cost: the record counts them, and so does the run's last word.
@@ -466,6 +466,7 @@ class _Drive:
         await self._journal.record(fact, "engine", self._progress.claims[-1:])
 
     async def _end(self, ending: Ending) -> Ended:
+        await self._asker.abandon("over")
         spent = self._purse.spent
         fact = RunEnded(
             state=ending.state,
@@ -483,10 +484,11 @@ class _Drive:
         return self._progress.spent.elapsed_us + int(here * 1_000_000)
 
 
-def _after(spent: Spend | None, lost: int) -> Spend:
-    """What was spent, with so many calls that were lost before."""
-    known = spent or Spend()
-    return replace(known, calls=known.calls + lost)
+def _sum(*spent: Spend | None) -> Spend:
+    total = Spend()
+    for each in (each for each in spent if each is not None):
+        total = total.more(each.calls, each.tokens, each.cost_usd_nano, each.elapsed_us)
+    return total
 
 
 def _plan_made(plan: Plan, by: str, data: bytes | None = None) -> PlanMade:

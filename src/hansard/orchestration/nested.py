@@ -6,12 +6,14 @@ records stands in the same run, and each call that it makes is charged to the ru
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Completion, Exchange
 from hansard.orchestration.journal import Journal
 
+Because = Literal["cancelled", "deadline", "over"]
+"""Why nobody goes on with a session: the run is cancelled, its time is over, or it has ended in any other way."""
 PANEL = "panel:"
 """How the name of a target begins that is a panel."""
 
@@ -42,6 +44,6 @@ class Convenes(Protocol):
         """One answer, good or bad. Unlike `complete` it lets errors of the record through: then nothing may go on."""
         ...
 
-    async def abandon(self, journal: Journal) -> None:
-        """The run is cancelled: end on the record whatever sessions of it a crash has left open. Asks nobody."""
+    async def abandon(self, journal: Journal, because: Because) -> None:
+        """The run ends: end on the record whatever sessions of this provider are open in it. Asks nobody."""
         ...

@@ -17,6 +17,15 @@ from hansard.orchestration.plan import Plan
 from hansard.record.history import calls_of_turn
 
 DRIVEN = frozenset(kind for kind, fact in KINDS.items() if fact.DRIVEN)
+_OF_SESSIONS = (
+    "session.convened",
+    "turn.asked",
+    "turn.taken",
+    "turn.failed",
+    "tools.called",
+    "tools.returned",
+    "session.ended",
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +44,8 @@ class Attempt:
     """The verdict is not about the result, so that another rung would not help."""
     interrupted: bool = False
     """Its driver stopped in good order while it was made: no crash, and nothing that counts against it."""
+    advanced: bool = False
+    """Its session got further while it was made: a crash behind that does not count against it either."""
     given_up: bool = False
     """A crash cut it short, and another attempt took its place."""
 
@@ -95,12 +106,15 @@ class Progress:
     panels: set[int] = field(default_factory=set)
     """Attempts and questions that a panel answers; what that takes is counted turn by turn."""
     lost: dict[int, str | None] = field(default_factory=dict)
-    """Calls that were under way when a driver ended, with their lanes. They were made, whatever came of them, and count."""
+    """Calls that were under way when a driver or the run ended, with their lanes. They were made, whatever came of them, and
+    count."""
     seen: int = -1
     """The newest entry that was folded in."""
     _lane_of: dict[str, str] = field(default_factory=dict)
     _task_of: dict[int | str, str] = field(default_factory=dict)
     """The task of an attempt, of a question to a role, of a session, of a question inside of one."""
+    _calling: set[int] = field(default_factory=set)
+    """Calls inside of sessions that have no answer yet."""
     _asked_ts: dict[int, int] = field(default_factory=dict)
     _epoch_ts: int = 0
 
@@ -134,7 +148,7 @@ class Progress:
             case "role.answered":
                 asked = self.asking.pop(entry.causes[0], None) if entry.causes else None
                 self._spend(entry, asked.data.get("task") if asked else None)
-            case "session.convened" | "turn.asked" | "turn.taken" | "turn.failed" | "tools.called" | "tools.returned":
+            case kind if kind in _OF_SESSIONS:
                 self._take_session(entry)
             case "context.given":
                 self.contexts[str(data["source"]), data.get("task")] = entry
@@ -155,6 +169,7 @@ class Progress:
                     attempt.interrupted = True
             case "run.ended":
                 self.ended = entry
+                self._lose()
             case "gate.opened" | "gate.decided" | "gate.closed":
                 take_gate(self.gates, entry)
             case _ if entry.kind.startswith("task."):
@@ -163,8 +178,14 @@ class Progress:
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
         self.claims.append(seq)
+        self._lose()
+
+    def _lose(self) -> None:
+        """Whatever is under way has no answer any more."""
         left = {attempt.seq: id for id, attempt in self.attempting}
         left |= {asked: str(entry.data.get("task") or "") for asked, entry in self.asking.items()}
+        left |= {call: self._task_of.get(call, "") for call in self._calling}
+        self._calling.clear()
         for call in left.keys() - self.lost.keys() - self.panels:
             self.lost[call] = self._lane_of.get(left[call])
             self._count(left[call], 1, 0, 0, 0)
@@ -215,14 +236,20 @@ class Progress:
     def _take_session(self, entry: Entry) -> None:
         """A session inside of the run: each of its calls is spent when it comes back, whatever becomes of the session."""
         data = entry.data
+        self._calling.difference_update(entry.causes)
         match entry.kind:
             case "session.convened":
                 self._task_of[str(data["session"])] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
             case "turn.asked":
                 self._task_of[entry.seq] = self._task_of.get(str(data["session"]), "")
                 self._asked_ts[entry.seq] = entry.ts
+                self._calling.add(entry.seq)
             case "tools.returned":
+                # The model is asked again.
                 self._task_of[entry.seq] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
+                self._calling.add(entry.seq)
+            case "session.ended":
+                self._advance(self._task_of.get(str(data["session"]), ""))
             case "tools.called":
                 task = self._task_of[entry.seq] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
                 # How long it took is counted with the turn that it led to.
@@ -230,7 +257,15 @@ class Progress:
             case _ if "result" in entry.body:
                 asked = next((seq for seq in entry.causes if seq in self._asked_ts), None)
                 took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0
-                self._count_turn(entry, self._task_of.get(asked, "") if asked is not None else "", took_us)
+                task = self._task_of.get(asked, "") if asked is not None else ""
+                self._count_turn(entry, task, took_us)
+                if entry.kind == "turn.taken":
+                    self._advance(task)
+
+    def _advance(self, id: str) -> None:
+        task = self.tasks.get(id)
+        if task is not None and task.last is not None:
+            task.last.advanced = True
 
     def _count_turn(self, entry: Entry, task: str, took_us: int) -> None:
         data = entry.data

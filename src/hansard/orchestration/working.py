@@ -49,7 +49,7 @@ class Crew:
         self.breach: int | None = None
         """The entry that says that the run's budget ended, and in words what."""
         self.breach_said = ""
-        self._journal, self._config, self._progress = asker.journal, asker.config, progress
+        self._asker, self._journal, self._config, self._progress = asker, asker.journal, asker.config, progress
         self._number = asker.means.number
         self._attempts = Attempts(plan, plan_seq, asker, progress, store, self.passed, contexts)
         held = [task.id for task in plan.tasks if gatekeeper.rules_for(task)]
@@ -81,7 +81,8 @@ class Crew:
             async with asyncio.TaskGroup() as self._group:
                 await self._at_the_gates()
                 self._launch()
-                while self._gated and (self.schedule.busy or self._on_their_way):
+                # Whatever a breach stopped stays busy, and nothing starts behind it.
+                while self._gated and not self.schedule.halted and (self.schedule.busy or self._on_their_way):
                     await self._until_idle(LOOK_S)
                     await self._at_the_gates()
         except BaseExceptionGroup as errors:
@@ -118,9 +119,18 @@ class Crew:
             self._idle.set()
 
     async def _begin(self, tasks: Sequence[Task]) -> None:
-        """Start tasks: many at once share the commits of their first attempts. While some are written, the next are made."""
-        for at in range(0, len(tasks), TOGETHER):
-            some = [(task, self._first_attempt(task, {})) for task in tasks[at : at + TOGETHER]]
+        """Start tasks: many at once share the commits of their first attempts. While some are written, the next are made.
+
+        Those that an earlier driver has begun come first: what they took is lost where nothing is left for them.
+        """
+        begun = [task for task in tasks if task.id in self._progress.tasks]
+        new = [task for task in tasks if task.id not in self._progress.tasks]
+        for task in begun:
+            self._group.create_task(self._one(task))
+        if begun and new:
+            await self._asker.before_others(task.id for task in begun)
+        for at in range(0, len(new), TOGETHER):
+            some = [(task, self._first_attempt(task, {})) for task in new[at : at + TOGETHER]]
             self._group.create_task(self._enter(some))
             await asyncio.sleep(0)
 
@@ -184,6 +194,8 @@ class Crew:
         except Breach as breach:
             await self._stopped_by(breach, task)
             return
+        finally:
+            self._asker.serve(task.id)
         if judged.ok:
             await self._pass(task, judged)
         else:

@@ -49,7 +49,7 @@ class RunState:
     calling: set[int] = field(default_factory=set)
     """Calls that were made and have no answer yet."""
     lost: set[int] = field(default_factory=set)
-    """Calls that were under way when a driver ended: they count, whatever came of them."""
+    """Calls that were under way when a driver or the run ended: they count, whatever came of them."""
     open_gates: set[str] = field(default_factory=set)
 
 
@@ -104,9 +104,10 @@ class LedgerState:
         match entry.kind:
             case "task.attempted" | "role.asked" if str(data.get("provider", "")).startswith("panel:"):
                 run.panels.add(entry.seq)
-            case "task.attempted" | "role.asked":
+            # Behind the results of tools the model is asked again.
+            case "task.attempted" | "role.asked" | "turn.asked" | "tools.returned":
                 run.calling.add(entry.seq)
-            case "run.claimed":
+            case "run.claimed" | "run.ended":
                 run.calls += len(run.calling)
                 run.lost |= run.calling
                 run.calling.clear()
@@ -117,6 +118,7 @@ class LedgerState:
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
             case kind if kind in TURNS:
                 run.calls += calls_of_turn(entry)
+                run.calling.difference_update(entry.causes)
                 run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
             case "gate.opened":
@@ -130,8 +132,8 @@ class LedgerState:
 
 
 def calls_of_turn(entry: Entry) -> int:
-    """How many calls of models one of TURNS is. None are a panel that no model chose, a message that nobody was asked for, and
-    a failure whose calls were all for tools, each of which is an entry of its own.
+    """How many calls of models one of TURNS is. None are a panel that no model chose, a message that nobody was asked for, a
+    failure whose calls were all for tools, each of which is an entry of its own, and a call that was refused and not made.
     """
     match entry.kind:
         case "panel.selected":

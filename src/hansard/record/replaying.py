@@ -4,12 +4,13 @@ Every entry and every body that is read is checked against the log first: a re-r
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
-from hansard.domain.exchange import RETRYABLE, Completion, Cost, Failure, Usage
+from hansard.domain.exchange import Completion, Cost, Failure, Usage
 from hansard.domain.fact import Body
+from hansard.domain.value import replace
 from hansard.errors import StoreError
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
@@ -20,6 +21,8 @@ from hansard.store.base import Store
 CUT_SHORT = frozenset({"cancelled", "deadline"})
 """Errors of answers that never came, because the run was stopped while they were waited for."""
 WORKER = "worker"
+UNMISSED = frozenset({"intent_judge", "reviser"})
+"""Roles whose silence nothing on the record is built on."""
 
 
 class Reader:
@@ -51,9 +54,10 @@ class Reader:
         return found.data
 
 
-def recording_of(store: Store, entries: Iterable[Entry]) -> Recording:
+def recording_of(store: Store, entries: Sequence[Entry]) -> Recording:
     """Everything that a run was answered. Questions that were never answered are left out."""
     reader, asked, calls, programs = Reader(store), dict[int, Entry](), list[RecordedCall](), list[RecordedProgram]()
+    built_on = _built_on(entries)
     for entry in entries:
         reader.sound(entry)
         match entry.kind:
@@ -61,17 +65,27 @@ def recording_of(store: Store, entries: Iterable[Entry]) -> Recording:
                 asked[entry.seq] = entry
             case "task.returned" | "role.answered" if entry.data.get("error") not in CUT_SHORT:
                 question = asked[entry.causes[0]]
-                calls.append(_call(reader, question, entry))
+                calls.append(_call(reader, question, entry, built_on.get(entry.seq, ())))
             case "task.judged" if "reasons" in entry.body:
                 programs += _programs(json.loads(reader.data(entry, "reasons")))
     return Recording(calls=tuple(calls), programs=tuple(programs))
 
 
-def _call(reader: Reader, question: Entry, answer: Entry) -> RecordedCall:
+def _built_on(entries: Sequence[Entry]) -> dict[int, list[Entry]]:
+    """By answer: what the engine made of it, another try or the end of trying."""
+    found: dict[int, list[Entry]] = {}
+    for entry in entries:
+        if entry.kind in ("task.attempted", "role.asked", "task.judged", "run.ended"):
+            for cause in entry.causes:
+                found.setdefault(cause, []).append(entry)
+    return found
+
+
+def _call(reader: Reader, question: Entry, answer: Entry, built_on: Sequence[Entry]) -> RecordedCall:
     return RecordedCall(
         call=call_asked(question),
         prompt_sha256=sha256(reader.data(question, "prompt")).hexdigest(),
-        completion=_completion(reader, question, answer),
+        completion=completion_of(reader, question, answer, built_on),
     )
 
 
@@ -82,7 +96,13 @@ def call_asked(question: Entry) -> Call:
     return Call(role, data.get("task") or "", data["attempt"], turn)
 
 
-def _completion(reader: Reader, question: Entry, answer: Entry) -> Completion:
+def completion_of(reader: Reader, question: Entry, answer: Entry, built_on: Sequence[Entry] = ()) -> Completion:
+    """An answer as it came. `built_on` is what the engine made of it."""
+    completion = _said(reader, question, answer)
+    return _failed(reader, question, answer, built_on, completion)
+
+
+def _said(reader: Reader, question: Entry, answer: Entry) -> Completion:
     data: Any = answer.data
     output = reader.body(answer, "output")
     text = output.as_text() if output else ""
@@ -106,15 +126,35 @@ def _completion(reader: Reader, question: Entry, answer: Entry) -> Completion:
         exit_code=data.get("exit_code"),
         output=printed,
         stderr=stderr.data if stderr else None,
-        failure=_failure(data.get("error"), text),
     )
 
 
-def _failure(kind: str | None, text: str) -> Failure | None:
-    """The failure of a call. An answer that missed its shape is given out again as it came, and misses it again."""
+def _failed(
+    reader: Reader, question: Entry, answer: Entry, built_on: Sequence[Entry], completion: Completion
+) -> Completion:
+    """The completion with its failure, where it has one. An answer that missed its shape is given out again as it came, and
+    misses it again.
+    """
+    kind: Any = answer.data.get("error")
     if kind is None or kind == "malformed_response":
-        return None
-    return Failure(kind=kind, message=text or kind, retryable=kind in RETRYABLE)  # type: ignore[arg-type]
+        return completion
+    text, label = completion.text, f"[{kind}] "
+    # Where there was no output, the reason stands in its place.
+    message, text = (text.removeprefix(label), "") if text.startswith(label) else (text or kind, text)
+    verdict = next((entry for entry in built_on if entry.kind == "task.judged" and "reasons" in entry.body), None)
+    if verdict is not None and question.kind == "task.attempted":
+        told = json.loads(reader.data(verdict, "reasons"))[0]["detail"]
+        message = told.removeprefix(f"{kind}: ")
+    failure = Failure(kind=kind, message=message, retryable=_was_passing(question, built_on))
+    return replace(completion, text=text, failure=failure)
+
+
+def _was_passing(question: Entry, built_on: Sequence[Entry]) -> bool:
+    """Whether a failure was one after which the run tried again, or would have."""
+    kinds = {entry.kind for entry in built_on}
+    if question.data.get("role") in UNMISSED:
+        return "role.asked" in kinds
+    return kinds.isdisjoint(("task.judged", "run.ended"))
 
 
 def _programs(findings: list[dict[str, Any]]) -> list[RecordedProgram]:

@@ -45,7 +45,7 @@ class Reading:
 class Spent:
     """What one call used, for the caps. What the message says of its usage is kept apart, word for word.
 
-    It is no call where a tool ended the turn: the model's own were `Used` before.
+    It is no call where nobody was asked, and where a tool ended the turn: the model's own were `Used` before.
     """
 
     tokens: int = 0

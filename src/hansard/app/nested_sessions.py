@@ -1,0 +1,78 @@
+"""Sessions inside of a run: which question each of them answers, and what its calls took. From entries alone."""
+
+from collections.abc import Sequence
+
+from hansard.domain.exchange import Completion, Cost, Usage
+from hansard.ledger.entry import Entry
+from hansard.record.history import TURNS, calls_of_turn
+
+_ASKING = ("task.attempted", "role.asked")
+_FOLLOWING = (*TURNS, "turn.asked", "tools.returned", "turn.amended")
+
+
+def sessions_by_question(entries: Sequence[Entry]) -> dict[int, str]:
+    """By attempt, or question to a role: the session that answers it. What repeats a question after a crash goes on with
+    the session that it had convened, also where that has ended.
+    """
+    found: dict[int, str] = {}
+    held: dict[int, str] = {}
+    first: dict[int, int] = {}
+    """By attempt, question or answer: the first of which it is a repetition."""
+    provider_of: dict[int, object] = {}
+    given_up: dict[int, Sequence[int]] = {}
+    known: dict[object, int] = {}
+    for entry in entries:
+        match entry.kind:
+            case "session.convened" if entry.causes:
+                asked = entry.causes[0]
+                found[asked] = held[first.get(asked, asked)] = str(entry.data["session"])
+            case "task.restarted":
+                given_up[entry.seq] = entry.causes
+            case "task.attempted":
+                provider = provider_of[entry.seq] = entry.data["provider"]
+                before = [seq for cause in entry.causes for seq in given_up.get(cause, ())]
+                same = next((seq for seq in before if provider_of.get(seq) == provider), entry.seq)
+                first[entry.seq] = first.get(same, same)
+            case "role.asked":
+                came_of = tuple(first.get(seq, seq) for seq in entry.causes)
+                asks = (tuple(sorted(entry.data.items())), came_of)
+                first[entry.seq] = known.setdefault(asks, entry.seq)
+            case "role.answered" if entry.causes:
+                # What is asked after the answers of one question came of the same.
+                answers = first.get(entry.causes[0], entry.causes[0])
+                first[entry.seq] = known.setdefault(answers, entry.seq)
+            case "run.retry_asked":
+                known.clear()
+        if entry.kind in _ASKING and first[entry.seq] in held:
+            found[entry.seq] = held[first[entry.seq]]
+    return found
+
+
+def calls_by_session(entries: Sequence[Entry]) -> dict[str, list[Completion]]:
+    """By session: what each of its calls took, in the order in which they came back. Told apart by causes."""
+    found: dict[str, list[Completion]] = {}
+    session_of: dict[int, str] = {}
+    asked_ts: dict[int, int] = {}
+    for entry in entries:
+        if entry.kind == "session.convened":
+            session_of[entry.seq] = str(entry.data["session"])
+        elif entry.kind in _FOLLOWING and (known := [session_of[seq] for seq in entry.causes if seq in session_of]):
+            session = session_of[entry.seq] = known[0]
+            if entry.kind == "turn.asked":
+                asked_ts[entry.seq] = entry.ts
+            elif entry.kind in TURNS:
+                found.setdefault(session, []).extend(_took(entry, asked_ts) for _ in range(calls_of_turn(entry)))
+    return found
+
+
+def _took(entry: Entry, asked_ts: dict[int, int]) -> Completion:
+    data = entry.data
+    began = next((asked_ts[seq] for seq in entry.causes if seq in asked_ts), entry.ts)
+    return Completion(
+        provider="",
+        requested_model="",
+        returned_model="",
+        usage=Usage(input_tokens=int(data["prompt_tokens"]), output_tokens=int(data["completion_tokens"])),
+        cost=Cost(usd_nano=int(data.get("cost_usd_nano") or 0)),
+        latency_us=max(0, entry.ts - began),
+    )
