@@ -149,7 +149,8 @@ def test_nobody_to_ask_says_what_to_type_and_leaves_nothing_behind(tmp_path: Pat
 
 @pytest.mark.requirement("R-6.11-1")
 def test_an_unknown_provider_is_a_session_that_ends_with_schema_error(shell: Shell) -> None:
-    code, out = shell.type("deliberate", "What?", "--provider", "nobody-knows-it", "--json")
+    named = SKELETON[1].read_text().replace('"provider": "fake"', '"provider": "nobody-knows-it"')
+    code, out = shell.type("deliberate", "--config", shell.write("config.json", json.loads(named)), "--json")
     assert (code, json.loads(out)["termination_reason"]) == (11, "schema_error")
 
 
@@ -333,6 +334,25 @@ def test_what_is_said_of_a_deliberation_that_is_over_is_true_of_it(shell: Shell)
         assert "runs retry" not in shell.err
         assert "runs resume" not in shell.err
         assert "`hansard deliberate --continue RUN`" in shell.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("session", "chain"), "is no deliberation; `hansard runs show"),
+        (("deliberate", "--answer", "x", "--continue"), "is no deliberation; `hansard runs show"),
+        (("session", "export"), "has no session that has ended; `hansard runs show"),
+        (("session", "metrics"), "has no session that has ended; `hansard runs show"),
+        (("session", "postmortem"), "has no session that has ended; `hansard runs show"),
+        (("session", "questions"), "has no session; `hansard runs show"),
+    ],
+)
+def test_what_only_a_deliberation_has_is_refused_in_words_for_another_run(words: Any, said: str, shell: Shell) -> None:
+    shell.type("submit", "x", "--lane", "backend", "--provider", "rehearsal", "--judge", "checks", "--answer", "join")
+    [run] = [each["run"] for each in shell.asks("runs", "list")]
+    assert shell.type(*words, run)[0] == 2
+    assert said in shell.err
+    assert "a bug of ours" not in shell.err
 
 
 def test_the_figures_and_the_debate_of_the_last_session_are_found_and_printed_as_json(shell: Shell) -> None:

@@ -423,3 +423,50 @@ def test_init_says_which_hansard_toml_there_is(run: Any, tmp_path: Path, monkeyp
     (tmp_path / "hansard.toml").symlink_to(tmp_path / "nowhere")
     assert run("init")[0] == 2
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_whoever_redacts_a_turn_is_told_where_else_its_words_stand(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSARD_LEDGER", str(tmp_path / "l.db"))
+    assert run("deliberate", "Shall we?", "--provider", "rehearsal", "--output", str(tmp_path / "runs"))[0] == 0
+    entries = [json.loads(line) for line in run("ledger", "show", "--limit", "100", "--json")[1].splitlines()]
+    [taken, *_] = [each["seq"] for each in entries if each["kind"] == "turn.taken" and "result" in each["body"]]
+    told = json.loads(run("ledger", "redact", str(taken), "message", "--reason", "personal_data", "--json")[1])
+    ended = next(each["seq"] for each in entries if each["kind"] == "session.ended")
+    # What the model answered word for word, and the artifact with the whole transcript; no question.
+    assert {"seq": taken, "part": "result"} in told["also_in"]
+    assert {"seq": ended, "part": "artifact"} in told["also_in"]
+    assert not [each for each in told["also_in"] if each["part"] == "prompt"]
+
+
+def test_questions_are_those_of_the_session_that_is_named(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSARD_LEDGER", str(tmp_path / "l.db"))
+    config = json.loads((Path(__file__).parents[2] / "examples/configs/walking-skeleton.json").read_text())
+    for name in ("A", "B"):
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps({**config, "session_id": "s-1", "problem_statement": f"problem of {name}"})
+        )
+        made = ("deliberate", "--config", str(tmp_path / f"{name}.json"), "--provider", "rehearsal", "--ensemble")
+        assert run(*made, "--output", str(tmp_path / name))[0] == 0
+
+    def asked(*words: str) -> str:
+        code, out, err = run("session", "questions", *words)
+        assert code == 0, err
+        return str(out)
+
+    for name, other in (("A", "B"), ("B", "A")):
+        for words in (("s-1", "--runs", str(tmp_path / name)), (str(tmp_path / name / "s-1"),)):
+            assert f"problem of {name}" in asked(*words)
+            assert f"problem of {other}" not in asked(*words)
+    view = json.loads(asked(str(tmp_path / "A" / "s-1"), "--json"))
+    assert view["session_id"] == "s-1"
+    # First answers, which are given before the session, are asked for in round 0.
+    rounds = [each["round"] for each in view["questions"]]
+    assert rounds == sorted(rounds)
+    assert rounds.count(0) == len(config["selector"]["default_deliberation_panel"])
+    assert asked("last").count("===") == len(rounds)
+    code, _, err = run("session", "questions", "nothing")
+    assert (code, "nothing" in err) == (2, True)

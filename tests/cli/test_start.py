@@ -1,7 +1,12 @@
+import contextlib
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
+
+from hansard.surfaces.cli.main import main
 
 SRC = str(Path(__file__).parents[2] / "src")
 HELP = f"import sys; sys.path.insert(0, {SRC!r}); sys.argv = ['hansard', '--help']; from hansard.surfaces.cli.main import main; main()"
@@ -50,3 +55,38 @@ def test_the_module_runs_as_a_program() -> None:
         env={"PYTHONPATH": SRC},
     )
     assert ran.stdout.startswith("hansard 0.")
+
+
+@pytest.mark.parametrize("words", [(), ("submit",), ("runs", "show"), ("verify",)])
+def test_help_is_also_a_word(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for asked in (("help", *words), (*words, "--help")):
+        with contextlib.suppress(SystemExit):
+            main(asked)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert said[0].startswith(f"usage: {' '.join(('hansard', *words))} ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("submit", "two", "words"),
+            "hansard submit: error: unrecognized arguments: words; text of several words goes",
+        ),
+        (("submit", "x", "--porvider=y"), "unrecognized arguments: --porvider=y; did you mean --provider?"),
+        (("runs", "show", "last", "--jsn"), "hansard runs show: error: unrecognized arguments: --jsn; did you mean"),
+        (("ledger", "show", "x"), "hansard ledger show: error: unrecognized arguments: x\n"),
+        (("submit", "@nofile"), "hansard: cannot read nofile: No such file or directory\n"),
+    ],
+)
+def test_what_a_command_does_not_know_is_told_by_that_command(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(words)
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    assert code == 2
+    assert said in capsys.readouterr().err

@@ -105,8 +105,9 @@ def test_the_exit_code_is_the_commands_own_whatever_becomes_of_its_output(tmp_pa
     (folder / "artifact.json").write_text(json.dumps(artifact))
     assert told(tmp_path, "session", "replay", folder, stdout=how).returncode == 4
     assert told(tmp_path, "session", "validate", folder, stdout=how).returncode == 1
-    failing = ("deliberate", "What?", "--provider", "nobody-knows-it")
-    assert told(tmp_path, *failing, stdout=how).returncode == 11
+    unknown = SKELETON[1].read_text().replace('"provider": "fake"', '"provider": "nobody-knows-it"')
+    (tmp_path / "unknown.json").write_text(unknown)
+    assert told(tmp_path, "deliberate", "--config", "unknown.json", stdout=how).returncode == 11
     assert told(tmp_path, "runs", "show", "nothere", stdout=how).returncode == 2
 
 

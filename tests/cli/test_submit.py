@@ -103,8 +103,38 @@ def test_a_wrong_wish_is_told_in_a_sentence_and_records_no_run(run: Run, words: 
     assert (code, out) == (2, "")
     assert err.startswith("hansard: ")
     assert said in err
-    if Path("ledger.db").exists():
-        assert json.loads(run("runs", "--json")[1]) == []
+    assert not Path("ledger.db").exists()
+    assert not Path("state").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("submit", "x", "--cmd", "nosuchprogram"), "there is no program 'nosuchprogram'"),
+        (("submit", "x", "--chat-url", "nowhere", "--model", "m"), "base_url must begin with http"),
+        (("submit", "x", "--lane", "nosuch", *REHEARSAL), "there is no lane 'nosuch'"),
+        (("submit", "x", "--plan", "wrong.json", *REHEARSAL), "the plan, tasks 1: id must be a text"),
+        (("submit", "x", *REHEARSAL, "--context-run", "y"), "there is no run 'y': there are no runs yet"),
+        (("plan", "x", "--cmd", "nosuchprogram"), "there is no program 'nosuchprogram'"),
+        (("deliberate", "x", "--cmd", "nosuchprogram"), "there is no program 'nosuchprogram'"),
+        (("deliberate", "x", "--provider", "nosuch"), "there is no provider 'nosuch'; known are rehearsal"),
+        (("deliberate", "--config", "wrong.json", *REHEARSAL), "Config: must have schema_version"),
+        (("deliberate", "x", *REHEARSAL, "--ledger", "here.txt"), "cannot tell what here.txt is"),
+        (("serve", "--port", "0", "--provider", "nosuch"), "there is no provider 'nosuch'"),
+        (("serve", "--port", "0", "--cmd", "nosuchprogram"), "there is no program 'nosuchprogram'"),
+        (("mcp", "--cmd", "nosuchprogram"), "there is no program 'nosuchprogram'"),
+        (("init", "--origin", "two words"), "cannot name a log"),
+        (("init", "--ledger", "here.txt"), "cannot tell what here.txt is"),
+    ],
+)
+def test_a_mistyped_first_command_leaves_the_folder_as_it_was(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "wrong.json").write_text('{"tasks": [{"id": 1}]}')
+    done = hansard(tmp_path, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["wrong.json"]
 
 
 def test_no_task_at_once_is_wrong_usage_and_records_no_run(place: Path) -> None:

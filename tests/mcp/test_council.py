@@ -83,6 +83,59 @@ async def test_a_session_makes_no_more_calls_than_the_flags_allow_and_says_what_
         assert view["cut"] == ["max_total_tokens is 100,000 and not 500,000: more is not allowed here"]
 
 
+def experts(*entries: dict[str, Any]) -> Scripted:
+    """Makes personas, as these entries say; each takes 1,000 tokens and a tenth of a dollar."""
+    usage = {"input_tokens": 900, "output_tokens": 100}
+    return Scripted(
+        Script.of({"entries": [{"usage": usage, "cost_usd_nano": 10**8, **each} for each in entries]}), id="panel"
+    )
+
+
+WRONG, RIGHT = {"structured": {**EXPERT, "failure_modes": []}}, {"structured": EXPERT}
+
+
+@pytest.mark.parametrize(
+    ("limits", "entries", "unit", "calls"),
+    [
+        # Nothing is left for the first call.
+        ({"max_calls": 0}, [RIGHT], "calls", 0),
+        ({"max_tokens": 100}, [RIGHT], "tokens", 0),
+        # Something is, and nothing for the correction.
+        ({"max_calls": 1}, [WRONG, RIGHT], "calls", 1),
+        ({"max_tokens": 1_200}, [WRONG, RIGHT], "tokens", 1),
+        ({"max_usd": "0.15"}, [WRONG, WRONG, RIGHT], "dollars", 2),
+        # The call itself goes beyond it.
+        ({"max_tokens": 999}, [RIGHT], "tokens", 1),
+        ({"max_usd": "0.09"}, [RIGHT], "dollars", 1),
+        ({"max_seconds": 1}, [{**RIGHT, "latency_s": 60}], "seconds", 1),
+    ],
+)
+async def test_a_persona_is_made_within_every_limit_of_the_host(
+    tmp_path: Path, limits: dict[str, Any], entries: list[dict[str, Any]], unit: str, calls: int
+) -> None:
+    maker = experts(*entries)
+    wishes = Wishes(provider="panel", **limits)
+    async with desk_in(tmp_path, maker, wishes=wishes) as desk, client_of(desk) as client:
+        said = await refused(client, "generate_persona", {"need": "somebody for bridges"})
+        assert f"the {unit} that this run may take are used up" in said
+        [run] = (await called(client, "runs_list", {}))["runs"]
+        shown = desk.hansard.runs.show(run["run"])
+        assert (shown["state"], shown["reason"]) == ("stopped", "budget_exceeded")
+        entries_ = desk.hansard.runs.views(run["run"])
+        asked = [each for each in entries_ if each["kind"] == "role.asked"]
+        assert len(asked) == entries_[-1]["data"]["calls"] == shown["spent"]["calls"] == calls
+        assert [each["data"]["accepted"] for each in entries_ if each["kind"] == "persona.made"] == [False]
+
+
+async def test_a_persona_is_made_with_just_enough(tmp_path: Path) -> None:
+    wishes = Wishes(provider="panel", max_calls=2, max_tokens=2_000, max_usd="0.2")
+    async with desk_in(tmp_path, experts(WRONG, RIGHT), wishes=wishes) as desk, client_of(desk) as client:
+        made = await called(client, "generate_persona", {"need": "somebody for bridges"})
+        assert made["persona"]["id"] == "soil-scientist"
+        spent = desk.hansard.runs.show(made["run"])["spent"]
+        assert (spent["calls"], spent["tokens"], spent["cost_usd_nano"]) == (2, 2_000, 2 * 10**8)
+
+
 async def test_an_id_that_names_no_directory_is_refused_whatever_lies_there(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk, client_of(desk) as client:
         for id in ("/etc/shadow", "../out", "x" * 300):

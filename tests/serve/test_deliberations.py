@@ -32,6 +32,16 @@ def test_what_is_no_deliberation_is_not_found(daemon: Served) -> None:
     assert daemon.get(f"/v1/deliberations/{run}/metrics").status_code == 404
 
 
+def test_what_only_a_planned_run_has_is_refused_in_words_for_a_deliberation(daemon: Served) -> None:
+    run = daemon.post("/v1/deliberations?wait=120", {"problem": "keep it?", "provider": "rehearsal"}).json()["run"]
+    for path in ("rerun", "tasks/a/retry", "resume", "cancel"):
+        said = daemon.post(f"/v1/runs/{run}/{path}", {})
+        assert said.status_code == 409, said.text
+        assert "`hansard" in said.json()["detail"]
+    for path in (f"runs/{run}", f"runs/{run}/capsule", f"compare?a={run}&b={run}"):
+        assert daemon.get(f"/v1/{path}").status_code == 200
+
+
 def test_what_a_deliberation_leaves_is_a_conflict_before_it_is_over(daemon: Served) -> None:
     run = daemon.post("/v1/deliberations", {"problem": "keep it?", "provider": "silent"}).json()["run"]
     for name in ("transcript", "metrics"):
@@ -105,4 +115,4 @@ def test_an_amount_that_the_record_cannot_hold_and_half_a_character_are_refused(
     half["config"]["originator"] = "\ud800"
     for body in (dear, half):
         said = daemon.post("/v1/deliberations", content=json.dumps(body), headers={"content-type": "application/json"})
-        assert said.status_code == 409, said.text
+        assert said.status_code == (422 if body is half else 409), said.text

@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from command_line import hansard
 from daemons import BARE, ONE, Served, events, place, serving, wait_for
 from hansard.surfaces.cli.main import main
 
@@ -221,12 +222,26 @@ def test_receivers_that_hang_hold_up_nobody(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_served_is_told_in_a_line(tmp_path: Path, words: tuple[str, str]) -> None:
-    from command_line import hansard
-
     said = hansard(place(tmp_path), "serve", *words)
     assert said.returncode == 2
     assert said.stderr.startswith("hansard: ")
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize("left", ["[[[", 'zork = "x"', None])
+def test_tokens_are_looked_after_whatever_hansard_toml_holds(tmp_path: Path, left: str | None) -> None:
+    folder = place(tmp_path)
+    file = folder / "hansard.toml"
+    file.unlink()
+    if left is None:
+        file.mkdir()
+    else:
+        file.write_text(left)
+    assert hansard(folder, "runs").returncode == 2
+    for words in (("add", "ci", "--roles", "reader"), ("rotate", "ci"), ("list",), ("revoke", "ci")):
+        said = hansard(folder, "serve", "token", *words)
+        assert (said.returncode, said.stderr) == (0, ""), said.stderr
+    assert hansard(folder, "serve", "token", "list").stdout == ""
 
 
 @pytest.mark.parametrize(

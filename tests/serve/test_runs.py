@@ -1,4 +1,5 @@
 import json
+import re
 import threading
 from typing import Any
 
@@ -205,6 +206,42 @@ def test_what_is_wrong_is_told_as_a_problem(daemon: Served, path: str, body: Any
     assert said.headers["content-type"] == "application/problem+json"
     assert said.json()["status"] == status
     assert said.json()["detail"]
+
+
+BODIES = {
+    '{"x": 1, "x": 1}': "'x' stands twice",
+    '{"x": {"y": {"z": 1, "z": 2}}}': "'z' stands twice",
+    '{"x": NaN}': "NaN is no number",
+    '{"x": [-Infinity]}': "-Infinity is no number",
+    '{"x": 1e999}': "not finite",
+    '{"x": 9007199254740993}': "beyond 2^53-1",
+    f'{{"x": {"9" * 5000}}}': "is no JSON",
+    '{"x": {"y": "\\ud800"}}': "half of a surrogate pair",
+    '{"\\udfff": 1}': "half of a surrogate pair",
+    '{"x": ' + "[" * 20_000 + "]" * 20_000 + "}": "is no JSON",
+    '{"x": ' + "[" * 200 + "]" * 200 + "}": "nested too deeply",
+}
+
+
+def test_a_body_that_has_two_readings_is_refused_by_every_route(daemon: Served) -> None:
+    described = daemon.get("/openapi.json").json()["paths"]
+    paths = [path for path, item in described.items() if "requestBody" in item.get("post", {})]
+    assert {"/v1/runs", "/v1/plans", "/v1/route", "/v1/deliberations", "/v1/ledger/verify"} < set(paths)
+    assert len(paths) == 7
+    for path in (re.sub(r"\{\w+\}", "nothing", each) for each in paths):
+        for body, why in BODIES.items():
+            said = daemon.post(path, content=body, headers={"content-type": "application/json"})
+            assert (said.status_code, said.headers["content-type"]) == (422, "application/problem+json"), (path, body)
+            assert why in said.json()["detail"], (path, said.text)
+
+
+def test_half_a_character_in_a_plan_is_refused_before_anything_is_recorded(daemon: Served) -> None:
+    before = daemon.get("/v1/status").json()["entries"]
+    plan = {"tasks": [{**ONE["tasks"][0], "instruction": "\ud800"}]}
+    body = json.dumps({"request": "x", "plan": plan})
+    said = daemon.post("/v1/runs", content=body, headers={"content-type": "application/json"})
+    assert (said.status_code, "half of a surrogate pair" in said.json()["detail"]) == (422, True)
+    assert daemon.get("/v1/status").json()["entries"] == before
 
 
 def test_a_run_that_is_not_there_is_not_found(daemon: Served) -> None:

@@ -60,7 +60,6 @@ def add_deliberate(command: argparse.ArgumentParser) -> None:
 
 
 def add_session(command: argparse.ArgumentParser, make: Command) -> None:
-    command.set_defaults(handler="show:help_text", parser=command)
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
     replay = make(
         verbs, "replay", "the transcript's canonical bytes, and whether its digest is right", "session:replay"

@@ -13,17 +13,16 @@ from typing import Any
 
 from hansard.app.chaining import continuation, expansion, go_on
 from hansard.app.configuring import Wishes
-from hansard.app.convening import DEFAULT_EXPANSIONS, Call, convening
+from hansard.app.convening import DEFAULT_EXPANSIONS, Call, Convening, convening
 from hansard.app.deliberations import Sat
 from hansard.app.deliberationviews import deliberation_view
 from hansard.app.documents import read_document
-from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, read_text
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
-from hansard.surfaces.cli.driving import EXIT, note, opened, typed
+from hansard.surfaces.cli.driving import EXIT, note, opened, refuse_early, typed
 from hansard.surfaces.cli.narrate import dollars
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import read_input
@@ -53,14 +52,17 @@ def deliberate(args: argparse.Namespace) -> int:
 
 async def _deliberate(args: argparse.Namespace, call: Call) -> int:
     settings = read_settings(args.ledger)
-    pool = Pool(settings)
-    # Before the ledger is opened: who cannot ask anybody should not find a new ledger afterwards.
-    made = convening(settings, pool, call)
-    await pool.close()
-    for warning in made.warnings:
-        note(warning)
+
+    async def hand_in(hansard: Hansard) -> tuple[Convening, str]:
+        made = convening(settings, hansard.pool, call)
+        return made, await hansard.deliberations.convene(made, surface="cli")
+
+    await refuse_early(settings, hand_in)
     async with Hansard.open(settings=settings) as hansard:
-        return await _held(hansard, args, await hansard.deliberations.convene(made, surface="cli"))
+        made, run = await hand_in(hansard)
+        for warning in made.warnings:
+            note(warning)
+        return await _held(hansard, args, run)
 
 
 async def _continue(args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from hansard.app import demo as flow
 from hansard.app.runs import ENDED
 from hansard.app.service import Hansard
-from hansard.app.settings import Settings
+from hansard.app.settings import Settings, recordable, working_folder
 from hansard.app.tampering import Tampering, check, tamper
 from hansard.app.views import View
 from hansard.errors import UsageError
@@ -24,6 +24,7 @@ WATCHED, UNWATCHED = 0.7, 0.05
 
 
 def demo(args: argparse.Namespace) -> int:
+    recordable(working_folder())
     folder = _folder(args.folder)
     pace = WATCHED if sys.stderr.isatty() and not args.quiet else UNWATCHED
     settings = flow.local(folder) if args.local else flow.scripted(folder, pace=pace)

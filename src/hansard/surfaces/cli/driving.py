@@ -8,15 +8,16 @@ import asyncio
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.views import View
-from hansard.app.wiring import Opened, open_ledger
+from hansard.app.wiring import Opened, ledger_exists, open_ledger
 from hansard.errors import UsageError
 from hansard.surfaces.cli.narrate import duration, spent
 from hansard.surfaces.cli.progress import Nobody, Watcher, listener, ticking, watcher
@@ -35,6 +36,13 @@ async def opened(settings: Settings, *, writing: bool) -> AsyncIterator[Hansard]
     found: Opened = open_ledger(settings, writing=writing)
     async with Hansard(found, settings) as hansard:
         yield hansard
+
+
+async def refuse_early(settings: Settings, hand_in: Callable[[Hansard], Awaitable[object]]) -> None:
+    """Where there is no ledger yet, hand in to one in memory first: what is refused must not leave a new ledger and its keys."""
+    if not ledger_exists(settings.ledger):
+        async with Hansard.open(settings=replace(settings, ledger="memory:")) as trial:
+            await hand_in(trial)
 
 
 @asynccontextmanager
@@ -75,7 +83,7 @@ def text_of(word: str) -> str:
     try:
         return Path(word[1:]).read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {word[1:]}: {error}") from error
+        raise UsageError(f"cannot read {word[1:]}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = None) -> int:

@@ -46,16 +46,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     collect_seldom()
     words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     with standard_streams():
         if (unreadable := next((word for word in words if not _is_text(word)), None)) is not None:
             print(f"hansard: the argument {unreadable!r} is not UTF-8 text; write it in UTF-8", file=sys.stderr)
             return EXIT_USAGE
         try:
-            args = parser(words).parse_args(words)
+            args, strange = parser(words).parse_known_args(words)
+            if strange:
+                args.parser.error(f"unrecognized arguments: {' '.join(strange)}{_hint(args, strange)}")
             return settled(_done(args), args.shown_by)
         except SystemExit as ended:
             # Help, the version, or what argparse refuses: it has printed what there is to say.
             raise SystemExit(settled(int(ended.code or 0))) from None
+
+
+def _hint(args: argparse.Namespace, strange: Sequence[str]) -> str:
+    """What was probably meant by words that a command does not know."""
+    from difflib import get_close_matches
+
+    flag = next((word.partition("=")[0] for word in strange if word.startswith("-")), None)
+    if flag is not None:
+        near = get_close_matches(flag, args.parser._option_string_actions, 1)
+        return f"; did you mean {near[0]}?" if near else ""
+    return "; text of several words goes in quotes" if {"request", "problem"} & vars(args).keys() else ""
 
 
 def _is_text(word: str) -> bool:
@@ -219,7 +234,7 @@ def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         epilog=_LEDGER_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    ledger.set_defaults(handler="show:help_text", parser=ledger)
+    ledger.set_defaults(parser=ledger)
     if rest is None:
         return
     verbs = ledger.add_subparsers(title="commands", metavar="COMMAND")
@@ -348,7 +363,7 @@ def _command(
         )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    command.set_defaults(handler=handler)
+    command.set_defaults(handler=handler, parser=command)
     return command
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from hansard.app.configuring import flagged, run_config
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
-from hansard.app.settings import read_settings
+from hansard.app.settings import read_settings, recordable
 from hansard.errors import MissingExtra, UsageError
 from hansard.surfaces.cli.submit import wishes
 from hansard.surfaces.mcp import MISSING
@@ -28,6 +28,7 @@ def mcp(args: argparse.Namespace) -> int:
     if folder and not folder.is_dir():
         raise UsageError(f"--folder {folder}: there is no such folder")
     settings, wished = read_settings(args.ledger), wishes(args)
+    recordable(settings.folder)
     if flagged(wished)[0] is not None:
         # Before the ledger is opened: whoever names somebody that cannot be asked should hear of it now.
         run_config(settings, Pool(settings), wished)

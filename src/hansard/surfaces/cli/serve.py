@@ -6,7 +6,7 @@ import gc
 import sys
 from pathlib import Path
 
-from hansard.app.settings import read_settings
+from hansard.app.settings import read_settings, state_folder
 from hansard.app.tokens import Tokens
 from hansard.errors import MissingExtra
 from hansard.surfaces.cli.show import as_json, as_json_line, say
@@ -83,7 +83,7 @@ def token_revoke(args: argparse.Namespace) -> int:
 
 
 def _tokens() -> Tokens:
-    return Tokens.of(read_settings())
+    return Tokens.of(state_folder())
 
 
 def _secret(args: argparse.Namespace, secret: str) -> int:

@@ -4,10 +4,12 @@ import argparse
 import asyncio
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hansard.app import sessions
-from hansard.app.convening import Call, Convening, convening
+from hansard.app.convening import Convening, convening
 from hansard.app.deliberating import PinningViolation
 from hansard.app.deliberationviews import find_session
 from hansard.app.evaluating import figures, measured
@@ -19,7 +21,7 @@ from hansard.app.wiring import ledger_exists, open_ledger
 from hansard.errors import HansardError, StoreError, UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
-from hansard.surfaces.cli.driving import note, opened
+from hansard.surfaces.cli.driving import note, opened, refuse_early
 from hansard.surfaces.cli.evaluating import found as held
 from hansard.surfaces.cli.show import as_json, say
 
@@ -144,13 +146,17 @@ def execution_replay(args: argparse.Namespace) -> int:
 async def _execution_replay(args: argparse.Namespace) -> int:
     folder = _folder(args)
     call = call_of(args, None, Path(args.output) if args.output else folder.absolute().parent)
-    async with Hansard.open(settings=read_settings(args.ledger)) as hansard:
+    settings = read_settings(args.ledger)
 
-        def make(config: object) -> Convening:
-            wanted: Call = replace(call, config=config)  # type: ignore[arg-type]
-            return convening(hansard.settings, hansard.pool, wanted)
+    def make(hansard: Hansard, config: Any) -> Convening:
+        return convening(settings, hansard.pool, replace(call, config=config))
 
-        done = await hansard.deliberations.replay(folder, make, assumed=args.assume, surface="cli")
+    async def hand_in(trial: Hansard) -> None:
+        make(trial, sessions.original_config(folder))
+
+    await refuse_early(settings, hand_in)
+    async with Hansard.open(settings=settings) as hansard:
+        done = await hansard.deliberations.replay(folder, partial(make, hansard), assumed=args.assume, surface="cli")
     view = {
         "matches": done.matches,
         "original_digest": done.original_digest,

@@ -2,11 +2,11 @@
 
 import argparse
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from hansard.app.configuring import Wishes, run_config
-from hansard.app.pool import Pool
 from hansard.app.rosters import read_roster
 from hansard.app.runs import read_plan
 from hansard.app.service import Hansard
@@ -14,7 +14,17 @@ from hansard.app.settings import Settings, read_settings
 from hansard.app.wiring import ledger_exists
 from hansard.app.worker import is_alive
 from hansard.errors import Fenced, StoreError, UsageError
-from hansard.surfaces.cli.driving import EXIT, conclude, note, opened, see_through, text_of, typed, watched
+from hansard.surfaces.cli.driving import (
+    EXIT,
+    conclude,
+    note,
+    opened,
+    refuse_early,
+    see_through,
+    text_of,
+    typed,
+    watched,
+)
 from hansard.surfaces.cli.show import as_json, say
 
 
@@ -44,17 +54,18 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
 
 
 async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:
-    settings = read_settings(args.ledger)
-    pool = Pool(settings)
-    # Before the ledger is opened: who cannot ask anybody should not find a new ledger afterwards.
-    config = run_config(settings, pool, wishes(args))
-    await pool.close()
-    mode = "single" if args.single else "request"
+    settings, wished = read_settings(args.ledger), wishes(args)
+
+    async def hand_in(hansard: Hansard) -> str:
+        config, mode = run_config(settings, hansard.pool, wished), "single" if args.single else "request"
+        return await hansard.runs.submit(request, config, mode=mode, plan=plan, lane=args.lane, surface="cli")
+
     if args.detach:
-        return await _detached(args, settings, request, config, plan, mode)
+        return await _detached(args, settings, hand_in)
+    await refuse_early(settings, hand_in)
     async with Hansard.open(settings=settings) as hansard:
         async with watched(hansard, args):
-            run = await hansard.runs.submit(request, config, mode=mode, plan=plan, lane=args.lane, surface="cli")
+            run = await hand_in(hansard)
             try:
                 ended = await see_through(hansard.runs.drive(run))
             except Fenced:
@@ -63,9 +74,7 @@ async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:
         return conclude(hansard, run, args, ended)
 
 
-async def _detached(
-    args: argparse.Namespace, settings: Settings, request: str, config: Any, plan: Any, mode: str
-) -> int:
+async def _detached(args: argparse.Namespace, settings: Settings, hand_in: Callable[[Hansard], Awaitable[str]]) -> int:
     """Put it on the record, for a worker."""
     nobody = "no worker is alive on this ledger, so nobody would do it; start one: hansard worker"
     if not ledger_exists(settings.ledger):
@@ -73,7 +82,7 @@ async def _detached(
     async with opened(settings, writing=True) as hansard:
         if not is_alive(hansard.store):
             raise UsageError(nobody)
-        run = await hansard.runs.submit(request, config, mode=mode, plan=plan, lane=args.lane, surface="cli")
+        run = await hand_in(hansard)
         if args.json:
             as_json(hansard.runs.show(run))
         else:
@@ -82,13 +91,16 @@ async def _detached(
 
 
 async def _plan(args: argparse.Namespace, request: str) -> int:
-    settings = read_settings(args.ledger)
-    pool = Pool(settings)
-    config = run_config(settings, pool, wishes(args))
-    await pool.close()
+    settings, wished = read_settings(args.ledger), wishes(args)
+
+    async def hand_in(hansard: Hansard) -> str:
+        config = run_config(settings, hansard.pool, wished)
+        return await hansard.runs.submit(request, config, mode="plan_only", surface="cli")
+
+    await refuse_early(settings, hand_in)
     async with Hansard.open(settings=settings) as hansard:
         async with watched(hansard, args):
-            run = await hansard.runs.submit(request, config, mode="plan_only", surface="cli")
+            run = await hand_in(hansard)
             ended = await see_through(hansard.runs.drive(run))
         made = hansard.runs.plan(run)
         if made is None:

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
-from hansard.app.documents import read_json
+from hansard.app.documents import read_body
 from hansard.surfaces import shapes
 from hansard.surfaces.http.problems import refusing
 from hansard.surfaces.shapes import FullGateView as FullGateView
@@ -34,7 +34,7 @@ Count = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_whole)]
 
 
 class Strictly(APIRoute):
-    """A route whose body is read as documents are: a name that stands twice is refused, and NaN too."""
+    """A route whose body is read as documents are: a name that stands twice is refused, NaN, and half a character."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -48,7 +48,7 @@ class Strictly(APIRoute):
 class _Strict(Request):
     async def json(self) -> Any:
         with refusing(422):
-            return read_json(await self.body(), where="the body")
+            return read_body(await self.body())
 
 
 class Incoming(BaseModel):

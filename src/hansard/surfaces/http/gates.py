@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from hansard.surfaces.http.asking import refuse_commands
-from hansard.surfaces.http.bodies import DecisionRequest, FullGateView, GateView, Name
+from hansard.surfaces.http.bodies import DecisionRequest, FullGateView, GateView, Name, Strictly
 from hansard.surfaces.http.desk import answer, desk_of, token_of
 from hansard.surfaces.http.problems import documented, refusing
 
-router = APIRouter(tags=["gates"])
+router = APIRouter(tags=["gates"], route_class=Strictly)
 
 
 class GatesListing(BaseModel):

@@ -21,13 +21,14 @@ from hansard.surfaces.http.bodies import (
     ReceiptView,
     Seq,
     StateView,
+    Strictly,
     SummaryView,
     VerifyRequest,
 )
 from hansard.surfaces.http.desk import answer, desk_of, page
 from hansard.surfaces.http.problems import Refused, documented, refusing
 
-router = APIRouter(tags=["ledger"])
+router = APIRouter(tags=["ledger"], route_class=Strictly)
 At = Annotated[int, Path(ge=0, le=MAX_SEQ)]
 PLAIN = ("text/plain", "application/json")
 BYTES: dict[int | str, dict[str, Any]] = {

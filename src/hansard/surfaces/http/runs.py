@@ -22,12 +22,13 @@ from hansard.surfaces.http.bodies import (
     RunRequest,
     RunsListing,
     RunView,
+    Strictly,
 )
 from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of
 from hansard.surfaces.http.events import EVENT, MEDIA, Events
 from hansard.surfaces.http.problems import Refused, documented, refusing
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(tags=["runs"], route_class=Strictly)
 CANCELLED_S = 10.0
 MAX_WAIT_S = 600
 FINISHED: dict[int | str, dict[str, Any]] = {200: {"model": FullRunView, "description": "The run has ended."}}

@@ -15,11 +15,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hansard.__about__ import __version__
-from hansard.app.configuring import Wishes
+from hansard.app.configuring import Wishes, run_config
 from hansard.app.daemon import Daemon
 from hansard.app.following import OVER
+from hansard.app.pool import Pool
 from hansard.app.service import Hansard
-from hansard.app.settings import Settings
+from hansard.app.settings import Settings, recordable
 from hansard.app.tokens import Tokens
 from hansard.app.webhooks import webhooks
 from hansard.errors import HansardError, MissingExtra, UsageError
@@ -79,9 +80,15 @@ class Server(uvicorn.Server):
 
 async def serve(settings: Settings, options: Options, ready: Callable[[str, Path | None], None]) -> None:
     """Serve until SIGTERM or SIGINT. `ready` hears the address when requests are taken, and the file of the default token."""
+    recordable(settings.folder)
+    if options.wishes != Wishes() or settings.providers:
+        # A mistake in the flags is told now, before there is a ledger, and not to the first caller.
+        pool = Pool(settings)
+        run_config(settings, pool, options.wishes)
+        await pool.close()
     listening = bound(options.host, options.port)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="hansard"))
-    tokens = Tokens.of(settings, look_s=LOOK_S)
+    tokens = Tokens.of(settings.state, look_s=LOOK_S)
     token_file = tokens.ensure()
     async with Hansard.open(settings=settings) as hansard:
         log = Log(hansard)
@@ -116,9 +123,6 @@ async def _serve(
         origins=frozenset(each.lower() for each in options.origins),
         public_log=options.public_log,
     )
-    if options.wishes != Wishes() or hansard.settings.providers:
-        # A mistake in the flags is told now, and not to the first caller.
-        daemon.config(options.wishes)
     try:
         with _telemetry(daemon, options.traces):
             async with _mcp(hansard, options) as mcp:

@@ -68,9 +68,8 @@ class Desk:
         commands: bool = False,
         folder: Path | None = None,
     ) -> Self:
-        config = hansard.settings.config
-        place = folder or (config.parent if config else Path.cwd())
-        return cls(hansard=hansard, folder=place.resolve(), wishes=wishes or Wishes(), gates=gates, commands=commands)
+        place = (folder or hansard.settings.folder).resolve()
+        return cls(hansard=hansard, folder=place, wishes=wishes or Wishes(), gates=gates, commands=commands)
 
     def wished(self, provider: str | None, **more: Any) -> Wishes:
         return self.wishes.for_caller(provider, **more)
