@@ -382,3 +382,8 @@ async def test_a_missing_name_is_filled_in() -> None:
         "big-model",
     )
     assert completion.latency_us > 0
+
+
+async def test_whoever_was_asked_cannot_say_that_nobody_was() -> None:
+    completion = await answer(lambda _: says("hello", refused=True))
+    assert (completion.ok, completion.refused) == (True, False)

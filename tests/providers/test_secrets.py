@@ -151,7 +151,7 @@ FULL = Completion(
 
 def test_every_field_of_a_completion_is_scrubbed() -> None:
     empty = Completion(provider="p", requested_model="m", returned_model="m")
-    untouched = {"provider", "finish", "usage", "cost", "latency_us", "exit_code"}
+    untouched = {"provider", "finish", "usage", "cost", "latency_us", "refused", "exit_code"}
     filled = {field.name for field in fields(Completion) if getattr(FULL, field.name) != getattr(empty, field.name)}
     # A field that is added to Completion must be filled above, or stand among those that can hold no text.
     assert filled | untouched == {field.name for field in fields(Completion)}

@@ -110,6 +110,8 @@ def settled(
         exit_code=good.exit_code if type(good.exit_code) is int and good.exit_code in _EXIT_CODES else None,
         usage=_usage(exchange, good, reported),
         cost=settled_cost(good.cost, unmetered=unmetered),
+        # Whoever was asked cannot say that nobody was.
+        refused=False,
     )
 
 
