@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from hansard.deliberation.documents import Config, SelectorOutput, Usage, jcs
 from hansard.deliberation.documents.exchange import NO_USAGE
 from hansard.deliberation.documents.scripting import added
-from hansard.deliberation.protocol.moves import Ask, Draft, Spent, Stopped, Synthesized
+from hansard.deliberation.protocol.moves import Ask, Draft, Json, Spent, Stopped, Synthesized
 from hansard.deliberation.protocol.moves import Step as Moved
 from hansard.deliberation.result import as_body
 from hansard.deliberation.transcript import Transcript
@@ -229,8 +229,13 @@ def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) ->
         confidence_ppm=None if confidence is None else round(confidence * 1_000_000),
         tools=(len(called.completion.tool_events) or None) if called else None,
         message=Body.json(line),
-        result=as_body(called.completion, used.as_data()) if called else None,
+        result=as_body(called.completion, _used(draft, called)) if called else None,
     )
+
+
+def _used(draft: Draft, called: Called) -> Json:
+    """What the last call used: as the message has it, where no tools came before."""
+    return draft.usage if draft.usage is not None and called.before is None else called.used.as_data()
 
 
 def _failed(called: Called, ask: Ask, elapsed_us: int) -> TurnFailed:

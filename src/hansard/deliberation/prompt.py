@@ -69,21 +69,19 @@ class Fence:
         self._nonce = self._made(0)
 
     def data(self, name: str, text: str) -> str:
-        """The text as data between its two lines, under a nonce that it does not hold."""
+        """The text as data between its two lines, under a nonce with which it cannot end them."""
         opening, closing = self.around(name, text)
         return f"{opening}{quoted(text)}{closing}"
 
     def quote(self, telling: Telling, name: str, piece: Mapping[str, Any], words: str) -> None:
         """The same for words that were said before, which stand on the record already."""
         opening, closing = self.around(name, words)
-        telling.say(opening)
-        telling.quote(piece, words)
-        telling.say(closing)
+        telling.quote(opening, piece, words, closing)
 
     def around(self, name: str, text: str) -> tuple[str, str]:
-        """The two lines."""
+        """The two lines. Without a `<` there is no such line in the text; that is seen in a fifth of the time."""
         nonce, count = self._nonce, 0
-        while nonce in text:
+        while "<" in text and nonce in text:
             count += 1
             nonce = self._made(count)
         return f"<<<DATA {nonce} {name}>>>\n", f"\n<<<END {nonce}>>>"
@@ -110,30 +108,23 @@ class Prompts:
             self._systems[agent] = Message(role="system", content=_persona(packet))
         first = packet.left_out + 1
         here = first + len(packet.earlier)
-        case = self._case(packet, fence, (first, here))
-        turns = [self._turn(message, fence, number) for number, message in enumerate(packet.current, here)]
-        now = _now(packet, fence)
+        told = [
+            self._case(packet, fence, (first, here)).told,
+            *[self._turn(message, fence, number) for number, message in enumerate(packet.current, here)],
+            _now(packet, fence).told,
+        ]
+        system, roles = self._systems[agent], ("user", *["assistant"] * (len(told) - 2), "user")
         return Prompt(
-            messages=(
-                self._systems[agent],
-                Message(role="user", content=case.text),
-                *[Message(role="assistant", content=turn.text) for turn in turns],
-                Message(role="user", content=now.text),
-            ),
-            contents=(
-                self._systems[agent].content,
-                case.content,
-                *[turn.content for turn in turns],
-                now.content if packet.origin else now.text,
-            ),
+            messages=(system, *[Message(role=role, content=text) for role, (text, _) in zip(roles, told, strict=True)]),  # type: ignore[arg-type]
+            contents=(system.content, *[content for _, content in told]),
         )
 
-    def _turn(self, message: Json, fence: Fence, number: int) -> Telling:
+    def _turn(self, message: Json, fence: Fence, number: int) -> tuple[str, Content]:
         """A turn of this round. Everybody after it is shown the same words, each in a fence of his own."""
-        telling, index = Telling(), message["turn_index"]
-        telling.say(f"[speaker: {message['speaker']}] (turn_index={index})\n")
-        fence.quote(telling, f"turn {index}", {SAID: number}, self._words_of(message))
-        return telling
+        index, words = message["turn_index"], self._words_of(message)
+        opening, closing = fence.around(f"turn {index}", words)
+        before = f"[speaker: {message['speaker']}] (turn_index={index})\n{opening}"
+        return f"{before}{words}{closing}", (before, {SAID: number}, closing)
 
     def _recalled(self, earlier: tuple[Json, ...]) -> str:
         """The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then."""

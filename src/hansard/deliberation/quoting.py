@@ -25,36 +25,30 @@ _ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 
 
 class Telling:
-    """A text in the making, as it is asked and as it goes on the record."""
+    """A text in the making."""
 
-    __slots__ = ("_pieces", "_texts")
+    __slots__ = ("_own", "_pieces", "_texts")
 
-    def __init__(self) -> None:
+    def __init__(self, text: str = "") -> None:
+        self._own = text
         self._texts: list[str] = []
         self._pieces: list[Piece] = []
 
     def say(self, text: str) -> None:
-        self._texts.append(text)
-        self._pieces.append(text)
+        self._own += text
 
-    def quote(self, piece: Mapping[str, Any], words: str) -> None:
-        self._texts.append(words)
-        self._pieces.append(piece)
-
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
+    def quote(self, before: str, piece: Mapping[str, Any], words: str, behind: str) -> None:
+        """Words that stand on the record, between two texts that do not."""
+        own, self._own = self._own + before, behind
+        self._texts += own, words
+        self._pieces += own, piece
 
     @property
-    def content(self) -> Content:
-        """As it goes on the record: what stands side by side of our own words is one piece."""
-        found: list[Piece] = []
-        for piece in self._pieces:
-            if isinstance(piece, str) and found and isinstance(before := found[-1], str):
-                found[-1] = before + piece
-            else:
-                found.append(piece)
-        return found
+    def told(self) -> tuple[str, Content]:
+        """As it is asked, and as it goes on the record."""
+        if not self._pieces:
+            return self._own, self._own
+        return "".join((*self._texts, self._own)), (*self._pieces, self._own)
 
 
 def quoted(text: str) -> str:
