@@ -18,9 +18,11 @@ def read_document(name: str) -> Mapping[str, Any]:
 
 
 def read_body(text: bytes) -> Any:
-    """The JSON value that somebody sends. What has two readings is refused, and what the record could not hold: half a character,
-    a number that programs disagree about."""
-    found = read_json(text, where="the body")
-    if why := unrepresentable(found):
+    """The JSON value that somebody sends. What has two readings is none."""
+    return read_json(text, where="the body")
+
+
+def check_recordable(value: Any) -> None:
+    """UsageError for what the record could not hold: half a character, a number that programs disagree about."""
+    if why := unrepresentable(value):
         raise UsageError(f"the body {why}")
-    return found

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
-from hansard.app.documents import read_body
+from hansard.app.documents import check_recordable, read_body
 from hansard.surfaces import shapes
 from hansard.surfaces.http.problems import refusing
 from hansard.surfaces.shapes import FullGateView as FullGateView
@@ -48,7 +48,11 @@ class Strictly(APIRoute):
 class _Strict(Request):
     async def json(self) -> Any:
         with refusing(422):
-            return read_body(await self.body())
+            found = read_body(await self.body())
+        # It may well be as described.
+        with refusing(409):
+            check_recordable(found)
+        return found
 
 
 class Incoming(BaseModel):

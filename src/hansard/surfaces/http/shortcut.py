@@ -6,7 +6,7 @@ The long way is the route of the same path, with the same body and the same answ
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hansard.app.documents import read_body
+from hansard.app.documents import check_recordable, read_body
 from hansard.app.views import encoded
 from hansard.errors import UsageError
 from hansard.surfaces.http.bodies import RouteRequest
@@ -29,7 +29,9 @@ class Shortcut:
         while messages[-1].get("more_body"):
             messages.append(await receive())
         try:
-            wanted = RouteRequest.model_validate(read_body(b"".join(each.get("body", b"") for each in messages)))
+            given = read_body(b"".join(each.get("body", b"") for each in messages))
+            check_recordable(given)
+            wanted = RouteRequest.model_validate(given)
         except (UsageError, ValidationError):
             await self._app(scope, _again(messages, receive), send)
             return
