@@ -108,15 +108,18 @@ class Prompts:
             self._systems[agent] = Message(role="system", content=_persona(packet))
         first = packet.left_out + 1
         here = first + len(packet.earlier)
-        told = [
-            self._case(packet, fence, (first, here)).told,
-            *[self._turn(message, fence, number) for number, message in enumerate(packet.current, here)],
-            _now(packet, fence).told,
-        ]
-        system, roles = self._systems[agent], ("user", *["assistant"] * (len(told) - 2), "user")
+        case, in_case = self._case(packet, fence, (first, here)).told
+        turns = [self._turn(message, fence, number) for number, message in enumerate(packet.current, here)]
+        now, in_now = _now(packet, fence).told
+        system = self._systems[agent]
         return Prompt(
-            messages=(system, *[Message(role=role, content=text) for role, (text, _) in zip(roles, told, strict=True)]),  # type: ignore[arg-type]
-            contents=(system.content, *[content for _, content in told]),
+            messages=(
+                system,
+                Message(role="user", content=case),
+                *[Message(role="assistant", content=turn) for turn, _ in turns],
+                Message(role="user", content=now),
+            ),
+            contents=(system.content, in_case, *[content for _, content in turns], in_now),
         )
 
     def _turn(self, message: Json, fence: Fence, number: int) -> tuple[str, Content]:
