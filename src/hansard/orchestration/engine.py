@@ -12,38 +12,33 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import ceil
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hansard.domain.budget import Spend
 from hansard.domain.fact import Body
 from hansard.domain.work import (
     BudgetBreached,
-    PlanMade,
     RunClaimed,
     RunEnded,
     RunInterrupted,
-    RunRouted,
     TaskSkipped,
 )
 from hansard.errors import HansardError, StoreError, UsageError
-from hansard.ledger.entry import Entry
 from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.contexts import Contexts
 from hansard.orchestration.ending import Ended, Ending, Waiting, closed, undone, with_answer
-from hansard.orchestration.fence import Fences
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown, wall_clock_us
 from hansard.orchestration.journal import Journal, Listener
 from hansard.orchestration.nested import Because
-from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
+from hansard.orchestration.plan import Plan
+from hansard.orchestration.planning import Asked, Planner, body_of, plan_made
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
-from hansard.orchestration.roles import Choice, as_json, classifier, coordinator
 from hansard.orchestration.watching import LEASE_S, Watch, release
 from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
-from hansard.record.reading import read_body
 from hansard.record.recorder import Cause, Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store
 
@@ -131,7 +126,7 @@ class Engine:
         await journal.record(fact, "engine", [asked])
         return Ended(run=journal.run, state="cancelled", reason="cancelled")
 
-    def _asked(self, run: str) -> "tuple[Progress, _Asked | None]":
+    def _asked(self, run: str) -> tuple[Progress, Asked | None]:
         """How far a run has come, and what was asked for; None where there is no such run."""
         entries = {entry.seq: entry for entry in self._store.select(Query(run=run))}
         progress = progress_of(run, entries.values())
@@ -142,7 +137,7 @@ class Engine:
         brings = progress.plan is None and "plan" in requested.body
         plan = body_of(self._store, requested, "plan") if brings else None
         config = self._config(body_of(self._store, configured, "config"), configured.seq)
-        return progress, _Asked(requested.seq, configured.seq, request, config, plan)
+        return progress, Asked(requested.seq, configured.seq, request, config, plan)
 
     def _config(self, data: bytes, seq: int) -> RunConfig:
         """A configuration as recorded. Most runs have that of the one before."""
@@ -164,35 +159,14 @@ class Engine:
         return progress_of(run, self._store.select(Query(run=run)))
 
 
-class _Asked(NamedTuple):
-    """What a run is for, and how it is to be done; each with its entry."""
-
-    requested: int
-    configured: int
-    request: str
-    config: RunConfig
-    plan: bytes | None
-    """The plan that the user wrote, where it was not taken up yet."""
-
-
-def body_of(store: Store, entry: Entry, part: str) -> bytes:
-    """A body without which a run cannot go on."""
-    stored = read_body(store, entry, part)
-    if stored is None:
-        raise StoreError(
-            f"the {part} of run {entry.run} (entry {entry.seq}) is not in the ledger any more: it cannot go on"
-        )
-    return stored.body
-
-
 class _Drive:
     """One drive of one run."""
 
     def __init__(
-        self, engine: Engine, journal: Journal, progress: Progress, store: Store, asked: _Asked, means: Means
+        self, engine: Engine, journal: Journal, progress: Progress, store: Store, asked: Asked, means: Means
     ) -> None:
         self._engine, self._journal, self._progress, self._store = engine, journal, progress, store
-        self._requested, self._configured, self._request, self._config, self._brought = asked
+        self._configured, self._request, self._config = asked.configured, asked.request, asked.config
         self._started = asyncio.get_running_loop().time()
         self._cancelling = False
         lanes = self._config.roster.lanes
@@ -201,6 +175,7 @@ class _Drive:
         self._purse = Purse(self._config.budget, _sum(progress.spent, *engine.elsewhere.values()))
         self._asker = Asker(self._config, progress.nonce, means, journal, self._purse, purses)
         self._contexts = Contexts(means.sources, self._request, journal, progress, store)
+        self._planner = Planner(asked, progress, store, self._asker, self._contexts, engine.router_of, engine.brought)
 
     async def to_the_end(self) -> Ended:
         """Work until the run has ended; a cancellation from outside interrupts it, and it can be resumed."""
@@ -253,7 +228,7 @@ class _Drive:
         return None if limit is None else max(0.0, limit - self._progress.spent.elapsed_us / 1e6)
 
     async def _phases(self) -> Ending | Waiting:
-        found, seq = await self._planned()
+        found, seq = await self._planner.made()
         if isinstance(found, Ending):
             return found
         if self._progress.mode == "plan_only":
@@ -318,108 +293,10 @@ class _Drive:
             return Ending(state="failed", reason="gate_rejected", causes=passage.closed[-1:]), seq
         if passage.edit is None or passage.edit in self._progress.plan_causes:
             return plan, seq
-        edited = self._parsed(passage.text.encode(), f"the edit in entry {passage.edit}")
-        recorded = await self._journal.record(_plan_made(edited, "edit"), "engine", [passage.edit])
+        edited = self._planner.parsed(passage.text.encode(), f"the edit in entry {passage.edit}")
+        recorded = await self._journal.record(plan_made(edited, "edit"), "engine", [passage.edit])
         self._progress.plan, self._progress.plan_causes = recorded.seq, (passage.edit,)
         return edited, recorded.seq
-
-    async def _planned(self) -> "tuple[Plan | Ending, int]":
-        """The plan: as recorded, as the user wrote it, of one task by route, or by the coordinator."""
-        if self._progress.plan is not None:
-            return self._recorded_plan(self._progress.plan), self._progress.plan
-        if (data := self._brought) is not None:
-            brought = self._engine.brought.pop(self._journal.run, None)
-            plan = brought[1] if brought and brought[0] == data else self._parsed(data, "the plan")
-            fact = _plan_made(plan, "user", data)
-            recorded = await self._journal.record(fact, "engine", [self._requested, self._configured])
-            return plan, recorded.seq
-        route, routed = await self._routed()
-        if self._progress.mode == "single":
-            return await self._single(route.lane, routed)
-        return await self._coordinated(route, routed)
-
-    def _recorded_plan(self, seq: int) -> Plan:
-        return self._parsed(body_of(self._store, self._store.entry(seq), "plan"), f"entry {seq}")
-
-    def _parsed(self, data: bytes, where: str) -> Plan:
-        try:
-            table = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise StoreError(f"{where} holds no plan: {error}") from error
-        return parse_plan(table, self._config.roster, self._config.policy, where=where, commands=True)
-
-    async def _routed(self) -> "tuple[Route, int]":
-        """The router's word, on the record; on resume what it said then, whatever it would say by now."""
-        if self._progress.routed:
-            from hansard.orchestration.route import recorded_route
-
-            first, last = self._progress.routed[0], self._progress.routed[-1]
-            return recorded_route(json.loads(body_of(self._store, first, "evidence"))), last.seq
-        route = self._engine.router_of(self._config)(self._request)
-        fact = RunRouted(
-            tier=route.tier,
-            lane=route.lane,
-            runner_up=route.runner_up,
-            confidence_ppm=route.confidence_ppm,
-            evidence=Body.json(as_json(asdict(route))),
-        )
-        recorded = await self._journal.record(fact, "router", [self._requested, self._configured])
-        return route, recorded.seq
-
-    async def _single(self, lane: str | None, routed: int) -> "tuple[Plan | Ending, int]":
-        """A plan of one task, in the lane that the router or the classifier names."""
-        if self._progress.routed and self._progress.routed[-1].data.get("tier") == 2:
-            lane = self._progress.routed[-1].data.get("lane")
-        elif lane is None:
-            lane, routed = await self._classified(routed)
-        if lane is None:
-            why = "no lane fits this request; name one (--lane), or let it be planned (without --single)"
-            return Ending(state="failed", reason="no_lane", causes=(routed,), detail=why), routed
-        try:
-            refuse_lane(lane, self._config.roster, self._config.policy, "route")
-        except UsageError as error:
-            return Ending(state="failed", reason="lane_refused", causes=(routed,), detail=str(error)), routed
-        plan = Plan.single(lane, self._request)
-        recorded = await self._journal.record(_plan_made(plan, "router"), "engine", [self._requested, routed])
-        return plan, recorded.seq
-
-    async def _classified(self, routed: int) -> tuple[str | None, int]:
-        fences = Fences(self._progress.nonce, "", 1, "classifier")
-        question = classifier(self._request, self._config.roster, self._config.policy, fences)
-
-        def then(choice: Choice, _: object) -> list[Step]:
-            fact = RunRouted(
-                tier=2,
-                lane=choice.lane,
-                confidence_ppm=choice.confidence_ppm,
-                evidence=Body.json(as_json({"reason": choice.reason})),
-            )
-            return [Step(fact, "classifier", [routed, Within(0)])]
-
-        answer = await self._asker.ask(question, [routed], then=then)
-        return answer.value.lane, answer.following[0]
-
-    async def _coordinated(self, route: "Route", routed: int) -> tuple[Plan, int]:
-        fences = Fences(self._progress.nonce, "", 1, "coordinator")
-        config = self._config
-        context = await self._contexts.gather(None, [self._requested, self._configured])
-        question = coordinator(
-            self._request,
-            config.roster,
-            config.policy,
-            fences,
-            most=config.tuning.max_tasks,
-            scores=dict(route.scores),
-            context=context.texts,
-            tokens=config.tuning.max_output_tokens,
-        )
-
-        def then(plan: Plan, _: object) -> list[Step]:
-            causes: list[Cause] = [self._requested, routed, *context.seqs, Within(0)]
-            return [Step(_plan_made(plan, "coordinator"), "coordinator", causes)]
-
-        answer = await self._asker.ask(question, [routed, *context.seqs], then=then)
-        return answer.value, answer.following[0]
 
     async def _cut(self, why: Because, because: str) -> Ending:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
@@ -456,7 +333,7 @@ class _Drive:
         if progress.plan is None:
             return []
         try:
-            return undone(progress, self._recorded_plan(progress.plan))
+            return undone(progress, self._planner.recorded(progress.plan))
         except StoreError:
             # Whoever cannot read the plan can still stop, without a word on what will not be done.
             return []
@@ -489,13 +366,3 @@ def _sum(*spent: Spend | None) -> Spend:
     for each in (each for each in spent if each is not None):
         total = total.more(each.calls, each.tokens, each.cost_usd_nano, each.elapsed_us)
     return total
-
-
-def _plan_made(plan: Plan, by: str, data: bytes | None = None) -> PlanMade:
-    return PlanMade(
-        by=by,  # type: ignore[arg-type]
-        tasks=len(plan.tasks),
-        edges=plan.edges,
-        waves=len(plan.waves),
-        plan=Body.json(data or as_json(plan.as_data())),
-    )
