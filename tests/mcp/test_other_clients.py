@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from command_line import SRC
 from components import need
 from mcp_clients import called, client_of, command, desk_in, environment
 
@@ -118,7 +119,9 @@ def inspector() -> Path:
 
 def inspect(folder: Path, *words: str) -> dict[str, Any]:
     """What the inspector prints."""
-    argv = [str(inspector()), "--cli", *command("--provider", "rehearsal"), *words]
+    # A client hands its servers a few variables of its own environment, and others only where it is told to.
+    state = ("-e", f"HANSARD_STATE={folder / 'state'}", "-e", f"PYTHONPATH={SRC}")
+    argv = [str(inspector()), "--cli", *command("--provider", "rehearsal"), *state, *words]
     done = subprocess.run(
         argv, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False, timeout=120
     )
