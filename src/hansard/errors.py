@@ -43,3 +43,8 @@ class Fenced(StoreError):
 
 class Broken(HansardError):
     """A rule of our own was broken by our own code: a bug to report."""
+
+
+def plainly(error: BaseException) -> str:
+    """What went wrong, for a message that names the file itself: the system's words, without its number and path."""
+    return getattr(error, "strerror", None) or str(error)

@@ -208,6 +208,8 @@ async def test_a_directory_is_resumed_by_the_run_that_lies_there_and_no_other(tm
         assert find_session(service.store, runs / "s-1") == find_session(service.store, tmp_path / "link/s-1") == run
         (runs / "s-1" / "manifest.json").unlink()
         assert find_session(service.store, tmp_path / "link/../runs/s-1") == run
+        with pytest.raises(UsageError, match=f"{run} is a run, and its session lies in {runs / 's-1'}: name that"):
+            find_session(service.store, runs / run)
         with pytest.raises(UsageError, match="nothing to resume"):
             await service.deliberations.resume(other)
         assert deliberation_view(service.store, other)["state"] == "answered"

@@ -56,6 +56,8 @@ def test_a_session_ends_with_its_answer_and_a_summary_of_one_screen(tmp_path: Pa
     assert {"outcome", "panel", "digest", "folder", "run"} <= words
     assert len(done.stdout.splitlines()) < 24
     assert read_manifest(tmp_path / "runs" / "walking-skeleton").status == "complete"
+    shown = hansard(tmp_path, "runs", "show", "last")
+    assert f"folder   {tmp_path / 'runs' / 'walking-skeleton'}\n" in shown.stdout
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,22 @@ def test_init_makes_a_ledger_with_a_pin(run: Any, tmp_path: Path, monkeypatch: p
     assert run("verify", "--strict", "--pin", view["pin"])[0] == 0
     again = json.loads(run("init", "--json")[1])
     assert (again["ledger_made"], again["config_written"], again["pin"]) == (False, False, view["pin"])
+    assert view["before"] is again["before"] is None
+
+
+def test_init_says_where_the_runs_from_before_it_are(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "state").mkdir(mode=0o700)
+    before = tmp_path / "state" / "ledger.db"
+    asyncio.run(record_run(before, tmp_path / "state"))
+    assert "demo-1" in run("runs", "list")[1]
+    code, out, _ = run("init")
+    assert code == 0
+    assert "demo-1" not in run("runs", "list")[1]
+    advice = next(line.split() for line in out.splitlines() if "--ledger" in line)
+    assert advice == ["hansard", "runs", "list", "--ledger", str(before)]
+    assert "demo-1" in run(*advice[1:])[1]
+    assert "--ledger" not in run("init")[1]
 
 
 def test_a_bad_hansard_toml_keeps_no_ledger_from_being_read(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hansard.app.custody import pin_of
-from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings, recordable, working_folder
+from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings, recordable, user_ledger, working_folder
 from hansard.app.views import View
 from hansard.app.wiring import open_or_found
 from hansard.errors import HansardError, StoreError
@@ -123,6 +123,7 @@ def found(ledger: str | None, *, origin: str | None) -> View:
     try:
         if opened.is_new and opened.sealer:
             opened.sealer.checkpoint()
+        before = user_ledger(settings.state)
         return {
             "config": str(settings.config) if settings.config else None,
             "config_written": written,
@@ -130,6 +131,8 @@ def found(ledger: str | None, *, origin: str | None) -> View:
             "ledger_made": opened.is_new,
             "custody": opened.custody,
             "pin": pin_of(opened.store),
+            # What was submitted here until now, without a hansard.toml, went there.
+            "before": str(before) if written and opened.is_new and before.is_file() else None,
         }
     finally:
         opened.close()

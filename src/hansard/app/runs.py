@@ -25,7 +25,7 @@ from hansard.app.wiring import SOFTWARE
 from hansard.domain.fact import Body, Fact
 from hansard.domain.roster import Roster
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
-from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, UsageError, plainly
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
@@ -423,7 +423,7 @@ def read_plan(path: Path) -> Any:
         text = path.read_text("utf-8")
         found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read the plan {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"cannot read the plan {path}: {plainly(error)}") from error
     if not isinstance(found, dict):
         raise UsageError(f'{path} holds no plan; write {{"tasks": [...]}}, or let one be made: hansard plan REQUEST')
     return found

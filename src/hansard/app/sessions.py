@@ -82,7 +82,10 @@ def place_of(name: str, runs: Path, *, gone: bool = False) -> Path:
         return path.parent
     if gone and name:
         return runs / name if path.name == name else path
-    raise UsageError(f"there is no session {name!r}: neither a directory here nor an id under {runs}")
+    raise UsageError(
+        f"there is no session {name!r}: neither a directory here nor an id under {runs}; where that of a "
+        f"run lies says: hansard runs show RUN"
+    )
 
 
 def artifact_of(folder: Path) -> dict[str, Any]:

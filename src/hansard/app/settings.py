@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
-from hansard.errors import UsageError
+from hansard.errors import UsageError, plainly
 from hansard.providers.fields import Fields
 
 CONFIG_NAME = "hansard.toml"
@@ -88,7 +88,7 @@ def read_settings(
     state = state_folder(env)
     found = ledger or env.get("HANSARD_LEDGER") or _from_table(table, config)
     if not found:
-        found = str(config.parent / LEDGER_NAME if config else state / "ledger.db")
+        found = str(config.parent / LEDGER_NAME if config else user_ledger(state))
     origin = table.get("origin")
     if origin is not None and not isinstance(origin, str):
         raise UsageError(f"{config}: origin must be text")
@@ -167,7 +167,7 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"cannot read {path}: {plainly(error)}") from error
 
 
 def wants_color(environ: Mapping[str, str] | None = None) -> bool:
@@ -188,6 +188,11 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
     return Path(env.get("HOME") or Path.home()) / ".local" / "state" / "hansard"
 
 
+def user_ledger(state: Path) -> Path:
+    """The ledger of a user who has named none and stands under no hansard.toml."""
+    return state / "ledger.db"
+
+
 def _nearest(start: Path) -> Path | None:
     for folder in (start, *start.absolute().parents):
         path = (folder / CONFIG_NAME).absolute()
@@ -202,7 +207,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"cannot read {path}: {plainly(error)}") from error
 
 
 def _table(table: dict[str, Any], name: str, config: Path | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from hansard.deliberation.documents import SCHEMA_VERSION, Breach, Invalid, RunManifest
 from hansard.deliberation.documents.vocabulary import NAME
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, UsageError, plainly
 
 ARTIFACT, CONFIG, MANIFEST = "artifact.json", "config.json", "manifest.json"
 JOURNAL, EVENTS, SEAL, LOCK = "transcript.jsonl", "observability.jsonl", "seal.json", ".lock"
@@ -230,7 +230,7 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
     try:
         data = read_file(folder / JOURNAL)
     except OSError as error:
-        raise UsageError(f"cannot read the journal of {folder}: {error}") from error
+        raise UsageError(f"cannot read the journal of {folder}: {plainly(error)}") from error
     whole, _, _ = data.rpartition(b"\n")
     for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
         try:
@@ -351,7 +351,7 @@ def _locked(folder: Path) -> int:
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise UsageError(f"{folder} is no session's directory: {error}") from error
+        raise UsageError(f"{folder} is no session's directory: {plainly(error)}") from error
     try:
         if not stat.S_ISREG(os.fstat(lock).st_mode):
             os.close(lock)

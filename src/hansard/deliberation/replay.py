@@ -18,7 +18,7 @@ from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import PRODUCER, Pen, Sitting, pins_of, run_session
 from hansard.deliberation.setting import Setting
-from hansard.errors import UsageError
+from hansard.errors import UsageError, plainly
 
 CONDITIONS: tuple[PinningCondition, ...] = get_args(PinningCondition)
 LONGEST_ID = 64
@@ -87,7 +87,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_file(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        raise UsageError(f"cannot read {path}: {plainly(error)}") from error
     if not isinstance(found, dict):
         raise UsageError(f"cannot read {path}: it holds no object")
     return found

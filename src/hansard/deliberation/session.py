@@ -39,7 +39,7 @@ from hansard.deliberation.tooling import tool_line
 from hansard.deliberation.transcript import Transcript
 from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Fact
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, UsageError, plainly
 from hansard.record.encoder import fast_dumper
 from hansard.record.recorder import Cause, Recorded, Recorder
 from hansard.store.base import Claim
@@ -167,7 +167,7 @@ def _check_begun(path: Path, wanted: Mapping[str, Any]) -> None:
     try:
         found = read_json(read_file(path), where=str(path))
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error}; put it back as it was") from error
+        raise UsageError(f"cannot read {path}: {plainly(error)}; put it back as it was") from error
     if not isinstance(found, dict):
         raise UsageError(f"{path} holds no object; put it back as it was")
     said = _as_far_as_known(wanted, found)

@@ -23,7 +23,7 @@ from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
-from hansard.errors import HansardError, UsageError
+from hansard.errors import HansardError, UsageError, plainly
 
 
 def artifact_breaches(
@@ -103,7 +103,7 @@ def _read(path: Path) -> Any:
     try:
         return read_json(read_file(path), where=path.name)
     except (OSError, json.JSONDecodeError) as error:
-        raise UsageError(f"cannot read {path.name}: {error}") from error
+        raise UsageError(f"cannot read {path.name}: {plainly(error)}") from error
 
 
 def _breach(document: str, message: str, rule: str) -> Breach:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from hansard.domain.exchange import Completion, Exchange
-from hansard.errors import UsageError
+from hansard.errors import UsageError, plainly
 from hansard.providers.fields import Fields
 from hansard.providers.prompt import prompt_of
 from hansard.providers.reply import Reply
@@ -76,7 +76,7 @@ class Recording:
         try:
             table = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError, RecursionError) as error:
-            raise UsageError(f"cannot read the recording {path}: {error}") from error
+            raise UsageError(f"cannot read the recording {path}: {plainly(error)}") from error
         fields = Fields(table, str(path))
         recording = cls(
             calls=tuple(_read_call(each) for each in fields.tables("calls")),

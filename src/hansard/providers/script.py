@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from hansard.domain.exchange import Exchange
-from hansard.errors import UsageError
+from hansard.errors import UsageError, plainly
 from hansard.providers.fields import Fields
 from hansard.providers.reply import Reply
 
@@ -68,7 +68,7 @@ class Script:
             text = path.read_text("utf-8")
             table = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
         except (OSError, ValueError, RecursionError) as error:
-            raise UsageError(f"cannot read the script {path}: {error}") from error
+            raise UsageError(f"cannot read the script {path}: {plainly(error)}") from error
         return cls.of(table, where=str(path))
 
     @classmethod

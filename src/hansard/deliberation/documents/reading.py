@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hansard.errors import MissingExtra, UsageError
+from hansard.errors import MissingExtra, UsageError, plainly
 
 MAX_BYTES = 256 * 1024 * 1024
 MAX_DEPTH = 64
@@ -88,5 +88,5 @@ def load(path: Path) -> Any:
             raise UsageError(f"{path} is larger than {MAX_BYTES} bytes")
         text = path.read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        raise UsageError(f"cannot read {path}: {plainly(error)}") from error
     return (read_yaml if path.suffix in {".yaml", ".yml"} else read_json)(text, where=str(path))

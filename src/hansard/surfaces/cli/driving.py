@@ -18,7 +18,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.views import View
 from hansard.app.wiring import Opened, ledger_exists, open_ledger
-from hansard.errors import UsageError
+from hansard.errors import UsageError, plainly
 from hansard.surfaces.cli.narrate import duration, spent
 from hansard.surfaces.cli.progress import Nobody, Watcher, listener, ticking, watcher
 from hansard.surfaces.cli.show import as_json, plain, say
@@ -83,7 +83,7 @@ def text_of(word: str) -> str:
     try:
         return Path(word[1:]).read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {word[1:]}: {getattr(error, 'strerror', None) or error}") from error
+        raise UsageError(f"cannot read {word[1:]}: {plainly(error)}") from error
 
 
 def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = None) -> int:

@@ -1,6 +1,7 @@
 """`hansard init`: a ledger and a commented hansard.toml."""
 
 import argparse
+import shlex
 
 from hansard.app.founding import found
 from hansard.surfaces.cli.show import as_json, say
@@ -18,4 +19,7 @@ def init(args: argparse.Namespace) -> int:
     if view["pin"]:
         say(f"pin      {view['pin']}")
         say("         keep the pin outside this machine: with it anyone can tell this log from a rebuilt one")
+    if view["before"]:
+        say("before   what was run here before this hansard.toml stands in another ledger; to see it:")
+        say(f"         hansard runs list --ledger {shlex.quote(view['before'])}")
     return 0

@@ -45,6 +45,11 @@ def listed(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     async def work(hansard: Hansard) -> int:
         view = hansard.runs.show(args.run)
+        if view["mode"] == "deliberation":
+            from hansard.app.deliberationviews import directory_of
+
+            folder = directory_of(hansard.store, view["run"])
+            view["run_dir"] = str(folder) if folder else None
         if args.json:
             as_json(view)
         else:
@@ -179,6 +184,8 @@ def _tell(view: View) -> None:
         say(f"plan     {plan['tasks']} tasks in {plan['waves']} waves, by the {plan['by']} (entry {plan['seq']})")
     for task in view["tasks"]:
         _tell_task(task)
+    if folder := view.get("run_dir"):
+        say(f"folder   {folder}")
     if view["answer_seq"] is not None:
         missing = f", without {', '.join(view['missing'])}" if view["missing"] else ""
         say(f"answer   entry {view['answer_seq']}{missing}")
