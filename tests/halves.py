@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-FIRST = ("dashboard", "deliberation", "domain", "ledger", "mcp", "providers", "record", "seal", "store")
+FIRST = ("app", "dashboard", "deliberation", "domain", "ledger", "mcp", "providers", "record", "seal", "store")
 HERE = Path(__file__).parent.name
 
 
