@@ -1,7 +1,7 @@
 """The verifier in the browser against the one in Python: on whatever a forger does, both conclude the same."""
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ import pytest
 
 from daemons import Served
 from hansard.ledger import ed25519
-from hansard.ledger.canonical import Malformed
+from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.entry import parse
+from hansard.ledger.merkle import root_of
 from hansard.ledger.openings import check_receipt
 from hansard.ledger.report import Report
 from hansard.ledger.seals import Pin
@@ -111,6 +112,8 @@ def unsealed_rotation(log: Log) -> None:
     log.checkpoint()
 
 
+TOMBSTONE = {"seq": 20, "part": "prompt", "commitment": "0" * 64, "reason": "other"}
+ANCHOR = {"by": "copy", "size": 5, "root": "0" * 64, "time_us": 7}
 ATTACKS: dict[str, Callable[[Log], object]] = {
     "nothing": lambda log: None,
     "an unsealed tail": lambda log: log.grow(5),
@@ -138,6 +141,16 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
     "a checkpoint of a stranger": lambda log: log.checkpoints.append(log.note(keys=[Key.of("stranger", "x")])),
     "no note at all": lambda log: log.checkpoints.append("nonsense"),
     "an extension line": lambda log: log.checkpoints.append(extended(log)),
+    "a tombstone": lambda log: log.redact(20, "prompt"),
+    "a tombstone of nothing": lambda log: log.append("body.redacted", run=""),
+    "a tombstone of no number": lambda log: log.append("body.redacted", data=TOMBSTONE | {"seq": "20"}, run=""),
+    "a tombstone of what comes later": lambda log: log.append("body.redacted", data=TOMBSTONE | {"seq": 41}, run=""),
+    "an anchor": lambda log: log.append("anchor.recorded", data=ANCHOR | {"root": root_of(log.leaves[:5]).hex()}, run=""),
+    "an anchor of nothing": lambda log: log.append("anchor.recorded", run=""),
+    "an anchor of what comes later": lambda log: log.append("anchor.recorded", data=ANCHOR | {"size": 50}, run=""),
+    "a signature by a name with a space of Unicode": with_notes(lambda note: f"{note}\N{EM DASH} a\x85b AAAAAAAA\n"),
+    "a signature by a name with a mark": with_notes(lambda note: f"{note}\N{EM DASH} a\ufeffb AAAAAAAA\n"),
+    "a note without end": with_notes(lambda note: f"{note}\N{EM DASH} a {base64(bytes(1 << 20))}\n"),
 }  # fmt: skip
 
 
@@ -296,9 +309,38 @@ def receipts() -> Iterator[bytes]:
     yield log.receipt(0, rotation=30)
     yield log.receipt(20, rotation=30, note=log.note(keys=[Key.of("stranger", "x")]))
     yield log.receipt(20, rotation=30, note=honest(41).checkpoints[-1])
+    yield from odd_receipts(good)
     yield from (good[:at] for at in range(0, len(good), 97))
     for at in range(0, len(good), 29):
         yield good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :]
+
+
+def odd_receipts(good: bytes) -> Iterator[bytes]:
+    """Receipts that say a little more than they should, or say it otherwise."""
+    header, extra, rest = good.split(b"\n", 2)
+    value = json.loads(b64decode(extra.removeprefix(b"extra ")))
+    placed, opening = value["epoch"], value["open"]["prompt"]
+    changes: list[dict[str, Any]] = [
+        {"more": 1},
+        {"epoch": None},
+        {"epoch": []},
+        {"epoch": placed | {"index": str(placed["index"])}},
+        {"epoch": placed | {"index": 29}},
+        {"epoch": placed | {"more": 1}},
+        {"genesis": value["genesis"] | {"index": 0}},
+        {"genesis": value["genesis"] | {"line": value["line"]}},
+        {"genesis": value["genesis"] | {"path": [[each] for each in value["genesis"]["path"]]}},
+        {"genesis": value["genesis"] | {"path": None}},
+        {"open": []},
+        {"open": {"prompt": opening | {"more": ""}}},
+        {"open": {"prompt": opening | {"media": "a\tb"}}},
+        *({"open": {"prompt": opening, part: opening}} for part in ("constructor", "__proto__", "other")),
+    ]
+    for change in changes:
+        yield b"\n".join([header, b"extra " + b64encode(dump(value | change)), rest])
+    yield good + "\N{EM DASH} a\x85b AAAAAAAA\n".encode()
+    yield good + "\N{EM DASH} a\ufeffb AAAAAAAA\n".encode()
+    yield good + f"\N{EM DASH} a {base64(bytes(1 << 20))}\n".encode()
 
 
 @pytest.mark.parametrize("pinned", [False, True])

@@ -1,4 +1,5 @@
 import json
+import time
 from contextlib import suppress
 
 import orjson
@@ -84,3 +85,18 @@ def test_values_outside_the_model_are_not_encoded(value: object) -> None:
 def test_line_separators_stand_as_they_are() -> None:
     assert encode("a\u2028b\u0085c\x00") == '"a\u2028b\u0085c\\u0000"'.encode()
     assert parse('"\u2028"'.encode()) == "\u2028"
+
+
+def test_a_repeated_key_among_very_many_is_named_at_once() -> None:
+    members = ",".join(f'"{key}":0' for key in [*range(200_000), 199_999])
+    before = time.process_time()
+    with pytest.raises(Malformed, match="the key '199999' stands twice"):
+        parse(f"{{{members}}}".encode())
+    assert time.process_time() - before < 10
+
+
+@pytest.mark.parametrize("text", ['{"%s":0,"%s":0}', '{"\u00e9%s%s":0}'], ids=["twice", "not ASCII"])
+def test_a_long_key_is_not_quoted_whole(text: str) -> None:
+    with pytest.raises(Malformed) as raised:
+        parse((text % ("k" * 100_000, "k" * 100_000)).encode())
+    assert len(str(raised.value)) < 200

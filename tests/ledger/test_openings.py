@@ -162,9 +162,23 @@ def test_an_anchor_of_the_same_size_shows_a_fork(tmp_path: Path) -> None:
         (tmp_path / str(number)).write_text(note)
         kept.append(load_kept(str(tmp_path / str(number))))
     report = check_receipt(receipt(), against=kept, tools=FAST)
-    assert [each.ok for each in report.anchors] == [True, True, False]
-    assert [(each.code, each.grade) for each in report.findings] == [("anchor_unused", "note"), ("fork", "anchor")]
+    assert [each.ok for each in report.anchors] == [True, False]
+    assert [(each.code, each.grade) for each in report.findings] == [("anchor_unused", "grade"), ("fork", "anchor")]
     assert report.exit_code == 21
+
+
+@pytest.mark.parametrize("asked", ["against", "since"])
+def test_a_receipt_never_agrees_with_an_anchor_of_another_size(tmp_path: Path, asked: str) -> None:
+    forked = honest()
+    forked.edit(10, lambda entry: entry["data"].update(task="t9"))
+    forked.rechain(10)
+    path, kept = tmp_path / "x.tlog-proof", tmp_path / "kept"
+    path.write_bytes(receipt())
+    kept.write_text(forked.note(25))
+    options = Options(since=str(kept)) if asked == "since" else Options(against=(str(kept),))
+    report = verify(path, options, FAST)
+    assert (report.exit_code, report.anchors) == (23, ())
+    assert not any(line.startswith("  anchor") for line in lines(report))
 
 
 def test_a_receipt_file_is_verified_like_a_ledger(tmp_path: Path) -> None:

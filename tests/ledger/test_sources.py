@@ -3,12 +3,14 @@
 import fcntl
 import os
 import sqlite3
+import struct
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from hansard.ledger.entry import MAX_LINE
 from hansard.ledger.report import Findings
 from hansard.ledger.sources import CannotRead, NotALedger, open_source, recognise
 from hansard.ledger.sources.sqlite import _Budget
@@ -218,6 +220,35 @@ class TestReadingSqlite:
         report = verify(path, Options(deep=True), FAST)
         assert [(each.code, each.grade) for each in report.findings] == [("header", "warning")]
 
+    def test_a_rollback_journal_beside_the_file_is_a_finding(self, tmp_path: Path) -> None:
+        path = honest().write_sqlite(tmp_path / "x.db")
+        journal = tmp_path / "x.db-journal"
+        journal.touch()
+        assert codes(path) == []
+        journal.write_bytes(hot_journal(path))
+        assert codes(path) == ["journal"]
+        restored = sqlite3.connect(path)
+        assert restored.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+        restored.close()
+
+    def test_of_a_line_that_is_too_long_only_so_much_is_read_that_it_shows(self, tmp_path: Path) -> None:
+        path = honest().write_sqlite(tmp_path / "x.db")
+        change(path, """UPDATE entries SET line = '{"kind":"' || hex(zeroblob(1000000)) || '"}' WHERE seq = 7""")
+        report = verify(path, tools=FAST)
+        assert report.first_bad is not None
+        assert (report.first_bad.seq, report.first_bad.code) == (7, "form")
+        source = open_source(path, Findings())
+        assert max(len(line) for _, line in source.lines(0, None)) == MAX_LINE + 1
+        source.close()
+
+    @pytest.mark.parametrize("value", ["zeroblob(1000000)", "hex(zeroblob(1000000))"])
+    def test_a_cause_that_is_no_number_is_a_finding_and_is_not_read(self, tmp_path: Path, value: str) -> None:
+        path = honest().write_sqlite(tmp_path / "x.db")
+        change(path, f"UPDATE causes SET cause = {value} WHERE seq = 20")
+        report = verify(path, tools=FAST)
+        assert [(each.code, each.seq) for each in report.findings] == [("causes", 20)]
+        assert len(report.findings[0].message) < 200
+
     def test_a_table_whose_text_is_not_ours_is_not_read(self, tmp_path: Path) -> None:
         path = honest().write_sqlite(tmp_path / "x.db")
         endless = "CREATE VIEW entries(seq, line) AS WITH RECURSIVE r(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM r) SELECT n, n FROM r"
@@ -362,6 +393,13 @@ class TestReadingLines:
 
 
 class TestReadingAnExport:
+    def test_a_link_in_the_place_of_the_tiles_is_not_walked_along(self, tmp_path: Path) -> None:
+        path = honest().write_export(tmp_path / "x")
+        (path / "tile").rename(tmp_path / "tiles")
+        (tmp_path / "tiles" / "more").touch()
+        (path / "tile").symlink_to(tmp_path / "tiles")
+        assert codes(path) == []
+
     def test_extra_files_are_noted(self, tmp_path: Path) -> None:
         folder = honest().write_export(tmp_path / "x")
         (folder / "holiday.jpg").write_bytes(b"")
@@ -416,6 +454,14 @@ class TestReadingAnExport:
         assert not verify(folder, tools=FAST).ok
 
 
+def test_an_index_of_lines_is_not_read_and_the_report_says_so(tmp_path: Path) -> None:
+    path = honest().write_jsonl(tmp_path / "x.jsonl")
+    (tmp_path / "x.index").write_bytes(b"anything")
+    report = verify(path, tools=FAST)
+    assert report.findings == ()
+    assert any("NAME.index" in each for each in report.not_proven)
+
+
 def test_a_source_can_be_opened_by_itself(tmp_path: Path) -> None:
     findings = Findings()
     source = open_source(honest().write_sqlite(tmp_path / "x.db"), findings)
@@ -433,6 +479,23 @@ def change(path: Path, *statements: str) -> None:
         db.execute(statement)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
+
+
+def hot_journal(path: Path) -> bytes:
+    """The journal from which SQLite would make this database one without entries."""
+    other = path.with_name("other.db")
+    other.write_bytes(path.read_bytes())
+    change(other, "DELETE FROM entries")
+    data = other.read_bytes()
+    other.unlink()
+    size = int.from_bytes(data[16:18], "big")
+    pages = [data[at : at + size] for at in range(0, len(data), size)]
+    header = bytes.fromhex("d9d505f920a163d7") + struct.pack(">5I", len(pages), 0, len(pages), 512, size)
+    records = (
+        struct.pack(">I", number) + page + struct.pack(">I", sum(page[size - 200 : 0 : -200]))
+        for number, page in enumerate(pages, 1)
+    )
+    return header.ljust(512, b"\0") + b"".join(records)
 
 
 def _as_base64(line: bytes) -> bytes:

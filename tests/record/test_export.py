@@ -11,6 +11,7 @@ import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from hansard.record.sealed import newest_sealed
 from hansard.record.verifier_archive import archive
 from hansard.seal.genesis import found
 from hansard.store.base import StoredCheckpoint
+from hansard.store.conformance.sample import draft, put
 from hansard.store.memory import MemoryStore
 from signed_log import SignedLog
 
@@ -89,6 +91,17 @@ def alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={},
         cwd="/",
     )
+
+
+def test_a_tombstone_that_names_nothing_hides_nothing(log: SignedLog, tmp_path: Path) -> None:
+    log.ask("plain")
+    named = {"commitment": "0" * 64, "part": "request", "reason": "other", "seq": 1}
+    odd: list[dict[str, Any]] = [{"seq": []}, {"part": {}}, {"commitment": 7}]
+    for each in odd:
+        put(log.store, draft(kind="body.redacted", run="", data=named | each))
+    done = export(log.store, tmp_path / "export")
+    assert (done.bodies, done.redacted) == (1, 0)
+    assert {each.code for each in verify(tmp_path / "export", Options(deep=True)).findings} == {"special"}
 
 
 def test_an_export_verifies_like_the_log_that_it_came_from(full: SignedLog, tmp_path: Path) -> None:

@@ -207,6 +207,16 @@ def walked(path: Path) -> tuple[Head, list[Entry]]:
         store.close()
 
 
+@pytest.mark.parametrize("value", ["NULL", "7", "-1", "9223372036854775807", "1.5", "'x'"])
+def test_a_node_that_is_no_hash_is_told_and_mended(path: Path, value: str) -> None:
+    change(path, f"UPDATE nodes SET hash = {value}")
+    with closing(JsonlStore.open(path, clock=Clock())) as store:
+        with pytest.raises(StoreError, match="lacks the nodes"):
+            store.node(8, 0)
+        assert store.repair()
+        assert len(store.node(8, 0)) == 32
+
+
 def test_repair_builds_an_index_anew_that_is_not_what_the_lines_give(path: Path) -> None:
     before = pictured(path)
     change(

@@ -17,7 +17,7 @@ import pytest
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.store.base import Draft, Query, Seal, Store
 from hansard.store.conformance import Clock, SharedConformance
-from hansard.store.conformance.sample import draft, fill, genesis, part, put, redacted, walk
+from hansard.store.conformance.sample import draft, fill, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import session as sessions
 from hansard.store.postgres import store as stores
@@ -453,16 +453,6 @@ def test_repair_rebuilds_what_is_derived_from_the_lines(url: str, store: Postgre
     assert (store.head(), store.node(8, 0), store.node(8, 1)) == before
     assert (store.effects(5), store.effects(3), store.effects(4)) == ([600, place.seq], [], [])
     assert store.repair() == []
-
-
-def test_repair_passes_over_tombstones_that_name_nothing(store: PostgresStore) -> None:
-    kept = part(b"kept")
-    put(store, draft(parts=[kept]))
-    odd = [{}, {"seq": "1"}, {"part": 1, "seq": 1}, {"part": "output", "seq": 99}, {"part": "x", "seq": 1}]
-    put(store, *(draft(kind="body.redacted", data=data) for data in odd))
-    put(store, redacted(1, kept, committed="00" * 32))
-    assert store.repair() == []
-    assert store.body(1, "output") is not None
 
 
 def test_opening_what_is_not_there_creates_nothing(server: Server, database: str, url: str) -> None:

@@ -7,6 +7,7 @@ integers within +-(2^53-1), ASCII keys, no lone surrogates, no duplicate keys (r
 import json
 import json.encoder
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -50,7 +51,7 @@ def check(value: Json, depth: int = 0) -> None:
     elif kind is dict:
         for key, member in value.items():
             if type(key) is not str or not key.isascii():
-                raise Malformed(f"[E3] key {key!r} is not ASCII text")
+                raise Malformed(f"[E3] key {key!r:.80} is not ASCII text")
             check(member, depth + 1)
     elif kind is list or kind is tuple:
         for member in value:
@@ -98,9 +99,8 @@ def _no_float(text: str) -> NoReturn:
 def _pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Malformed(f"[E3] the key {twice!r} stands twice")
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise Malformed(f"[E3] the key {twice!r:.80} stands twice")
     return members
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .canonical import Json, Malformed
 from .checkpoint import Checkpoint, parse_checkpoint
-from .entry import GENESIS, HASH, PART, VERSION
+from .entry import GENESIS, HASH, PART, VERSION, Entry
 from .note import ED25519, Note, VerifierKey, parse_note
 
 ROTATED = "key.rotated"
@@ -108,6 +108,16 @@ def read_event(kind: str, seq: int, leaf: str, data: Mapping[str, Json]) -> Gene
                 raise Malformed("the root is not 64 hex digits")
             size, time_us = _count(data, "size"), _count(data, "time_us")
             return Anchored(seq=seq, by=_text(data, "by"), size=size, root=root, time_us=time_us)
+
+
+def tombstone_of(entry: Entry) -> Tombstone | None:
+    """The tombstone that a `body.redacted` entry is; None where its data names no part."""
+    try:
+        event = read_event(REDACTED, entry.seq, "", entry.data)
+    except Malformed:
+        return None
+    assert isinstance(event, Tombstone)
+    return event
 
 
 def read_note(raw: bytes | str) -> Noted:

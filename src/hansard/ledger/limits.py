@@ -35,6 +35,8 @@ def _ledger_limits(report: Report, *, anchored: bool, deep: bool) -> Iterator[st
         )
         if report.form == "sqlite":
             yield "that the indexes of the database answer as the lines do: with --since they were not checked"
+    if report.form == "jsonl":
+        yield "that an index beside it (NAME.index) hides nothing: it was not read; delete it, and it is made anew from the lines"
     if report.unsealed_tail and report.custody != "none":
         yield f"that the {report.unsealed_tail} entries past size {report.signed.sealed_to} stay as they are: no checkpoint seals them"
     if not anchored:

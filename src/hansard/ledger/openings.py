@@ -96,12 +96,11 @@ def read_receipt(data: bytes) -> Contents:
     wanted = {"genesis", "line", "open", "v"}
     if type(extra) is not dict or set(extra) - {"epoch"} != wanted or type(extra["v"]) is not int or extra["v"] != 1:
         raise Malformed("[P2] extra is not an object with genesis, line, open and v 1")
-    epoch = extra.get("epoch")
     return Contents(
         noted=read_note(proof.checkpoint),
         entry=_entry(proof, extra["line"]),
         genesis=_placed(extra["genesis"], ("line", "path"), "genesis"),
-        epoch=_placed(epoch, ("index", "line", "path"), "epoch") if epoch is not None else None,
+        epoch=_placed(extra["epoch"], ("index", "line", "path"), "epoch") if "epoch" in extra else None,
         opened=_openings(extra["open"]),
     )
 
@@ -147,7 +146,7 @@ class _Check:
                 keys="pinned" if pinned else "self-asserted" if identity else "none",
                 epochs=epoch.epoch + 1 if epoch else 1 if identity else 0,
             ),
-            anchors=tuple(self._compare(kept) for kept in against),
+            anchors=tuple(anchor for kept in against if (anchor := self._compare(kept))),
             receipt=self._receipt(entry, signers),
         )
 
@@ -237,18 +236,18 @@ class _Check:
             signed_by=tuple(key.name for key in signers),
         )
 
-    def _compare(self, kept: Kept) -> Anchor:
-        """An anchor says something about a receipt only where both speak of the same size."""
+    def _compare(self, kept: Kept) -> Anchor | None:
+        """An anchor says something about a receipt only where both speak of the same size; None where they do not."""
         mine, seen = self._contents.noted.checkpoint, kept.noted.checkpoint
-        same_log = mine.origin == seen.origin
-        ok = same_log and (mine.size != seen.size or mine.root == seen.root)
-        if not ok:
-            what = "another root at the same size: a fork" if same_log else f"the log {seen.origin!r:.80}"
-            self._findings.add("fork" if same_log else "anchor_origin", "anchor", f"{kept.what}: it saw {what}")
+        if mine.origin != seen.origin:
+            self._findings.add("anchor_origin", "anchor", f"{kept.what}: it saw the log {seen.origin!r:.80}")
         elif mine.size != seen.size:
             message = f"{kept.what}: it is of size {seen.size} and the receipt of size {mine.size}; only the ledger can compare them"
-            self._findings.add("anchor_unused", "note", message)
-        return Anchor(what=kept.what, size=seen.size, ok=ok)
+            self._findings.add("anchor_unused", "grade", message)
+            return None
+        elif mine.root != seen.root:
+            self._findings.add("fork", "anchor", f"{kept.what}: it saw another root at the same size: a fork")
+        return Anchor(what=kept.what, size=seen.size, ok=(mine.origin, mine.root) == (seen.origin, seen.root))
 
     def _agrees(self, pin: Pin, genesis: Genesis) -> bool:
         return genesis.identity is not None and (pin.identity, pin.genesis) == (genesis.identity.text(), genesis.leaf)

@@ -49,7 +49,7 @@ def verify(
     form = recognise(place)
     try:
         if form == "receipt":
-            return verify_receipt(place, pin=asked.pin, against=asked.against, tools=tools)
+            return verify_receipt(place, pin=asked.pin, against=asked.anchors(), tools=tools)
         return _steady(place, asked, tools, progress)
     except NotALedger as error:
         return _failed(place, "not_a_ledger", f"not a ledger: {error}")

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Json, Malformed, dump, encode
 from hansard.ledger.entry import parse
+from hansard.ledger.events import tombstone_of
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import to_base64
 from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, tiles_for
@@ -101,8 +102,9 @@ class _Export:
 
     def run(self, name: Path) -> Exported:
         self._tombstones = frozenset(
-            (entry.data.get("seq", -1), entry.data.get("part", ""))
+            (stone.seq, stone.part)
             for entry in self._store.select(Query(kind="body.redacted"))
+            if (stone := tombstone_of(entry))
         )
         checkpoints = self._write_checkpoints()
         sealed = newest_sealed(self._store, self._size)

@@ -10,6 +10,7 @@ from itertools import islice
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
+from hansard.ledger.events import tombstone_of
 from hansard.ledger.merkle import Completed, node_hash
 from hansard.store.base import (
     Claim,
@@ -175,10 +176,12 @@ class MemoryStore:
     def repair(self) -> list[tuple[str, int]]:
         """Finish redactions ([B3]); nothing else can be torn here."""
         erased = 0
-        for tombstone in self.select(Query(kind="body.redacted")):
-            seq, part = tombstone.data["seq"], tombstone.data["part"]
-            if self.entry(seq).body.get(part) == tombstone.data["commitment"] and self.body(seq, part):
-                self.erase(seq, part)
+        for redaction in self.select(Query(kind="body.redacted")):
+            stone = tombstone_of(redaction)
+            if stone is None or stone.seq >= redaction.seq:
+                continue
+            if self.entry(stone.seq).body.get(stone.part) == stone.commitment and self.body(stone.seq, stone.part):
+                self.erase(stone.seq, stone.part)
                 erased += 1
         return [("redaction", erased)] if erased else []
 

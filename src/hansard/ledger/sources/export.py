@@ -82,7 +82,9 @@ class ExportSource(LinesSource):
             return None
 
     def _tile_files(self) -> Iterator[str]:
-        for folder, _, names in os.walk(self._folder / "tile"):
+        top = self._folder / "tile"
+        # In a folder from a stranger a link may lead through all of a disk.
+        for folder, _, names in () if top.is_symlink() else os.walk(top):
             for name in names:
                 yield Path(folder, name).relative_to(self._folder).as_posix()
 

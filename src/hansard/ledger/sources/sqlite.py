@@ -12,7 +12,7 @@ from typing import Any
 from .. import layout
 from ..body import digest
 from ..canonical import Malformed
-from ..entry import new
+from ..entry import MAX_LINE, new
 from ..events import ROTATED, Noted, read_note
 from ..merkle import HASH, Frontier, leaf_hash
 from ..report import Findings, Form
@@ -73,6 +73,12 @@ class SqliteSource:
             self._findings.add(
                 "moving", "warning", "the file kept changing while it was copied; verify a copy of your own"
             )
+        if self._view.has_journal():
+            message = (
+                "[S1] a rollback journal lies beside the file: SQLite would restore another state from it than the one"
+                " that was verified; move it away"
+            )
+            self._findings.add("journal", "structure", message)
         if self._schema_problems:
             message = "the indexes were not checked, because the schema is not that of a ledger"
             self._findings.add("unchecked", "structure", message)
@@ -106,7 +112,9 @@ class SqliteSource:
                 at, stride = at + stride, stride * 4
 
     def _chunks(self, at: int, last: int, many: int) -> Iterator[list[tuple[int, bytes]]]:
-        query = "SELECT seq, ifnull(CAST(line AS BLOB), x'') FROM entries WHERE seq BETWEEN ? AND ? ORDER BY seq"
+        # Rows may share their pages: of a line that is too long no more than shows it, or a small file fills the memory.
+        line = f"ifnull(substr(CAST(line AS BLOB), 1, {MAX_LINE + 1}), x'')"
+        query = f"SELECT seq, {line} FROM entries WHERE seq BETWEEN ? AND ? ORDER BY seq"
         cursor = self._execute(query, (at, last))
         while rows := cursor.fetchmany(many):
             # A damaged tree may lead in a circle.

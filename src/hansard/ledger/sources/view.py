@@ -50,6 +50,10 @@ class View:
         """Whether all that was read so far came from one state."""
         return self.steady and (self.folder is not None or _stamp(self.original) == self.stamp)
 
+    def has_journal(self) -> bool:
+        """Whether a rollback journal lies beside the file. It is not read here, and SQLite would restore from it."""
+        return _has_content(_seen(_beside(self.original, "-journal")))
+
     def close(self) -> None:
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from hansard.errors import UsageError
 from hansard.ledger.body import BYTES, JSON, opens
+from hansard.ledger.canonical import Json
 from hansard.store.base import Part, Store
 from hansard.store.conformance.sample import Bench, draft, part, put, redacted, refused
 
@@ -140,6 +141,17 @@ class Bodies(Bench):
             kept = part(b"kept")
             [place] = put(store, draft(parts=[kept]))
             put(store, redacted(place.seq, kept, committed="ab" * 32))
+            assert store.repair() == []
+            _check(store, place.seq, kept)
+
+    def test_repair_passes_over_tombstones_that_name_nothing(self) -> None:
+        with self.opened() as (store, _):
+            kept = part(b"kept")
+            [place] = put(store, draft(parts=[kept]))
+            named = {"commitment": "ab" * 32, "part": "output", "seq": place.seq}
+            odd: list[dict[str, Json]] = [{"seq": []}, {"seq": "1"}, {"seq": 99}, {"part": {}}, {"part": "x"}]
+            put(store, *(draft(kind="body.redacted", data=named | each) for each in odd))
+            put(store, draft(kind="body.redacted"))
             assert store.repair() == []
             _check(store, place.seq, kept)
 

@@ -161,7 +161,8 @@ class Index:
 
     def nodes(self, level: int, start: int, stop: int) -> list[bytes]:
         sql = "SELECT hash FROM nodes WHERE level = ? AND idx >= ? AND idx < ? ORDER BY idx"
-        return [bytes(node) for (node,) in self._all(sql, level, start, stop)]
+        # What is no hash counts as not there.
+        return [node for (node,) in self._all(sql, level, start, stop) if isinstance(node, bytes)]
 
     def differences(self, path: Path) -> int:
         """In how many rows the kept index at this path is not what this private one is."""

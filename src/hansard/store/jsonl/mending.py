@@ -1,20 +1,10 @@
 """What a writer finds when it opens a ledger that was left in the middle of something ([J4], [B3]). Decides, cuts nothing."""
 
-from typing import NamedTuple
-
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, checked_sketch
+from hansard.ledger.entry import checked_sketch
 from hansard.store.base import Draft
 from hansard.store.jsonl.bodies import key_of
 from hansard.store.jsonl.files import Tail, lines_back, whole_end
-
-
-class Tombstone(NamedTuple):
-    """Which part a redaction names."""
-
-    seq: int
-    part: str
-    commitment: str
 
 
 def leftovers(bodies: Tail, size: int) -> tuple[int, int]:
@@ -36,11 +26,3 @@ def repaired(what: str, count: int) -> Draft:
     """The entry that says what was put right."""
     sketch = checked_sketch(kind="log.repaired", actor="log", run="", data={"count": count, "what": what}, body={})
     return Draft("", sketch, (), (), None)
-
-
-def tombstone_of(entry: Entry) -> Tombstone | None:
-    match entry.data:
-        case {"seq": int(seq), "part": str(part), "commitment": str(commitment)}:
-            return Tombstone(seq, part, commitment)
-        case _:
-            return None

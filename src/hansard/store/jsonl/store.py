@@ -12,6 +12,7 @@ from typing import Self
 from hansard.errors import Broken, Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.entry import Entry
+from hansard.ledger.events import Tombstone, tombstone_of
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Seal, StoredBody, StoredCheckpoint
 from hansard.store.jsonl.bodies import Encode, all_but, encode_body, find_body, read_body
 from hansard.store.jsonl.checkpoints import decode_checkpoint, encode_checkpoint
@@ -19,7 +20,7 @@ from hansard.store.jsonl.claims import Claims, read_claims
 from hansard.store.jsonl.files import LF, Paths, lines_back, lines_from, replace, whole_end
 from hansard.store.jsonl.lock import Lock
 from hansard.store.jsonl.log import LineLog
-from hansard.store.jsonl.mending import Tombstone, leftovers, repaired, tombstone_of
+from hansard.store.jsonl.mending import leftovers, repaired
 from hansard.store.jsonl.writing import Durability, Writer
 from hansard.store.sequence import Sequence, place_all
 

@@ -12,6 +12,7 @@ import psycopg
 from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
+from hansard.ledger.events import tombstone_of
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.postgres.layout import READ_HEAD
 from hansard.store.postgres.rows import erase, head_row, only, part_id, write_head
@@ -85,14 +86,11 @@ def finish_redactions(writer: Connection, place: str) -> int:
     for seq, line in writer.execute(
         "SELECT seq, line FROM entries WHERE kind = 'body.redacted' ORDER BY seq"
     ).fetchall():
-        data = _read(seq, line, place).data
-        target, part = data.get("seq"), data.get("part")
-        if type(target) is not int or not isinstance(part, str):
-            continue
-        found = only(writer, "SELECT line FROM entries WHERE seq = %s", target)
-        entry = found and _read(target, found, place)
-        if entry and part in entry.body and entry.body[part] == data.get("commitment"):
-            erased += erase(writer, part_id(entry, part))
+        stone = tombstone_of(_read(seq, line, place))
+        found = stone and only(writer, "SELECT line FROM entries WHERE seq = %s", stone.seq)
+        entry = _read(stone.seq, found, place) if stone and found else None
+        if stone and entry and entry.body.get(stone.part) == stone.commitment:
+            erased += erase(writer, part_id(entry, stone.part))
     return erased
 
 

@@ -6,10 +6,11 @@ from hashlib import sha256
 from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
+from hansard.ledger.events import tombstone_of
 from hansard.ledger.layout import body_id
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.sequence import Sequence
-from hansard.store.sqlite.rows import READ_HEAD, as_bytes, erase_body, write_head
+from hansard.store.sqlite.rows import READ_HEAD, as_bytes, erase_body, sequence_of, write_head
 
 
 def fault(connection: sqlite3.Connection) -> str | None:
@@ -29,13 +30,14 @@ def _fault(connection: sqlite3.Connection) -> str | None:
     last = connection.execute("SELECT max(seq) FROM entries").fetchone()[0]
     if row is None or last is None or row[0] != last + 1:
         return f"the head row says {row[0] if row else 'nothing'}, the last entry is {last}"
-    size, leaf, _, frontier = row
+    head = sequence_of(row)
+    size = head.size
     at = size & ~255 if size & 255 else size - 1
     lines = connection.execute("SELECT line FROM entries WHERE seq >= ? ORDER BY seq", (at,)).fetchall()
     leaves = [leaf_hash(as_bytes(line)) for (line,) in lines]
-    if leaves[-1] != bytes(leaf):
+    if leaves[-1] != head.leaf:
         return f"entry {last} is not the one that the head row names"
-    kept = Frontier.from_bytes(size, bytes(frontier)).hashes()
+    kept = head.frontier.hashes()
     tail = Frontier()
     for each in leaves if size & 255 else ():
         tail.push(each)
@@ -74,19 +76,19 @@ def finish_redactions(writer: sqlite3.Connection) -> int:
     erased = 0
     tombstones = writer.execute("SELECT line FROM entries WHERE kind = 'body.redacted' ORDER BY seq").fetchall()
     for (line,) in tombstones:
-        data = parse(as_bytes(line)).data
-        row = writer.execute("SELECT line FROM entries WHERE seq = ?", (data["seq"],)).fetchone()
+        stone = tombstone_of(parse(as_bytes(line)))
+        row = stone and writer.execute("SELECT line FROM entries WHERE seq = ?", (stone.seq,)).fetchone()
         entry = parse(as_bytes(row[0])) if row else None
-        if entry and entry.body.get(data["part"]) == data["commitment"]:
-            erased += erase_body(writer, body_id(entry.seq, entry.part_position(data["part"])))
+        if stone and entry and entry.body.get(stone.part) == stone.commitment:
+            erased += erase_body(writer, body_id(entry.seq, entry.part_position(stone.part)))
     return erased
 
 
 def _check_checkpoints(writer: sqlite3.Connection, place: str, size: int) -> None:
     newest = writer.execute("SELECT max(size) FROM checkpoints").fetchone()[0]
-    if newest is not None and newest > size:
+    if newest is not None and not (isinstance(newest, int) and newest <= size):
         raise StoreError(
-            f"cannot repair {place}: a checkpoint of {newest} entries is kept and the log ends at {size}: its end was cut off"
+            f"cannot repair {place}: a checkpoint of {newest!r:.40} entries is kept and the log ends at {size}: its end was cut off"
         )
 
 

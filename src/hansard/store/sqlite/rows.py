@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hansard.errors import Broken
 from hansard.ledger.body import digest
+from hansard.ledger.canonical import Malformed
 from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
 from hansard.ledger.merkle import Frontier
 from hansard.store.base import Draft, Placed
@@ -43,9 +44,13 @@ def lay_out(path: Path, genesis: Draft, now_us: int) -> None:
         connection.close()
 
 
-def sequence_of(row: tuple[int, bytes, int, bytes]) -> Sequence:
-    """The head row as a sequence that can be extended."""
-    return Sequence(leaf=bytes(row[1]), ts=row[2], frontier=Frontier.from_bytes(row[0], bytes(row[3])))
+def sequence_of(row: object) -> Sequence:
+    """The head row as a sequence that can be extended; Malformed when somebody put something else there."""
+    match row:
+        case (int(size), bytes(leaf), int(ts), bytes(frontier)):
+            return Sequence(leaf=leaf, ts=ts, frontier=Frontier.from_bytes(size, frontier))
+        case _:
+            raise Malformed("the head row is damaged, or not there")
 
 
 def insert(
@@ -93,7 +98,7 @@ def erase_body(writer: sqlite3.Connection, at: int) -> bool:
 
 
 def as_bytes(value: object) -> bytes:
-    """A stored line as bytes, whatever somebody put there."""
+    """What is stored as bytes, whatever somebody put there."""
     return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode("utf-8", "surrogatepass")
 
 

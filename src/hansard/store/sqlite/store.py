@@ -129,10 +129,10 @@ class SqliteStore:
         return told
 
     def head(self) -> Head:
-        row = self._one(READ_HEAD)
-        if row is None:
-            raise StoreError(f"{self.place} has no head row; run: hansard ledger repair")
-        return sequence_of(row).head()
+        try:
+            return sequence_of(self._one(READ_HEAD)).head()
+        except Malformed as error:
+            raise StoreError(f"{self.place} has no head: {error}; run: hansard ledger repair") from error
 
     def node(self, level: int, index: int) -> bytes:
         if not 0 <= level < 63 or not 0 <= index < MAX_NUMBER >> level:
@@ -143,7 +143,7 @@ class SqliteStore:
             found = self._all(
                 "SELECT hash FROM nodes WHERE level = ? AND idx >= ? AND idx < ? ORDER BY idx", base, start, stop
             )
-            hashes = [bytes(each) for (each,) in found]
+            hashes = [as_bytes(each) for (each,) in found]
         else:
             hashes = [leaf_hash(line) for line in self.lines(start, stop)]
         if len(hashes) != stop - start:
@@ -198,7 +198,7 @@ class SqliteStore:
         until = time.monotonic() + timeout_s
         while True:
             row = self._one("SELECT size FROM head")
-            now = int(row[0]) if row else 0
+            now = self._number(row[0]) if row else 0
             left = until - time.monotonic()
             if now > size or left <= 0:
                 return now
@@ -213,7 +213,7 @@ class SqliteStore:
         )
         if row is None or row[2] is None:
             return None
-        return StoredBody(seq=seq, part=part, media=as_text(row[1]), salt=bytes(row[0]), body=bytes(row[2]))
+        return StoredBody(seq=seq, part=part, media=as_text(row[1]), salt=as_bytes(row[0]), body=as_bytes(row[2]))
 
     def erase(self, seq: int, part: str) -> None:
         at = body_id(seq, self._position(seq, part))
@@ -228,7 +228,7 @@ class SqliteStore:
             page = self._all(
                 f"SELECT id, size, note FROM checkpoints WHERE id {after} ? ORDER BY id {order} LIMIT {most}", at
             )
-            yield from (StoredCheckpoint(size=size, note=as_text(note)) for _, size, note in page)
+            yield from (StoredCheckpoint(size=self._number(size), note=as_text(note)) for _, size, note in page)
             if len(page) < most:
                 return
             # Most callers want the first one alone; whoever goes on reads all of them.
@@ -244,7 +244,8 @@ class SqliteStore:
     def claim(self, name: str, lease_s: float) -> Claim:
         with self._writer.transaction() as connection:
             row = connection.execute("SELECT epoch, holder, until_us FROM claims WHERE name = ?", (name,)).fetchone()
-            epoch, holder, until_us = (row[0], as_text(row[1]), row[2]) if row else (0, "", 0)
+            epoch, holder, until_us = row or (0, "", 0)
+            epoch, holder, until_us = self._number(epoch), as_text(holder), self._number(until_us)
             because = why_free(name, epoch, holder, until_us - self._writer.now_us(), self.place)
             connection.execute(
                 "INSERT INTO claims VALUES (?, ?, ?, ?) ON CONFLICT(name) DO UPDATE SET"
@@ -269,7 +270,7 @@ class SqliteStore:
 
     def epoch(self, name: str) -> int:
         row = self._one("SELECT epoch FROM claims WHERE name = ?", name)
-        return int(row[0]) if row else 0
+        return self._number(row[0]) if row else 0
 
     def repair(self) -> list[tuple[str, int]]:
         """Rebuild what is derived, and finish redactions; refused when the lines themselves do not hold together."""
@@ -316,6 +317,13 @@ class SqliteStore:
             return self.entry(seq).part_position(part)
         except Malformed as error:
             raise UsageError(str(error)) from error
+
+    def _number(self, value: object) -> int:
+        if not isinstance(value, int) or abs(value) > MAX_NUMBER:
+            raise StoreError(
+                f"{self.place} holds {value!r:.40} where a number belongs; run: hansard verify {self.place}"
+            )
+        return value
 
     def _parsed(self, seq: int, line: bytes) -> Entry:
         try:

@@ -13,10 +13,12 @@ const FORMS = {
   run: /^[A-Za-z0-9_-]{0,64}$/,
   prev: HASH,
 };
-const PART = /^[a-z][a-z0-9_]{0,31}$/;
+export const PART = /^[a-z][a-z0-9_]{0,31}$/;
 
-const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+export const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
 export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+// Whether an object of decoded() has exactly these members, given in their order.
+export const hasOnly = (value, names) => isObject(value) && Object.keys(value).join() === names;
 
 // The canonical text of a value of [E3]; whatever lies outside of the model is refused.
 function written(value, depth = 0) {
@@ -54,7 +56,7 @@ export function decoded(bytes, what) {
 export function parseEntry(line) {
   if (line.length > MAX_LINE) throw new Malformed(`[E1] ${line.length} bytes, more than ${MAX_LINE}`);
   const entry = decoded(line, "the line");
-  if (!isObject(entry) || Object.keys(entry).join() !== KEYS) throw new Malformed("[E4] members missing or unknown");
+  if (!hasOnly(entry, KEYS)) throw new Malformed("[E4] members missing or unknown");
   if (entry.v !== 1) throw new Malformed("[E4] a format version that this reader does not know");
   if (!isCount(entry.seq) || !isCount(entry.ts)) throw new Malformed("[E4] seq or ts is not an integer >= 0");
   for (const [name, form] of Object.entries(FORMS)) {

@@ -1,12 +1,18 @@
 // The walk along a whole ledger: every line's form and place, the chain, the tree, every checkpoint's root, who signed.
 
 import { Malformed, hex } from "./bytes.js";
-import { FIRST_PREV, parseEntry } from "./entry.js";
+import { FIRST_PREV, HASH, PART, isCount, parseEntry } from "./entry.js";
 import { Frontier, leafHash } from "./merkle.js";
 import { parseNote, sameRoot } from "./note.js";
 import { Seals, agrees, readGenesis } from "./seals.js";
 
 const MOST_FINDINGS = 100;
+// What tombstones and recorded anchors must say. Whether they say the truth takes entries and roots that have gone by.
+const SAID = {
+  "body.redacted": ({ seq, part, commitment }, at) => isCount(seq) && seq < at && isOf(PART, part) && isOf(HASH, commitment),
+  "anchor.recorded": ({ by, root, size, time_us: time }, at) => isCount(size) && size <= at && isCount(time) && isOf(HASH, root) && typeof by === "string",
+};
+const isOf = (form, value) => typeof value === "string" && form.test(value);
 
 // `pages` yields arrays of lines in their order; `notes` are the kept checkpoints as text, read before the lines were.
 export async function verifyLedger({ pages, notes, pin, progress }) {
@@ -31,6 +37,7 @@ class Walk {
   #agreed = 0;
   #differs = false;
   #parts = 0;
+  #said = 0;
 
   constructor(notes, pin) {
     this.pin = pin;
@@ -85,6 +92,9 @@ class Walk {
         if (this.pin && !agrees(this.pin, this.#genesis)) this.tell(0, "[C8] identity key or genesis are not the pinned ones: this is another log");
       } else if (entry.kind === "key.rotated") {
         await this.#seals?.rotated(entry);
+      } else if (Object.hasOwn(SAID, entry.kind)) {
+        this.#said += 1;
+        if (!SAID[entry.kind](entry.data, seq)) this.tell(seq, `${entry.kind}: it does not say of which part or size of this log it speaks`);
       }
     } catch (error) {
       this.#bad(seq, error);
@@ -121,6 +131,7 @@ class Walk {
       unsealedRotations: this.#seals?.unsealedRotations ?? [],
       checkpoints: this.checkpoints,
       parts: this.#parts,
+      said: this.#said,
       findings: this.findings,
       more: this.more,
       first: seqs.length ? Math.min(...seqs) : null,

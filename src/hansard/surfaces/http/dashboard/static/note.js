@@ -9,6 +9,7 @@ const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a
 const LOW_ORDER_Y = [0n, 1n, P - 1n, ORDER_8_Y, P - ORDER_8_Y];
 const ED25519 = 1;
 const MAX_SIGNATURES = 100;
+const MAX_NOTE = 2 ** 20;
 
 export const epochName = (origin, epoch) => `${origin}/epoch/${epoch}`;
 
@@ -36,6 +37,7 @@ export function parseNote(given) {
   const lines = given.slice(at + 2).split("\n");
   if (at < 0 || lines.pop() !== "" || !lines.length || lines.length > MAX_SIGNATURES) throw new Malformed("this is no signed note");
   if (/[\x00-\x09\x0b-\x1f]/.test(given) || !given.isWellFormed()) throw new Malformed("the note holds control characters");
+  if (utf8(given).length > MAX_NOTE) throw new Malformed(`a note of more than ${MAX_NOTE} bytes`);
   const body = given.slice(0, at + 1);
   return { body, ...parseCheckpoint(body), signatures: lines.map(parseSignature) };
 }
@@ -55,7 +57,7 @@ export function decimal(given, what) {
 }
 
 function parseSignature(line) {
-  const found = /^— (\S+) (\S+)$/u.exec(line);
+  const found = /^— ([^ ]*) (.*)$/su.exec(line);
   if (!found) throw new Malformed("this is no signature line");
   checkName(found[1]);
   const raw = fromBase64(found[2], "a signature");
@@ -64,7 +66,7 @@ function parseSignature(line) {
 }
 
 function checkName(name) {
-  if (!name || /[+\s\x00-\x1f]/u.test(name)) throw new Malformed("a key has a name without spaces and plus signs");
+  if (!name || /[+\p{White_Space}\x00-\x1f]/u.test(name)) throw new Malformed("a key has a name without spaces and plus signs");
 }
 
 // Which of these keys signed. A known key with a bad signature rejects the whole note ([C3]).

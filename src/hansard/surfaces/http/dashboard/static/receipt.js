@@ -1,7 +1,7 @@
 // A receipt ([P1] to [P3]): one entry, its place in a signed log, and the parts that it discloses. It needs no ledger.
 
 import { Malformed, equal, fromBase64, hex, joined, sha256, text, unhex, utf8 } from "./bytes.js";
-import { HASH, decoded, isObject, parseEntry } from "./entry.js";
+import { HASH, decoded, hasOnly, isCount, isObject, parseEntry } from "./entry.js";
 import { checkInclusion, leafHash } from "./merkle.js";
 import { decimal, epochName, parseKey, parseNote, signersOf } from "./note.js";
 import { agrees, readGenesis } from "./seals.js";
@@ -24,7 +24,6 @@ export async function verifyReceipt(bytes, pin) {
   const read = await trying(() => readReceipt(bytes));
   if (!read) return { findings, pinned: false };
   const { entry, genesis, epoch, note } = read;
-  if (entry.entry.seq !== entry.index) findings.push({ seq: null, what: `it says index ${entry.index}, and its entry says ${entry.entry.seq}` });
   const about = await trying(async () => readGenesis(genesis.entry, hex(await leafHash(genesis.line))));
   const signers = about ? await trying(() => checkSigners(about, epoch, note, pin, findings)) : null;
   for (const [name, placed] of Object.entries({ entry, genesis, epoch })) {
@@ -33,6 +32,7 @@ export async function verifyReceipt(bytes, pin) {
   const opened = {};
   for (const [part, opening] of Object.entries(read.open)) {
     await trying(async () => {
+      if (!Object.hasOwn(entry.entry.body, part)) throw new Malformed(`[P2] it opens ${part}, which the entry does not have`);
       await checkOpening(part, opening, entry.entry.body[part]);
       opened[part] = opening;
     });
@@ -41,7 +41,7 @@ export async function verifyReceipt(bytes, pin) {
     findings,
     entry: entry.entry,
     opened,
-    closed: Object.keys(entry.entry.body).filter((part) => !(part in read.open)),
+    closed: Object.keys(entry.entry.body).filter((part) => !Object.hasOwn(read.open, part)),
     origin: note.origin,
     size: note.size,
     signers: signers ?? [],
@@ -58,30 +58,31 @@ function readReceipt(bytes) {
   const extra = decoded(fromBase64(lines.shift().slice(6), "the extra line"), "the extra line");
   const index = lines.shift() ?? "";
   if (!index.startsWith("index ")) throw new Malformed("[P1] it has no index line");
-  const named = isObject(extra) ? Object.keys(extra).filter((each) => each !== "epoch").join() : "";
-  if (named !== "genesis,line,open,v" || extra.v !== 1 || !isObject(extra.open)) throw new Malformed("[P2] its extra line is not of its form");
+  const named = ["genesis,line,open,v", "epoch,genesis,line,open,v"].some((names) => hasOnly(extra, names));
+  if (!named || extra.v !== 1 || !isObject(extra.open) || !hasOnly(extra.genesis, "line,path")) throw new Malformed("[P2] its extra line is not of its form");
   return {
     note: parseNote(given.slice(at + 2)),
     entry: placed({ index: decimal(index.slice(6), "the index"), line: extra.line, path: lines }),
-    genesis: placed({ ...extra.genesis, index: 0 }),
-    epoch: "epoch" in extra ? placed(extra.epoch) : null,
+    genesis: placed({ index: 0, ...extra.genesis }),
+    epoch: Object.hasOwn(extra, "epoch") ? placed(extra.epoch) : null,
     open: Object.fromEntries(Object.entries(extra.open).map(([part, each]) => [part, opening(each)])),
   };
 }
 
 function placed(given) {
-  const { index, line, path } = isObject(given) ? given : {};
-  if (typeof line !== "string" || !Array.isArray(path) || path.length > MAX_PATH || !Number.isSafeInteger(index)) {
+  const { index, line, path } = hasOnly(given, "index,line,path") ? given : {};
+  const texts = [line, ...(Array.isArray(path) ? path : [null])];
+  if (!texts.every((each) => typeof each === "string") || path.length > MAX_PATH || !isCount(index)) {
     throw new Malformed("[P2] an entry with its path is not of its form");
   }
   const bytes = utf8(line);
-  const hashes = path.map((each) => fromBase64(String(each), "a hash of a path"));
+  const hashes = path.map((each) => fromBase64(each, "a hash of a path"));
   if (hashes.some((each) => each.length !== 32)) throw new Malformed("[P2] a hash of a path has not 32 bytes");
   return { index, line: bytes, path: hashes, entry: parseEntry(bytes) };
 }
 
 function opening(given) {
-  const { salt, media, body } = isObject(given) ? given : {};
+  const { salt, media, body } = hasOnly(given, "body,media,salt") ? given : {};
   if (![salt, media, body].every((each) => typeof each === "string") || !HASH.test(salt)) throw new Malformed("[P2] an opening is not of its form");
   if (!/^[\x20-\x7e]{1,127}$/.test(media)) throw new Malformed("[B1] a media type is not of its form");
   return { salt: unhex(salt), media, body: fromBase64(body, "a body") };
@@ -99,11 +100,12 @@ async function checkSigners(about, epoch, note, pin, findings) {
 
 async function rotatedKey(about, { kind, data }) {
   const key = kind === "key.rotated" && typeof data.key === "string" ? await parseKey(data.key) : null;
-  if (!key || data.epoch < 1 || key.name !== epochName(about.origin, data.epoch)) throw new Malformed("[C4] its epoch key is not named after its origin and epoch");
+  if (!key || !isCount(data.epoch) || data.epoch === 0 || key.name !== epochName(about.origin, data.epoch)) throw new Malformed("[C4] its epoch key is not named after its origin and epoch");
   return key;
 }
 
-async function checkPlace(name, { line, index, path }, note) {
+async function checkPlace(name, { line, index, path, entry }, note) {
+  if (entry.seq !== index) throw new Malformed(`it says index ${index}, and its ${name} says ${entry.seq}`);
   try {
     await checkInclusion(await leafHash(line), index, note.size, path, note.root);
   } catch (error) {
@@ -112,7 +114,6 @@ async function checkPlace(name, { line, index, path }, note) {
 }
 
 async function checkOpening(part, { salt, media, body }, committed) {
-  if (committed === undefined) throw new Malformed(`[P2] it opens ${part}, which the entry does not have`);
   const inner = await sha256(joined(utf8(`${media}\n`), body));
   if (!equal(await sha256(joined(PREFIX, salt, inner)), unhex(committed))) {
     throw new Malformed(`[B2] what it discloses as ${part} does not give the commitment: it was changed`);

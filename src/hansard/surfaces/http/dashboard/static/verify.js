@@ -61,8 +61,9 @@ async function checkLedger() {
 
 function ledgerResult(report, seconds) {
   const broken = report.findings.length > 0;
-  const pinned = report.pinned && report.sealedTo > 0;
-  const title = broken ? "Broken" : pinned ? "Whole, and signed by the pinned key" : report.sealedTo ? "Whole, and signed by keys that it names itself" : "Whole, but not signed";
+  const whole = report.unsealedRotations.length === 0;
+  const pinned = report.pinned && report.sealedTo > 0 && whole;
+  const title = broken ? "Broken" : !whole ? "Whole, but not sealed by every key that it retired" : pinned ? "Whole, and signed by the pinned key" : report.sealedTo ? "Whole, and signed by keys that it names itself" : "Whole, but not signed";
   const parts = [element("h3", title)];
   if (report.first !== null) {
     const link = element("a", `entry ${report.first}`);
@@ -88,6 +89,7 @@ function limits(report) {
   else if (!report.pinned) found.push("that this log was not rebuilt from scratch: without a pin its keys are its own claim");
   if (report.identity && report.size > report.sealedTo) found.push(`that the ${report.size - report.sealedTo} entries past size ${report.sealedTo} stay as they are: no checkpoint seals them`);
   if (report.parts) found.push(`that the ${report.parts} bodies are there and unchanged: only their commitments were read (hansard verify --deep)`);
+  if (report.said) found.push(`that what its ${report.said} tombstones and recorded anchors say of it is true (hansard verify)`);
   return [...found, "that this is the newest state, and that the derived tables of the store are right (hansard verify)", "the times, and that what was recorded is true"];
 }
 

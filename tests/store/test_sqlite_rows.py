@@ -1,0 +1,62 @@
+"""Whatever somebody puts into a row of a ledger file, whoever reads it is told in words."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from forging import database
+from hansard.errors import HansardError
+from hansard.record.export import export
+from hansard.record.reading import read_body
+from hansard.record.receipts import make_receipt
+from hansard.record.recovery import newest_checkpoint
+from hansard.store.base import Query, Store
+from hansard.store.sqlite import SqliteStore
+from signed_log import SignedLog
+
+COLUMNS = {
+    "bodies": ("salt", "media", "body", "shared"),
+    "checkpoints": ("size", "note"),
+    "claims": ("epoch", "holder", "until_us"),
+    "head": ("size", "leaf", "ts", "frontier"),
+    "nodes": ("hash",),
+}
+VALUES = ("7", "-1", "2000000000000", "9223372036854775807", "1.5", "'x'", "x'ff'", "''", "CAST(x'ff' AS TEXT)")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = SignedLog.create(tmp_path_factory.mktemp("rows"))
+    log.ask_many(256)
+    log.checkpoint()
+    log.store.close()
+    return log.path
+
+
+def uses(store: Store, folder: Path) -> Iterator[Callable[[], object]]:
+    yield store.head
+    yield lambda: export(store, folder)
+    yield lambda: make_receipt(store, 3, ("request",))
+    yield lambda: [read_body(store, entry, "request") for entry in store.select(Query(limit=5))]
+    yield lambda: newest_checkpoint(store)
+    yield lambda: (store.epoch("seal"), store.wait(0, 0))
+    yield lambda: store.release(store.claim("seal", 5))
+    yield store.repair
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize(("table", "column"), [(table, each) for table, names in COLUMNS.items() for each in names])
+def test_a_value_that_does_not_belong_there_is_told(
+    tmp_path: Path, original: Path, table: str, column: str, value: str
+) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(original.read_bytes())
+    with suppress(sqlite3.IntegrityError), database(path) as into:
+        into.execute(f"UPDATE {table} SET {column} = {value}")
+    with suppress(HansardError), closing(SqliteStore.open(path)) as store:
+        for use in uses(store, tmp_path / "export"):
+            with suppress(HansardError):
+                use()
