@@ -69,6 +69,8 @@ TABLE = {
     "Deliberations.generate": On(
         f"{SHOWN}deliberate --expert", f"{SHOWN}experts of a deliberation", "generate_persona"
     ),
+    "Deliberations.ask_for_persona": On(*[f"{INSIDE}generate begins so"] * 3),
+    "Deliberations.generated": On(*[f"{INSIDE}generate ends so"] * 3),
     "Deliberations.listed": On("runs list", "GET /v1/deliberations", "runs_list"),
     "Deliberations.show": On("runs show r", "GET /v1/deliberations/{run}", "get_run_summary"),
     "Deliberations.hold": On(*[f"{INSIDE}convene and resume hold"] * 3),

@@ -88,9 +88,37 @@ async def test_a_call_that_was_under_way_in_a_session_when_the_driver_died_count
         before = [entry for entry in again.entries(run, "turn.asked") if entry.seq not in refused]
         await again.runs.resume(run)
         last = one(again.entries(run, "run.ended")).data["calls"]
-        assert last == max(8, len(before) + len(voices.calls))
-        assert len(voices.calls) <= max(0, 8 - len(before))
+        assert last == 8
+        assert len(voices.calls) <= 8 - len(before)
         check_sums(again, run)
+
+
+async def test_a_question_that_a_limit_refuses_is_no_call_wherever_the_driver_dies() -> None:
+    settings = {**bench(max_rounds=20, max_calls=3), "budget": {"max_calls": 6}}
+    d = desk(Answers(), Voices(tireless), settings=settings)
+    run = (await d.run("x", plan=plan(task("a"), task("b")), wishes=LANES)).run
+    refused = {entry.causes[0] for entry in d.entries(run, "turn.failed") if entry.data.get("calls") == 0}
+    assert refused
+    for again, _ in cut(d, run, tireless, settings):
+        assert refused.isdisjoint([again.entries(run)[-1].seq])
+        await again.runs.resume(run)
+        assert one(again.entries(run, "run.ended")).data["calls"] <= 6
+        check_sums(again, run)
+
+
+async def test_a_run_whose_providers_cannot_be_opened_is_cancelled_with_its_sessions() -> None:
+    d = desk(Answers(), Voices(), settings=bench())
+    run = (await d.run("x", plan=plan(task("a")), wishes=LANES)).run
+    for again, _ in cut(d, run, agreeing, bench()):
+        made = len(again.entries(run, "turn.asked", "role.asked"))
+        nobody = desk(store=again.store, settings=bench())
+        ended = await nobody.runs.cancel(run)
+        assert (ended and ended.state) == "cancelled"
+        assert not open_sessions(nobody, run)
+        assert {entry.data.get("reason") for entry in again.entries(run, "session.ended")} <= {None, "user_cancel"}
+        assert one(nobody.entries(run, "run.ended")).data["calls"] == made
+        check_sums(nobody, run)
+        audit(nobody.store, run)
 
 
 async def test_cancelling_after_a_crash_asks_nobody_and_counts_nothing_that_was_not_asked() -> None:

@@ -150,6 +150,26 @@ async def test_a_panel_of_judges_that_gives_no_verdict_in_shape_is_asked_again_a
     assert one(d.entries(ended.run, "task.judged")).data["by"] == "engine"
 
 
+async def test_a_panel_can_judge_whether_the_answer_serves_what_was_asked_for() -> None:
+    voices = Voices(judging(json.dumps({"drifted": True, "reason": "It speaks of something else."})))
+    roles = {"intent_judge": "panel:bench", "default": "told"}
+    d = desk(Answers(), voices, settings={"panels": PANELS, "roles": roles})
+    wishes = Wishes(judge_intent=True)
+    ended = await d.run("compare three message queues for Python", plan=plan(task("a")), wishes=wishes)
+    assert ended.state == "answered"
+    said = [(entry.data["check"], entry.data["outcome"]) for entry in d.entries(ended.run, "answer.checked")]
+    assert ("intent_judge", "flagged") in said
+    assert len(d.entries(ended.run, "session.convened")) == 1
+    audit(d.store, ended.run)
+
+
+@pytest.mark.parametrize("role", ["intent_judge", "reviser"])
+def test_a_role_that_looks_at_the_answer_names_no_panel_that_is_not_there(role: str) -> None:
+    d = desk(Answers(), Voices(), settings={"panels": {}, "roles": {role: "panel:bench", "default": "told"}})
+    with pytest.raises(UsageError, match="no panel 'bench'"):
+        d.config(Wishes(judge_intent=True, revise=True))
+
+
 async def test_cancelling_the_run_cancels_the_session_with_user_cancel() -> None:
     asked = asyncio.Event()
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from command_line import hansard as typed
+from hansard.app.configuring import Wishes
 from hansard.app.convening import Call, convening
 from hansard.app.evaluating import compared, evaluated, find_held, read_problems, short
 from hansard.app.panels import panel_of, personas_of
@@ -139,6 +140,27 @@ async def test_a_panel_by_name_is_convened_whole(tmp_path: Path) -> None:
     assert made.config.agents[1].model == "large"
     assert made.config.problem_statement == "Keep it?"
     assert made.config.budget.max_rounds == 2
+
+
+async def test_personas_of_the_project_sit_on_the_default_panel_and_beside_it(tmp_path: Path) -> None:
+    settings = project(tmp_path)
+    (tmp_path / "personas" / "critic.toml").write_text(LAWYER.replace("data protection law", "ours"), "utf-8")
+    pool = Pool(settings, {"voices": Voices()})
+
+    def seated(panel: list[str] | None) -> tuple[list[str], list[Any]]:
+        call = Call(problem="Keep it?", panel=panel, wishes=Wishes(provider="voices"))
+        config = convening(settings, pool, call).config
+        return list(config.selector.default_deliberation_panel), [agent.as_data() for agent in config.agents]
+
+    usual, agents = seated(None)
+    assert usual == [agent["id"] for agent in agents] == ["logician", "visionary", "researcher", "critic", "engineer"]
+    assert [agent["persona_ref"] for agent in agents[:3]] == ["logician", "visionary", "researcher"]
+    assert agents[3]["persona_ref"]["reasoning_scope"] == "ours"
+    named, agents = seated(["lawyer", "critic"])
+    assert (named, agents[-1]["persona_ref"]["reasoning_scope"]) == (["lawyer", "critic"], "data protection law")
+    for stranger in ("nobody", "coordinator"):
+        with pytest.raises(UsageError, match=f"no agent '{stranger}' for the panel; there are .*engineer, lawyer"):
+            seated(["critic", stranger])
 
 
 async def sessions(folder: Path, says: Any = agreeing) -> tuple[Hansard, Any]:

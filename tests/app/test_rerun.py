@@ -164,7 +164,7 @@ async def test_what_a_panel_took_counts_against_the_budget_of_a_re_run_too(limit
     assert report["identical"] is True, report
 
 
-@pytest.mark.parametrize("limit", [4, 9, 10])
+@pytest.mark.parametrize("limit", [4, 6, 7, 9, 10])
 async def test_a_run_with_panels_that_crashed_anywhere_under_a_tight_budget_comes_out_the_same(limit: int) -> None:
     ledger = Ledger()
     settings = {"panels": PANELS, "budget": {"max_calls": limit}}
@@ -288,6 +288,88 @@ async def test_a_run_that_crashed_anywhere_and_was_resumed_is_re_run_as_if_nothi
         assert (await resumed.runs.drive(ended.run)).state == "answered"
         report = await again(resumed, ended.run)
         assert report["identical"] is True, (commits, report)
+
+
+async def test_a_rung_has_no_more_tries_after_a_crash_than_it_would_have_had() -> None:
+    def overrun(exchange: Exchange) -> Said:
+        return fails("rate_limit") if exchange.model is None and who(exchange)[0] == "worker" else obliging(exchange)
+
+    ledger, ladder = Ledger(), Wishes(ladder=("told", "told:better"))
+    at = desk(Answers(overrun), store=ledger)
+    ended = await at.run(plan=plan(task("a")), wishes=ladder)
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(Answers(overrun), store=ledger.until(commits))
+        assert (await resumed.runs.drive(ended.run)).state == "answered"
+        answered = resumed.entries(ended.run, "task.returned")
+        assert [entry.data["error"] for entry in answered if not entry.data["ok"]] == ["rate_limit"] * 3
+        report = await again(resumed, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+@pytest.mark.parametrize("limit", [None, 6, 9])
+@pytest.mark.parametrize("role", ["coordinator", "validator", "synthesizer"])
+async def test_a_role_that_was_asked_from_its_first_turn_again_after_a_crash_answers_as_it_did_then(
+    role: str, limit: int | None
+) -> None:
+    def failing(left: list[int]) -> Answers:
+        def says(exchange: Exchange) -> Said:
+            if who(exchange)[0] == role and left[0]:
+                left[0] -= 1
+                return fails("rate_limit") if left[0] else "I would rather not say"
+            return obliging(exchange)
+
+        return Answers(says)
+
+    ledger = Ledger()
+    settings = {"budget": {"max_calls": limit}} if limit else {}
+    at = desk(failing([2]), store=ledger, settings=settings)
+    ended = await at.run(plan=None if role == "coordinator" else plan(task("a")))
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(failing([0]), store=ledger.until(commits), settings=settings)
+        if resumed.entries(ended.run, "run.ended"):
+            continue
+        await resumed.runs.resume(ended.run)
+        report = await again(resumed, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+@pytest.mark.parametrize("retried", ["a", "b"])
+@pytest.mark.parametrize("is_decided", [False, True])
+async def test_a_task_that_is_retried_while_another_or_itself_waits_at_a_gate(retried: str, is_decided: bool) -> None:
+    at = desk(Answers())
+    rules = read_rules([{"tasks": ["b"]}], "test")
+    run = await at.runs.submit("please", replace(at.config(), gates=rules), plan=DIAMOND)
+    gates = Gates(at.recorder, at.store)
+    [first] = (await at.runs.drive(run)).gates
+    if is_decided:
+        await gates.decide(first, "approve", actor="human:ann")
+    [second] = (await at.runs.retry(run, retried)).gates
+    assert second != first
+    await gates.decide(second, "approve", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "answered"
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+async def test_which_of_two_lost_inputs_was_lost_first_is_no_decision() -> None:
+    lost = asyncio.Event()
+
+    async def late(said: Said) -> Said:
+        await lost.wait()
+        return said
+
+    def says(exchange: Exchange) -> Any:
+        role, about, _ = who(exchange)
+        if role == "worker" and about == "b":
+            lost.set()
+        return late(fails("auth_failure")) if about == "a" else fails("auth_failure")
+
+    at = desk(Answers(says))
+    ended = await at.run(plan=plan(task("a"), task("b"), task("c", "a", "b")), wishes=Wishes(ladder=("told",)))
+    [skipped] = at.entries(ended.run, "task.skipped")
+    assert skipped.data["upstream"] == "b"
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
 
 
 async def test_what_people_decided_at_gates_is_decided_again() -> None:

@@ -31,7 +31,7 @@ from hansard.errors import UsageError
 from hansard.orchestration.progress import progress_of
 from hansard.providers.tools import Refusal
 from panels import PANELS, Voices, agreeing, synthesis, turn, verdict
-from running import Answers, audit, desk, one, plan, roster, task
+from running import Answers, Ledger, audit, desk, one, plan, roster, task
 
 SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]}
 PROGRAM = [sys.executable, "-c", "import json, sys; print('in', json.load(sys.stdin)['arguments']['year'])"]
@@ -188,6 +188,27 @@ async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -
     assert over.data["calls"] == 5 + len(d.entries(ended.run, "role.answered"))
     assert d.runs.show(ended.run)["spent"]["calls"] == d.runs.figures(ended.run)["calls"] == folded.calls
     audit(d.store, ended.run)
+
+
+@pytest.mark.parametrize("limit", [1, 6, 7])
+@pytest.mark.parametrize("program", ["true", "false"])
+async def test_results_of_tools_with_which_nobody_is_asked_are_no_call_wherever_the_driver_dies(
+    program: str, limit: int
+) -> None:
+    tools = {"almanac": {**ALMANAC, "command": [program]}}
+    given = {"panels": ARMED, "tools": tools, "budget": {"max_calls": limit}}
+    ledger = Ledger()
+    d = desk(Answers(), Voices(curious), store=ledger, settings=given)
+    wishes = Wishes(roster=roster(alpha={"provider": "panel:bench"}))
+    run = (await d.run("x", plan=plan(task("a"), task("b", "a")), wishes=wishes)).run
+    for commits in range(2, len(ledger.commits)):
+        again = desk(Answers(), Voices(curious), store=ledger.until(commits), settings=given)
+        if again.entries(run, "run.ended"):
+            continue
+        await again.runs.resume(run)
+        assert one(again.entries(run, "run.ended")).data["calls"] <= limit
+        assert (await again.runs.rerun(run))["identical"] is True
+        audit(again.store, run)
 
 
 def test_python_hands_in_what_runs_a_tool(tmp_path: Path) -> None:

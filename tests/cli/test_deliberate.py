@@ -1,6 +1,7 @@
 """`hansard deliberate` as people meet it: a process of its own, answers from a script or a program."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -99,9 +100,32 @@ def test_a_problem_is_a_file_or_a_text(shell: Shell) -> None:
     (shell.folder / "problem.md").write_text("From a file.\n")
     for word, wanted in (("problem.md", "From a file."), ("Said.", "Said.")):
         assert shell.asks("deliberate", word, "--provider", "rehearsal")["problem"] == wanted
-    for word in ("nothere.md", " "):
+    assert shell.asks("deliberate", "@problem.md", "--provider", "rehearsal")["problem"] == "From a file."
+    for word in ("nothere.md", " ", "@nothere", "runs"):
         assert shell.type("deliberate", word, "--provider", "rehearsal")[0] == 2
     assert shell.type("deliberate", "--provider", "rehearsal")[0] == 2
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_problem_that_may_not_be_read_is_not_taken_for_a_text(shell: Shell) -> None:
+    (shell.folder / "shut").mkdir(mode=0)
+    assert shell.type("deliberate", "shut/problem", "--provider", "rehearsal")[0] == 2
+    assert "cannot read shut/problem: Permission denied" in shell.err
+
+
+def test_a_problem_may_be_longer_than_the_name_of_a_file(shell: Shell) -> None:
+    problem = "\u554f" * 200
+    assert shell.asks("deliberate", problem, "--provider", "rehearsal")["problem"] == problem
+
+
+def test_a_problem_is_read_from_a_pipe_of_the_shell(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"From a process.\n")
+    os.close(writing)
+    words = ("deliberate", f"/dev/fd/{reading}", "--provider", "rehearsal", "--json")
+    out, _ = started(tmp_path, *words, pass_fds=(reading,)).communicate(timeout=120)
+    os.close(reading)
+    assert json.loads(out)["problem"] == "From a process."
 
 
 def test_a_problem_is_read_from_standard_input(tmp_path: Path) -> None:

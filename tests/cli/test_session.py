@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 import reference_runtime
 import symposium
+from command_line import hansard as typed
 from deliberating import config, result, synthesis, turn, verdict
 from hansard.deliberation.archive import listing
 from hansard.deliberation.documents import jcs
@@ -57,6 +59,16 @@ def test_replay_ends_with_four_when_a_digest_is_not_the_transcripts(file: str, h
     path = held.folder / "runs/s-1" / file
     path.write_text(json.dumps(json.loads(path.read_bytes()) | {"transcript_digest": "0" * 64}))
     assert held.type("session", "replay", "s-1")[0] == 4
+
+
+def test_replay_does_not_wait_for_a_pipe(held: Shell) -> None:
+    manifest = held.folder / "runs/s-1/manifest.json"
+    manifest.unlink()
+    os.mkfifo(manifest)
+    done = typed(held.folder, "session", "replay", "s-1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("manifest.json") == 1
+    assert "no file, but a folder, a link or a pipe" in done.stderr
 
 
 @pytest.mark.parametrize("verb", ["replay", "metrics", "export", "resume", "validate", "execution-replay"])

@@ -11,6 +11,12 @@ from hansard.surfaces.cli.main import main
 SRC = str(Path(__file__).parents[2] / "src")
 HELP = f"import sys; sys.path.insert(0, {SRC!r}); sys.argv = ['hansard', '--help']; from hansard.surfaces.cli.main import main; main()"
 
+HELPED = (
+    *("", "submit", "plan", "runs", "runs show", "gates", "gates approve", "bench", "worker", "deliberate", "session"),
+    *("session eval", "session execution-replay", "panel", "serve", "serve token add", "mcp", "ledger"),
+    *("ledger import", "route", "roster", "doctor", "demo", "init"),
+)
+
 
 def quickest(code: str, times: int = 7) -> float:
     best = float("inf")
@@ -68,6 +74,16 @@ def test_help_is_also_a_word(words: tuple[str, ...], capsys: pytest.CaptureFixtu
     assert said[0].startswith(f"usage: {' '.join(('hansard', *words))} ")
 
 
+@pytest.mark.parametrize("words", HELPED)
+def test_help_fits_a_terminal_of_80_columns(
+    words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with contextlib.suppress(SystemExit):
+        main([*words.split(), "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -90,3 +106,22 @@ def test_what_a_command_does_not_know_is_told_by_that_command(
         code = int(ended.code or 0)
     assert code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("session", "replay", "{}"),
+        ("session", "validate", "{}"),
+        ("demo", "--folder", "{}"),
+        ("init", "--ledger", "{}.db"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_wrong_usage_and_no_bug(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    assert main([word.format("x" * 300) for word in words]) == 2
+    assert "a bug of ours" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

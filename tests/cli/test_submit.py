@@ -67,6 +67,7 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
     ("words", "said"),
     [
         (("x",), "nobody can be asked yet"),
+        (("plan.json", *REHEARSAL), "plan.json is a file; write @plan.json to hand in what it says"),
         (("", *REHEARSAL), "empty"),
         (("@nothing.md", *REHEARSAL), "cannot read nothing.md"),
         (("x", "--plan", "nothing.json", *REHEARSAL), "cannot read the plan"),
@@ -193,6 +194,23 @@ def test_plan_prints_what_submit_accepts(run: Run, place: Path) -> None:
     assert run("submit", "compare", "--plan", "made.json", *REHEARSAL)[0] == 0
     code, _, err = run("plan", "compare three queues", *REHEARSAL, "-o", "made.json")
     assert (code, "there already" in err) == (2, True)
+
+
+def test_a_plan_that_could_not_be_written_is_refused_before_anybody_is_asked(run: Run) -> None:
+    Path("made.json").write_text("mine")
+    for place, said in (("made.json", "there already"), ("nowhere/made.json", "is no folder"), ("", "there already")):
+        code, _, err = run("plan", "compare three queues", *REHEARSAL, "-o", place)
+        assert (code, said in err) == (2, True)
+    assert not Path("ledger.db").exists()
+    assert Path("made.json").read_text() == "mine"
+
+
+def test_a_provider_that_nobody_asks_need_not_be_there(run: Run, place: Path) -> None:
+    lines = ["[providers.cloud]", 'kind = "command"', 'argv = ["no-such-agent"]', "[tiers]", 'cheap = "cloud"']
+    Path("hansard.toml").write_text("\n".join([*lines, "[roles]", 'intent_judge = "cloud"', ""]))
+    assert run("submit", "x", *REHEARSAL)[0] == 0
+    code, _, err = run("submit", "x")
+    assert (code, "there is no program 'no-such-agent'" in err) == (2, True)
 
 
 def test_exit_codes_tell_how_a_run_ended(run: Run, place: Path) -> None:

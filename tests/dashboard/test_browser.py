@@ -8,6 +8,7 @@ import pytest
 from daemons import Served, place, serving
 from forging import database
 from hansard.surfaces.cli.receipt_page import receipt_page
+from specimens import honest
 from visitors import Browsing, Visitor
 
 pytest.importorskip("playwright", reason="this test needs playwright and chromium (apt install chromium)")
@@ -95,6 +96,25 @@ def test_the_browser_finds_an_honest_ledger_whole(daemon: Served, browsing: Brow
     assert "Whole, and signed by the pinned key" in said
     assert "its own claim" not in said
     assert "Broken" in verified(page, pin[:-4] + ("0000" if pin[-4:] != "0000" else "1111"))
+
+
+def test_a_rotation_that_is_not_sealed_is_not_called_good(daemon: Served, browsing: Browsing) -> None:
+    log = honest()
+    log.rotate(seal=False)
+    log.redact(20, "prompt")
+    log.checkpoint()
+    page = browsing.visit(daemon)
+    answers = {
+        "lines?start=0": b"".join(len(line).to_bytes(4, "big") + line for line in log.lines),
+        f"lines?start={log.size}": b"",
+        "checkpoints": "\n".join(json.dumps({"note": note}) for note in log.checkpoints).encode(),
+        "head": json.dumps({"entries": log.size}).encode(),
+    }
+    page.route("**/dashboard/data/*", lambda route: route.fulfill(body=answers[route.request.url.split("/data/")[1]]))
+    said = verified(page, log.pin)
+    assert "Whole, but not sealed by every key that it retired" in said
+    assert "what its 1 tombstones and recorded anchors say of it is true" in said
+    expect(page.locator("#ledger-result .result")).to_have_class("result warn")
 
 
 def test_a_pin_is_remembered_and_forgotten(daemon: Served, browsing: Browsing, pin: str) -> None:

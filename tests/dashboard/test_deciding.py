@@ -85,6 +85,17 @@ def test_what_was_not_shown_cannot_be_approved(daemon: Served, visitor: Visitor)
     visitor.send(f"/dashboard/runs/{run}/cancel")
 
 
+def test_who_approves_twice_is_counted_once(tmp_path: Path) -> None:
+    with serving(place(tmp_path, more='[[gate]]\nname = "board"\nbefore = "plan"\nneeded = 2\n')) as daemon:
+        run = daemon.submit(provider="quick")["run"]
+        daemon.until(run, "waiting")
+        [gate] = daemon.get("/v1/gates").json()
+        for _ in range(2):
+            said = daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "approve"}).json()
+            assert said["state"] == "open"
+            assert "1 of 2 approved" in Visitor(daemon).text("/dashboard/gates")
+
+
 def test_a_task_is_done_again(daemon: Served, visitor: Visitor) -> None:
     run = daemon.submit(wait=30)["run"]
     assert "Do one again" in visitor.text(f"/dashboard/runs/{run}")

@@ -1,9 +1,11 @@
 import json
 import re
+import socket
+import time
 
 import pytest
 
-from daemons import BARE, Served
+from daemons import BARE, Served, wait_for
 from hansard.app.tokens import Tokens
 from hansard.surfaces.http.dashboard import session
 from visitors import Visitor
@@ -96,6 +98,16 @@ def test_whoever_wanted_a_page_gets_it_after_signing_in(daemon: Served) -> None:
     assert (
         Visitor(daemon, None).sign_in(daemon.token, "/dashboard/ledger/3").headers["location"] == "/dashboard/ledger/3"
     )
+
+
+def test_a_browser_that_vanishes_while_it_signs_in_is_no_bug(daemon: Served) -> None:
+    head = f"POST /dashboard/sign-in HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\nOrigin: {daemon.address}\r\n"
+    with socket.create_connection(("127.0.0.1", daemon.port)) as plug:
+        media = "Content-Type: application/x-www-form-urlencoded"
+        plug.sendall(f"{head}{media}\r\nContent-Length: 100\r\nX-Request-Id: vanished\r\n\r\ntok".encode())
+        time.sleep(0.2)
+    told = wait_for(lambda: [line for line in daemon.logged() if line.get("request_id") == "vanished"])
+    assert [(line["event"], line["status"]) for line in told] == [("request", 400)]
 
 
 def test_two_sessions_have_different_form_tokens(daemon: Served) -> None:

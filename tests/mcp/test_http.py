@@ -144,6 +144,21 @@ async def test_a_task_is_made_and_asked_for_over_http(tmp_path: Path) -> None:
         assert task["result"]["structuredContent"]["state"] == "answered"
 
 
+async def test_who_may_only_look_sets_no_task_going_again(tmp_path: Path) -> None:
+    slow = Answers(pause_s=3600)
+    async with served(tmp_path, slow=slow) as (address, _), Client(address) as client:
+        run = (await called(client, "submit", {"request": "x", "lane": "backend", "wait": False}))["run"]
+        await slow.asked_times(1)
+    looks: tuple[Role, ...] = ("reader", "approver")
+    runs: tuple[Role, ...] = ("operator",)
+    for roles, claims in ((looks, 1), (runs, 2)):
+        async with served(tmp_path, roles=roles, slow=slow) as (address, hansard), httpx2.AsyncClient() as http:
+            task = (await post(http, address, "tasks/get", {"taskId": run}))["result"]
+            assert (task["status"], task["statusMessage"]) == ("working", "interrupted")
+            await asyncio.sleep(0.3)
+            assert [each["kind"] for each in hansard.runs.views(run)].count("run.claimed") == claims
+
+
 async def test_a_client_who_hangs_up_cancels_his_run(tmp_path: Path) -> None:
     slow = Answers(pause_s=3600)
     async with served(tmp_path, slow=slow) as (address, hansard), Client(address) as client:

@@ -88,6 +88,59 @@ async def test_a_call_that_is_cancelled_cancels_its_run(tmp_path: Path, mode: st
         assert (await called(client, "status"))["broken"] is None
 
 
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("submit", {"request": "x", "plan": PLAN}), ("plan", {"request": "x"}), ("deliberate", {"problem": "x"})],
+)
+async def test_a_call_that_is_cancelled_while_its_run_is_put_on_the_record_cancels_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, asked: dict[str, Any]
+) -> None:
+    silent = Answers(pause_s=3600)
+    async with desk_in(tmp_path, silent) as desk, client_of(desk) as client:
+        recording, record_all = asyncio.Event(), desk.hansard.recorder.record_all
+
+        async def slowly(*args: Any, **more: Any) -> Any:
+            recording.set()
+            await asyncio.sleep(0.2)
+            return await record_all(*args, **more)
+
+        monkeypatch.setattr(desk.hansard.recorder, "record_all", slowly)
+        call = asyncio.create_task(client.call_tool(name, asked))
+        await recording.wait()
+        call.cancel()
+        [run] = await eventually(lambda: [each["run"] for each in desk.hansard.runs.listed()])
+        await until(desk, run, "cancelled")
+        assert not silent.calls
+
+
+async def test_a_call_that_is_cancelled_while_a_person_is_asked_cancels_its_run(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def thinks(_: Any, __: ElicitRequestParams) -> ElicitResult:
+        asked.set()
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    async with (
+        desk_in(tmp_path, gates=True) as desk,
+        client_of(desk, "legacy", elicitation_callback=thinks) as client,
+    ):
+        call = asyncio.create_task(client.call_tool("submit", GATED))
+        await asked.wait()
+        [run] = [each["run"] for each in desk.hansard.runs.listed()]
+        call.cancel()
+        await until(desk, run, "cancelled")
+
+
+async def test_a_persona_that_is_cancelled_is_cancelled_on_the_record(tmp_path: Path) -> None:
+    async with desk_in(tmp_path, wishes=Wishes(cmd="sleep 3600")) as desk, client_of(desk) as client:
+        call = asyncio.create_task(client.call_tool("generate_persona", {"need": "law"}))
+        [run] = await eventually(lambda: [each["run"] for each in desk.hansard.runs.listed(state="running")])
+        await asyncio.sleep(0.3)
+        call.cancel()
+        await until(desk, run, "cancelled")
+
+
 async def test_a_deliberation_that_is_cancelled_ends_with_user_cancel(tmp_path: Path) -> None:
     async with desk_in(tmp_path, wishes=Wishes(cmd="sleep 3600")) as desk, client_of(desk) as client:
         call = asyncio.create_task(client.call_tool("deliberate", {"problem": "x"}))

@@ -371,6 +371,18 @@ async def test_a_retried_task_needs_its_gate_again() -> None:
     audit(at.store, run)
 
 
+async def test_a_task_that_is_retried_while_it_waits_stands_at_one_gate_and_not_at_two() -> None:
+    at = desk(Answers())
+    run, before = await started(at, {"tasks": ["b"]})
+    [gate] = (await at.runs.retry(run, "b")).gates
+    assert [each["gate"] for each in gates_of(at).listed()] == [gate]
+    with pytest.raises(UsageError, match=f"gate {before} is rejected already"):
+        await gates_of(at).decide(before, "approve")
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+    audit(at.store, run)
+
+
 async def test_a_cancelled_run_does_not_wait_any_longer() -> None:
     at = desk(Answers())
     run, gate = await started(at, {"tasks": ["b"]})

@@ -90,6 +90,28 @@ def test_a_request_may_ask_for_less_than_the_daemon_may_spend_and_not_for_more(t
             assert (budget["max_tokens"], budget["max_cost_usd_nano"]) == (allowed, 500_000_000)
 
 
+def test_what_the_file_allows_is_what_a_request_gets_at_most(tmp_path: Path) -> None:
+    budget = '[budget]\nmax_calls = 3\nmax_usd = "0.5"\nmax_seconds = 20\n'
+    with serving(place(tmp_path, more=budget), "--provider", "rehearsal", "--max-calls", 9) as daemon:
+        for asked, allowed in (
+            ({"max_calls": 500, "max_usd": "900", "max_seconds": 9999.0}, (9, 500_000_000, 20)),
+            ({"max_calls": 2, "max_usd": "0.1", "max_seconds": 15.0}, (2, 100_000_000, 15)),
+        ):
+            got = daemon.show(daemon.post("/v1/runs", {"request": "x", **asked}).json()["run"])["budget"]
+            assert (got["max_calls"], got["max_cost_usd_nano"], got["max_seconds"]) == allowed
+
+
+def test_a_request_has_no_more_tasks_at_once_than_the_policy_allows(tmp_path: Path) -> None:
+    tasks = [{"id": f"t{at}", "lane": "backend", "instruction": "x"} for at in range(6)]
+    with serving(place(tmp_path, more="[policy]\nmax_parallel = 2\n"), "--provider", "slow", "--grace", 2) as daemon:
+        for asked, at_once in ((50, 2), (1, 1)):
+            run = daemon.submit(plan={"tasks": tasks}, max_parallel=asked)["run"]
+            seen = daemon.until(run, "answered")
+            kinds = [each["kind"] for each in daemon.get(f"/v1/ledger/entries?run={run}&limit=1000").json()]
+            begun = kinds[: kinds.index("task.returned")].count("task.attempted")
+            assert (begun, seen["state"]) == (at_once, "answered")
+
+
 def test_calls_that_the_daemon_may_make_are_counted_in_deliberations(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--provider", "rehearsal", "--max-calls", 3) as daemon:
         view = daemon.post("/v1/deliberations?wait=60", {"problem": "keep it?"}).json()

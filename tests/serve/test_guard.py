@@ -18,6 +18,14 @@ EVERYTHING = (
 )  # fmt: skip
 
 
+CHAIN = {
+    "tasks": [
+        {"id": f"t{at}", "lane": "backend", "instruction": "x", "needs": [f"t{at - 1}"] if at else []}
+        for at in range(12)
+    ]
+}
+
+
 def token(daemon: Served, name: str, *flags: object) -> str:
     made = daemon.cli("serve", "token", "add", name, *flags, "--json")
     assert made.returncode == 0, made.stderr
@@ -65,6 +73,21 @@ def test_an_operator_decides_nothing_and_an_approver_runs_nothing(daemon: Served
 def test_a_token_ends(daemon: Served) -> None:
     client = daemon.client(Tokens(daemon.folder / "state" / "serve").add("brief", ("reader",), seconds=0))
     assert "expired" in client.get("/v1/status").json()["detail"]
+
+
+def test_who_follows_hears_nothing_more_when_his_token_has_ended(daemon: Served) -> None:
+    run = daemon.submit(provider="slow", plan=CHAIN)["run"]
+    eve = daemon.client(token(daemon, "eve", "--roles", "reader"))
+    with eve.stream("GET", f"/v1/runs/{run}/events") as stream:
+        heard = (line for line in stream.iter_lines() if line.startswith("id: "))
+        next(heard)
+        assert daemon.cli("serve", "token", "revoke", "eve").returncode == 0
+        # A change is noticed within a tenth of a second; what was on its way by then has come.
+        revoked = time.monotonic()
+        late = [line for line in heard if time.monotonic() > revoked + 0.5]
+    assert not late
+    assert daemon.show(run)["state"] == "running"
+    daemon.post(f"/v1/runs/{run}/cancel")
 
 
 def test_a_rotated_token_ends_at_once_or_after_a_while(daemon: Served) -> None:

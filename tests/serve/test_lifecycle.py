@@ -1,8 +1,10 @@
+import asyncio
 import base64
 import contextlib
 import hashlib
 import hmac
 import json
+import os
 import signal
 import socket
 import threading
@@ -17,8 +19,14 @@ import pytest
 
 from command_line import hansard
 from daemons import BARE, ONE, Served, events, place, serving, wait_for
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.webhooks import webhooks
 from hansard.surfaces.cli.main import main
+from mcp_clients import MODERN, envelope, eventually
+from running import Answers
 
+TASK = {"lane": "backend", "instruction": "x"}
 ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
 
 
@@ -49,6 +57,58 @@ def test_sigterm_interrupts_what_does_not_end_and_the_next_start_goes_on(tmp_pat
         assert again.show(stuck)["state"] == "interrupted"
         again.post(f"/v1/runs/{stuck}/cancel")
         assert again.until(stuck, "cancelled")
+
+
+def test_what_came_in_over_mcp_is_counted_may_end_and_is_refused_while_draining(tmp_path: Path) -> None:
+    asked = {"request": "x", **BARE, "provider": "slow", "wait": False}
+    with serving(place(tmp_path), "--grace", 12) as daemon:
+        assert "submitted_total 0" in daemon.get("/metrics").text
+        run = submit_over_mcp(daemon, asked)["structuredContent"]["run"]
+        assert daemon.get("/v1/status").json()["driving"] == 1
+        assert "submitted_total 1" in daemon.get("/metrics").text
+        daemon.submit(provider="stuck")
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: daemon.get("/health").status_code == 503)
+        refused = submit_over_mcp(daemon, asked)
+        assert refused["isError"]
+        assert "shutting down" in refused["content"][0]["text"]
+        assert daemon.process.wait(30) == 0
+    found = {view["run"]: view["kind"] for view in entries(daemon)}
+    assert found[run] == "run.ended"
+    assert list(found.values()).count("run.interrupted") == 1
+
+
+def test_there_is_room_for_so_many_runs_wherever_they_come_in(tmp_path: Path) -> None:
+    asked = {"request": "x", **BARE, "wait": False}
+    with serving(place(tmp_path), "--max-runs", 1, "--grace", 3) as daemon:
+        first = submit_over_mcp(daemon, {**asked, "provider": "stuck"})["structuredContent"]["run"]
+        daemon.until(first, "running")
+        others = [
+            submit_over_mcp(daemon, {**asked, "provider": "quick"})["structuredContent"]["run"],
+            daemon.submit(provider="quick")["run"],
+        ]
+        time.sleep(1.5)
+        assert [daemon.show(run)["state"] for run in others] == ["requested", "requested"]
+        assert daemon.get("/v1/status").json()["driving"] == 3
+        daemon.post(f"/v1/runs/{first}/cancel")
+        for run in others:
+            daemon.until(run, "answered")
+
+
+def submit_over_mcp(daemon: Served, asked: dict[str, Any]) -> dict[str, Any]:
+    """What the tool submit says, to a client of the newest generation that knows no tasks."""
+    params = {"name": "submit", "arguments": asked, "_meta": envelope(())}
+    headers = {
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+        "mcp-method": "tools/call",
+        "mcp-name": "submit",
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    text = daemon.post("/mcp", message, headers=headers).text
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    found: dict[str, Any] = json.loads(lines[-1] if lines else text)["result"]
+    return found
 
 
 def test_an_idle_daemon_ends_soon_even_with_open_connections(tmp_path: Path) -> None:
@@ -205,6 +265,82 @@ def test_receivers_that_hang_hold_up_nobody(tmp_path: Path) -> None:
         assert daemon.get("/v1/status").status_code == 200
         daemon.submit(wait=60)
         assert time.monotonic() - began < 5
+
+
+def children(pid: int) -> list[str]:
+    return [child for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+
+
+def test_a_verification_under_way_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "quick") as daemon, ThreadPoolExecutor(1) as beside:
+        asked = beside.submit(daemon.post, "/v1/ledger/verify")
+        # One that takes very long, as with a ledger of many millions of entries.
+        verifier = int(wait_for(lambda: children(daemon.process.pid))[0])
+        os.kill(verifier, signal.SIGSTOP)
+        began = time.monotonic()
+        assert daemon.stop(timeout_s=30) == 0
+        assert time.monotonic() - began < 8
+        assert asked.result().status_code == 503
+        assert not Path(f"/proc/{verifier}").exists()
+
+
+def dripping(listening: socket.socket) -> None:
+    """Answer whoever comes with a byte now and then, and never to the end."""
+
+    def drip(plug: socket.socket) -> None:
+        with plug, contextlib.suppress(OSError):
+            plug.sendall(b"HTTP/1.1 200 OK\r\n")
+            while True:
+                plug.sendall(b"x")
+                time.sleep(0.1)
+
+    with contextlib.suppress(OSError):
+        while True:
+            threading.Thread(target=drip, args=[listening.accept()[0]], daemon=True).start()
+
+
+def test_receivers_that_hang_or_drip_do_not_hold_up_the_end(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as drips:
+        threading.Thread(target=dripping, args=[drips], daemon=True).start()
+        flags = [
+            word for each in (silent, drips) for word in ("--webhook", f"http://127.0.0.1:{each.getsockname()[1]}/")
+        ]
+        with serving(place(tmp_path), "--provider", "quick", *flags) as daemon:
+            daemon.submit(wait=60)
+            silent.settimeout(10)
+            with silent.accept()[0]:
+                time.sleep(0.5)
+                began = time.monotonic()
+                assert daemon.stop() == 0
+                assert time.monotonic() - began < 5
+
+
+async def test_an_answer_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr("hansard.app.webhooks.TIMEOUT_S", 0.5)
+    async with Hansard.open(settings=Settings(ledger=str(tmp_path / "l.db"), state=tmp_path)) as opened:
+        with socket.create_server(("127.0.0.1", 0)) as drips:
+            threading.Thread(target=dripping, args=[drips], daemon=True).start()
+            url = f"http://127.0.0.1:{drips.getsockname()[1]}/"
+            made = webhooks((url,), tmp_path, opened.store, lambda _, **more: said.append(more))
+            working = asyncio.create_task(made.work())
+            await eventually((tmp_path / "webhook-marks.json").exists)
+            await (await opened.submit("x", provider=Answers(), lane="backend")).ended()
+            made.take(opened.store.entry(0))
+            await eventually(lambda: said)
+            working.cancel()
+
+
+def test_another_daemon_goes_on_when_the_first_one_is_gone(tmp_path: Path) -> None:
+    plan = {"tasks": [{"id": "a", **TASK}, {"id": "b", **TASK, "needs": ["a"]}, {"id": "c", **TASK, "needs": ["b"]}]}
+    with serving(place(tmp_path)) as first, serving(tmp_path) as second:
+        wait_for(lambda: any(line["event"] == "another worker has this ledger" for line in second.logged()))
+        run = first.submit(provider="slow", plan=plan)["run"]
+        first.until(run, "running")
+        first.stop(signal.SIGKILL)
+        assert second.until(run, *ENDED, timeout_s=30)["state"] == "answered"
+        left = json.loads(second.cli("submit", "x", "--provider", "quick", "--detach", "--json").stdout)
+        assert second.until(left["run"], *ENDED)["state"] == "answered"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ from hansard.providers.fields import Fields
 NANO = 1_000_000_000
 MOST_USD = (2**53 - 1) // NANO
 LIMITS = ("max_calls", "max_tokens", "max_usd", "max_seconds")
+BOUNDED = (*LIMITS, "max_parallel")
+"""Of what a caller of a server wants, the flags and the file say how much there is."""
 ITS_OWN = "default"
 NOBODY = """\
 nobody can be asked yet. One of these lines is enough:
@@ -74,7 +76,7 @@ class Wishes:
         than they allow."""
         base = self if provider is None else self.asking(provider)
         wanted = {name: value for name, value in wanted.items() if value is not None}
-        for name in LIMITS:
+        for name in BOUNDED:
             if name in wanted and (most := getattr(base, name)) is not None:
                 wanted[name] = min(most, wanted[name], key=lambda each: Decimal(str(each)))
         return replace(base, **wanted)
@@ -128,7 +130,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     if FLAGGED in named:
         # Opened now: a mistake in a flag is told before there is a ledger, and before a server takes its first request.
         pool.provider(FLAGGED, named[FLAGGED], config.folder)
-    config = _with_panels(config, settings, pool)
+    config = _without_unasked(_with_panels(config, settings, pool), pool)
     _check_targets(config)
     _check_prices(config, pool)
     return config
@@ -150,6 +152,25 @@ def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig
 
     panels = {name: panel_of(settings, name).as_table(resolve) for name in names}
     return replace(config, providers={**tables, **panels}) if panels else config
+
+
+def _without_unasked(config: RunConfig, pool: Pool) -> RunConfig:
+    """The configuration without the providers that nobody asks in this run and that cannot be opened here.
+
+    The others stay, so that their keys are known and removed from whatever comes back.
+    """
+    asked = {name for target in config.targets for name, _ in _named(config, target)}
+
+    def stays(name: str) -> bool:
+        if name in asked or is_panel(name):
+            return True
+        try:
+            pool.provider(name, config.providers[name], config.folder)
+        except UsageError:
+            return False
+        return True
+
+    return replace(config, providers={name: table for name, table in config.providers.items() if stays(name)})
 
 
 def settings_roster(settings: Settings) -> Roster:
@@ -252,6 +273,20 @@ def allowed(settings: Settings, wishes: Wishes) -> Budget:
     return replace(budget, **{name: value for name, value in wanted.items() if value is not None})
 
 
+def of_server(settings: Settings, flags: Wishes) -> Wishes:
+    """The flags of a server, with what the file allows where they say nothing: its callers get no more."""
+    most = allowed(settings, flags)
+    nano = most.max_cost_usd_nano
+    return replace(
+        flags,
+        max_calls=most.max_calls,
+        max_tokens=most.max_tokens,
+        max_usd=None if nano is None else f"{Decimal(nano) / NANO:f}",
+        max_seconds=most.max_seconds,
+        max_parallel=flags.max_parallel or settings.policy.max_parallel,
+    )
+
+
 def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tuple[Rule, ...]:
     rules = list(read_rules(settings.gates, where))
     own = settings_roster(settings) if rules else roster
@@ -342,13 +377,16 @@ def check_price(pool: Pool, provider: Provider, model: str) -> None:
 
 
 def _asked(config: RunConfig, pool: Pool, target: str) -> list[tuple[Provider, str]]:
-    """Everybody whom a target asks, with the model: of a panel, whomever its agents ask."""
-    table = config.providers.get(target, {})
-    if is_panel(target):
-        agents = [*table["config"]["agents"], table["config"]["coordinator"]]
-        named = [(agent["provider"], agent["model"]) for agent in agents]
-    else:
-        name, _, model = target.partition(":")
-        named = [(target, "") if target in config.providers else (name, model)]
+    """Everybody whom a target asks, with the model."""
+    named = _named(config, target)
     found = [(pool.provider(name, config.providers[name], config.folder), model) for name, model in named]
     return [(provider, model or provider.describe().get("model", "")) for provider, model in found]
+
+
+def _named(config: RunConfig, target: str) -> list[tuple[str, str]]:
+    """The providers behind a target by their names, with the model that it names: of a panel, whomever its agents ask."""
+    if is_panel(target):
+        table = config.providers[target]["config"]
+        return [(agent["provider"], agent["model"]) for agent in (*table["agents"], table["coordinator"])]
+    name, _, model = target.partition(":")
+    return [(target, "") if target in config.providers else (name, model)]

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from hansard.app.allowance import Allowance, Charged
 from hansard.app.configuring import MOST_USD, NANO, NOBODY, Wishes, allowed, check_price, flagged
-from hansard.app.panels import panel_of
+from hansard.app.panels import panel_of, personas_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.settings import Settings, recordable
@@ -24,7 +24,7 @@ from hansard.deliberation.documents.config_rules import config_warnings
 from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.experts import checked_cap, checked_needs
 from hansard.deliberation.offering import unhandled
-from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL
+from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
 from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.turn import MessageShape
@@ -188,7 +188,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
         raise UsageError("--script answers for every agent; leave out the flag that says whom to ask instead")
     if name is None and call.script is None and call.config is None:
         name = _default_provider(settings)
-    config = _as_wished(_config(call), call)
+    config = _as_wished(_config(settings, call), call)
     where = recordable(settings.folder)
     if name is not None:
         config, tables = _for_all(settings, pool, config, call.wishes, name, tables, where)
@@ -267,7 +267,7 @@ def _check_prices(setting: Setting, pool: Pool) -> None:
             check_price(pool, provider, model)
 
 
-def _config(call: Call) -> Config:
+def _config(settings: Settings, call: Call) -> Config:
     """The configuration as given, or the default panel; who answers for that is said by others."""
     given = call.config
     if isinstance(given, Config):
@@ -281,14 +281,20 @@ def _config(call: Call) -> Config:
         raise UsageError(
             'there is no problem to deliberate; write `hansard deliberate "…"`, or name a --config that has one'
         )
-    return default_config(call.problem, FAKE)
+    personas, wanted = personas_of(settings), call.panel or ()
+    _check_seats(wanted, [persona.id for persona in personas if persona.id != COORDINATOR.id])
+    return default_config(call.problem, FAKE, personas=personas, guests=wanted)
 
 
-def default_config(problem: str, provider: str, model: str = ITS_OWN) -> Config:
-    """The default panel under the default caps."""
+def default_config(
+    problem: str, provider: str, model: str = ITS_OWN, *, personas: Personas | None = None, guests: Sequence[str] = ()
+) -> Config:
+    """The default panel under the default caps. `guests` are there besides, and are seated by whoever names the panel."""
+    known = personas or Personas()
+    usual = [persona.id for persona in DEFAULT_PANEL]
     agents = [
-        {"id": persona.id, "persona_ref": persona.id, "provider": provider, "model": model}
-        for persona in (*DEFAULT_PANEL, COORDINATOR)
+        {"id": id, "persona_ref": _reference(known, id), "provider": provider, "model": model}
+        for id in (*dict.fromkeys((*usual, *guests)), COORDINATOR.id)
     ]
     return Config.parse(
         {
@@ -298,7 +304,7 @@ def default_config(problem: str, provider: str, model: str = ITS_OWN) -> Config:
             "problem_statement": problem,
             "selector": {
                 "strategy": "fixed",
-                "default_deliberation_panel": [persona.id for persona in DEFAULT_PANEL],
+                "default_deliberation_panel": usual,
                 "coordinator_agent": COORDINATOR.id,
             },
             "agents": agents[:-1],
@@ -307,6 +313,12 @@ def default_config(problem: str, provider: str, model: str = ITS_OWN) -> Config:
             "runtime": {},
         }
     )
+
+
+def _reference(personas: Personas, id: str) -> str | dict[str, Any]:
+    """A persona that ships by its name, and one of the project whole: the session needs no file of it again."""
+    persona = personas.get(id)
+    return id if persona is None or persona in DEFAULTS else persona.as_data()
 
 
 def _of_panel(settings: Settings, call: Call, chosen: str | None) -> Call:
@@ -342,12 +354,15 @@ def _as_wished(config: Config, call: Call) -> Config:
     if call.max_rounds is not None:
         data["budget"]["max_rounds"] = call.max_rounds
     if call.panel is not None:
-        known = [agent.id for agent in config.agents]
-        for id in call.panel:
-            if id not in known:
-                raise UsageError(f"there is no agent {id!r} for the panel; there are {', '.join(known)}")
+        _check_seats(call.panel, [agent.id for agent in config.agents])
         data["selector"]["default_deliberation_panel"] = list(call.panel)
     return Config.parse(data)
+
+
+def _check_seats(wanted: Sequence[str], known: Sequence[str]) -> None:
+    for id in wanted:
+        if id not in known:
+            raise UsageError(f"there is no agent {id!r} for the panel; there are {', '.join(known)}")
 
 
 def _for_all(

@@ -1,7 +1,7 @@
 """The daemon without its surface: drives runs in the background, goes on with what was cut short, keeps gates' deadlines, drains.
 
-It takes what is submitted here at once. It also holds the claim `worker` where that is free, and then drives what other
-processes leave on the record. Knows no HTTP.
+It takes what is submitted here at once. It also holds the claim `worker`, as soon as that is free, and then drives what
+other processes leave on the record. Knows no HTTP.
 """
 
 import asyncio
@@ -76,23 +76,11 @@ class Daemon:
     async def work(self) -> None:
         """Work until cancelled. Whatever fails in here ends the daemon; what fails in one run does not."""
         try:
-            self._claim = await asyncio.to_thread(self.hansard.store.claim, CLAIM, LEASE_S)
-        except Fenced:
-            self._tell("another worker has this ledger", detail="only what is submitted here is driven here")
-        except StoreError as error:
-            if self.hansard.store.broken is None:
-                raise
-            # Still worth looking at: what is in it can be read, shown and verified.
-            self._tell("this ledger takes nothing new", detail=str(error))
-        try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.follower.work())
                 if self._webhooks:
                     group.create_task(self._webhooks.work())
-                if self._claim:
-                    group.create_task(self._keep(self._claim))
-                    if self._resume:
-                        group.create_task(self._go_on())
+                group.create_task(self._hold())
         finally:
             if self._claim:
                 with suppress(HansardError):
@@ -111,20 +99,46 @@ class Daemon:
 
     async def submit(self, make: Coroutine[Any, Any, str]) -> str:
         """Put a run on the record and start on it; gives its id once it is durable."""
+        run = await self.take(make)
+        self.start(run)
+        return run
+
+    async def take(self, make: Coroutine[Any, Any, str]) -> str:
+        """The same for whoever drives it himself."""
         if self.draining:
             make.close()
             raise Draining("the daemon is shutting down; try again in a moment")
         run = await make
         self.tally.submitted += 1
-        self.start(run)
         return run
 
     def start(self, run: str, first: Work | None = None) -> None:
         """Drive a run in the background, if nobody here does; `first` is how it begins where it is not simply driven."""
         if run not in self._tasks or first is not None:
             before = self._tasks.get(run)
-            task = self._tasks[run] = asyncio.create_task(self._drive(run, first, before))
-            task.add_done_callback(lambda done: self._done(run, done))
+            self._track(run, asyncio.create_task(self._drive(run, first, before)))
+
+    def adopt(self, run: str, task: "asyncio.Task[None]") -> None:
+        """Take this for what drives a run here, if nothing else does: it is counted, and may end when the daemon drains."""
+        if run not in self._tasks:
+            self._track(run, task)
+
+    def _track(self, run: str, task: "asyncio.Task[None]") -> None:
+        self._tasks[run] = task
+        task.add_done_callback(lambda done: self._done(run, done))
+
+    async def drive(self, run: str) -> Ended:
+        """Drive a run as far as it comes, once there is room for it."""
+        async with self._slots:
+            return await self.hansard.runs.drive(run)
+
+    async def rest(self, run: str, until: Coroutine[Any, Any, None]) -> None:
+        """Wait for people or for another process; nobody waits for this run when the daemon drains."""
+        self._resting.add(run)
+        try:
+            await until
+        finally:
+            self._resting.discard(run)
 
     async def ask(self, run: str, first: Work) -> None:
         """Ask for something that goes on in the background; gives back control once it is on the record, or refused."""
@@ -171,17 +185,10 @@ class Daemon:
                 if ended is None or ended.state != "waiting":
                     return
                 # Not in a slot: people take their time.
-                await self._rest(run, decided(self.hansard.store, run))
+                await self.rest(run, decided(self.hansard.store, run))
             except Fenced:
                 first = None
-                await self._rest(run, asyncio.sleep(AGAIN_S))
-
-    async def _rest(self, run: str, until: Coroutine[Any, Any, None]) -> None:
-        self._resting.add(run)
-        try:
-            await until
-        finally:
-            self._resting.discard(run)
+                await self.rest(run, asyncio.sleep(AGAIN_S))
 
     def _done(self, run: str, task: "asyncio.Task[None]") -> None:
         if self._tasks.get(run) is task:
@@ -218,6 +225,37 @@ class Daemon:
             self._tell("going on", runs=len(left))
         for run in left:
             self.start(run)
+
+    async def _hold(self) -> None:
+        """Hold the claim whenever nobody else does, and go on then with what was left."""
+        while True:
+            try:
+                self._claim = await self._when_free()
+            except StoreError as error:
+                if self.hansard.store.broken is None:
+                    raise
+                # Still worth looking at: what is in it can be read, shown and verified.
+                self._tell("this ledger takes nothing new", detail=str(error))
+                return
+            if self._resume:
+                await self._go_on()
+            await self._keep(self._claim)
+
+    async def _when_free(self) -> Claim:
+        waited = False
+        while True:
+            try:
+                return await asyncio.to_thread(self.hansard.store.claim, CLAIM, LEASE_S)
+            except Fenced:
+                if not waited:
+                    detail = "until it ends, only what is submitted here is driven here"
+                    self._tell("another worker has this ledger", detail=detail)
+            except StoreError:
+                # At the start it says that this ledger is of no use here; later a disk may be full for a while.
+                if not waited:
+                    raise
+            waited = True
+            await asyncio.sleep(AGAIN_S)
 
     async def _keep(self, claim: Claim) -> None:
         while True:

@@ -52,7 +52,8 @@ def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[
         case "task.escalated":
             yield ("escalation", data["task"], data["from_rung"]), f"to {data['to_rung']}"
         case "task.skipped" if data["because"] not in ("cancelled",):
-            yield ("skip", data["task"]), f"{data['because']} {data.get('upstream') or ''}".strip()
+            # Which of several lost inputs was lost first is told by the clock.
+            yield ("skip", data["task"]), str(data["because"])
         case "gate.closed":
             yield ("gate", data["gate"]), f"{data['outcome']}{' by expiry' if data['expired'] else ''}"
         case "budget.breached":

@@ -158,7 +158,14 @@ class Deliberations:
 
     async def generate(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> View:
         """Make a persona for the one need that is named, and hold no session: a run of its own."""
-        run = await self.convene(replace(made, runs=None, ensemble=False), surface=surface, actor=actor, mode=PERSONA)
+        return await self.generated(await self.ask_for_persona(made, surface=surface, actor=actor))
+
+    async def ask_for_persona(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> str:
+        """Put it on the record that a persona is wanted; gives the run. Nobody is asked yet."""
+        return await self.convene(replace(made, runs=None, ensemble=False), surface=surface, actor=actor, mode=PERSONA)
+
+    async def generated(self, run: str) -> View:
+        """The persona of such a run, which is made here and now."""
         ended, persona = await self._generated(run)
         if persona is None and ended.state == "stopped":
             raise UsageError(f"no persona came of run {run}: {ended.detail}; allow more in [budget], or by flags")

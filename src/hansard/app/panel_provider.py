@@ -18,8 +18,8 @@ from hansard.deliberation.pins import live
 from hansard.deliberation.protocol.moves import Stopped
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
-from hansard.deliberation.story import entries_of, read_story
-from hansard.domain.budget import Budget, Spend
+from hansard.deliberation.story import Story, entries_of, read_story
+from hansard.domain.budget import Spend
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
 from hansard.errors import Fenced, OutcomeUnknown, StoreError, UsageError
 from hansard.orchestration.journal import Journal
@@ -33,6 +33,7 @@ from hansard.store.base import Query, Store
 
 NANO = 1_000_000_000
 NOTHING = Spend()
+WHOSE = "the run has set aside for this panel"
 KINDS: Mapping[str, ErrorKind] = {
     "budget_exceeded": "quota_exhausted",
     "timeout": "timeout",
@@ -43,6 +44,25 @@ KINDS: Mapping[str, ErrorKind] = {
     "provider_unrecoverable": "internal",
 }
 """What a session that ended without an answer is called among the failures of providers."""
+
+
+class Nobody:
+    """Stands in for an agent's provider in a session that is only to end."""
+
+    unmetered = True
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+    def describe(self) -> Mapping[str, str]:
+        return {"name": self.id, "kind": "nobody"}
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    @answered
+    async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
+        return failed(self, exchange, failure("internal", f"{self.id} is not asked any more"))
 
 
 class Panel:
@@ -92,26 +112,6 @@ class Panel:
         took_us = int((asyncio.get_running_loop().time() - began) * 1_000_000)
         return await answer(self, exchange, lambda *_: _given(replace(completion, latency_us=max(1, took_us))))
 
-    async def abandon(self, journal: Journal, because: Because) -> None:
-        """End the sessions of this panel that are open in a run: with user_cancel, with timeout, or because nobody is asked."""
-        over = {entry.data["session"] for entry in self._store.select(Query(run=journal.run, kind="session.ended"))}
-        cancel = asyncio.Event()
-        if because == "cancelled":
-            cancel.set()
-        share = Budget(max_calls=0, max_seconds=0 if because == "deadline" else None)
-        for entry in list(self._store.select(Query(run=journal.run, kind="session.convened"))):
-            asked = self._store.entry(entry.causes[0])
-            if entry.data["session"] in over or asked.data.get("provider") != self.id:
-                continue
-            nothing = Nested(journal=journal, entry=asked.seq, share=share, charge=lambda _: None)
-            try:
-                await self._go_on(str(entry.data["session"]), None, nothing, cancel)
-            except (Fenced, OutcomeUnknown):
-                raise
-            except (StoreError, UsageError):
-                # What cannot be read any more cannot be ended either; the run ends all the same.
-                continue
-
     async def _sat(self, exchange: Exchange, nested: Nested) -> Sitting:
         cancel = asyncio.Event()
         session = asyncio.ensure_future(self._session(exchange, nested, cancel))
@@ -137,16 +137,11 @@ class Panel:
         return await run_session(setting, pen, cancel=cancel, listener=journal.tell)
 
     async def _go_on(self, session: str, most_output: int | None, nested: Nested, cancel: asyncio.Event) -> Sitting:
-        """The rest of a session, within what it has not taken yet, and in no more time than is left for it now."""
-        journal, seconds = nested.journal, nested.share.max_seconds
-        story = read_story(self._store, journal.run, session)
-        setting = self._setting(story.config, most_output, nested, self._taken(journal.run, session))
-        pen = Pen(recorder=journal.recorder, run=journal.run, claim=journal.claim, causes=(nested.entry,))
-        gone_us = story.elapsed_us
-        if seconds is not None:
-            gone_us = max(gone_us, (story.config.budget.max_wallclock_seconds - int(seconds)) * 1_000_000)
-        pins = live(elapsed_before_us=gone_us, seed=story.seed)
-        return await resume_session(setting, pen, story, pins=pins, cancel=cancel, listener=journal.tell)
+        """The rest of a session, within what it has not taken yet."""
+        run = nested.journal.run
+        story = read_story(self._store, run, session)
+        setting = self._setting(story.config, most_output, nested, self._taken(run, session))
+        return await _resumed(setting, story, nested.journal, nested.share.max_seconds, cancel)
 
     def _taken(self, run: str, session: str) -> Spend:
         """What a session has taken so far, with the calls of which nothing came back."""
@@ -179,7 +174,7 @@ class Panel:
             cost_usd_nano=_left(share.max_cost_usd_nano, own.max_cost_usd_nano, taken.cost_usd_nano),
             most_output=most_output,
             charge=nested.charge,
-            whose="the run has set aside for this panel",
+            whose=WHOSE,
         )
         charged = {id: Charged(provider, allowance) for id, provider in self._providers.items()}
         return Setting.of(config, providers=charged, secrets=self._secrets, handlers=self._tools)
@@ -207,6 +202,40 @@ class Panel:
             cost=cost,
             raw=heard.raw,
         )
+
+
+async def end_sessions(store: Store, secrets: Secrets, journal: Journal, because: Because) -> None:
+    """End the sessions that are open in a run: with user_cancel, with timeout, or because nobody is asked any more."""
+    over = {entry.data["session"] for entry in store.select(Query(run=journal.run, kind="session.ended"))}
+    cancel, seconds = asyncio.Event(), 0 if because == "deadline" else None
+    if because == "cancelled":
+        cancel.set()
+    for entry in list(store.select(Query(run=journal.run, kind="session.convened"))):
+        if entry.data["session"] in over:
+            continue
+        try:
+            story = read_story(store, journal.run, str(entry.data["session"]))
+            used = [agent.provider for agent in (*story.config.agents, story.config.coordinator)]
+            nobody = {id: Charged(Nobody(id), Allowance(calls=0, whose=WHOSE)) for id in used}
+            setting = Setting.of(story.config, providers=nobody, secrets=secrets)
+            await _resumed(setting, story, journal, seconds, cancel)
+        except (Fenced, OutcomeUnknown):
+            raise
+        except (StoreError, UsageError):
+            # What cannot be read any more cannot be ended either; the run ends all the same.
+            continue
+
+
+async def _resumed(
+    setting: Setting, story: Story, journal: Journal, seconds: float | None, cancel: asyncio.Event
+) -> Sitting:
+    """The rest of a session, in no more time than is left for it now."""
+    pen = Pen(recorder=journal.recorder, run=journal.run, claim=journal.claim)
+    gone_us = story.elapsed_us
+    if seconds is not None:
+        gone_us = max(gone_us, (story.config.budget.max_wallclock_seconds - int(seconds)) * 1_000_000)
+    pins = live(elapsed_before_us=gone_us, seed=story.seed)
+    return await resume_session(setting, pen, story, pins=pins, cancel=cancel, listener=journal.tell)
 
 
 def problem_of(exchange: Exchange) -> str:

@@ -28,6 +28,8 @@ class Phase:
     retry: Entry | None
     """What began it: somebody wants a task done again. None for the first."""
     ended: Entry | None
+    last: int
+    """Its last entry."""
     asked: frozenset[Call]
     open: frozenset[tuple[Call, str]]
     """The questions that it left without an answer, each with the SHA-256 of its prompt."""
@@ -76,12 +78,34 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
     return Phase(
         retry=own[0] if own[0].kind == "run.retry_asked" else None,
         ended=next((entry for entry in reversed(own) if entry.kind == "run.ended"), None),
+        last=own[-1].seq,
         asked=frozenset(call for call, _ in calls.values()),
         open=frozenset(calls[seq] for seq in left),
         left=frozenset(stood),
         attempts=attempts,
         done=deeds(so_far),
     )
+
+
+def given_up(entries: Iterable[Entry]) -> frozenset[int]:
+    """Questions to roles, with their answers, that led to nothing: a driver ended between the turns of a role, and the next one
+    began with its first turn again.
+    """
+    turns: dict[tuple[object, ...], list[int]] = {}
+    about: dict[int, tuple[object, ...]] = {}
+    found: set[int] = set()
+    for entry in entries:
+        data = entry.data
+        if entry.kind == "run.retry_asked":
+            turns.clear()
+        elif entry.kind == "role.asked":
+            key = about[entry.seq] = (data["role"], data.get("task"), data["attempt"])
+            if data["turn"] == 1:
+                found.update(turns.pop(key, ()))
+            turns.setdefault(key, []).append(entry.seq)
+        elif entry.kind == "role.answered" and (asked := about.get(entry.causes[0])) in turns:
+            turns[asked].append(entry.seq)
+    return frozenset(found)
 
 
 def deeds(entries: Iterable[Entry]) -> frozenset[Deed]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hansard.app.decisions import Key, decisions
 from hansard.app.panels import share_of
-from hansard.app.phases import phases_of
+from hansard.app.phases import given_up, phases_of
 from hansard.app.settings import Settings
 from hansard.app.stage import PanelStage, Programs, Said, Stage, Taken, Until
 from hansard.app.views import View
@@ -109,8 +109,10 @@ class _Rerun:
             raise UsageError(f"there is no run {run!r} in {store.place}; `hansard runs list` shows them")
         self._reader = Reader(store)
         self._progress = progress_of(run, self._entries)
-        self._recording = recording_of(store, self._entries)
-        self._phases = phases_of(self._reader, self._entries)
+        self._given_up = given_up(self._entries)
+        kept = [entry for entry in self._entries if entry.seq not in self._given_up]
+        self._recording = recording_of(store, kept)
+        self._phases = phases_of(self._reader, kept)
         self._until = Until(memory, run, self._phases[0])
         self._programs = Programs(self._recording, self._until)
         self._replayed = replayed(self._recording)
@@ -124,6 +126,7 @@ class _Rerun:
         for lane in (lane for seq, lane in self._progress.lost.items() if seq not in left):
             self._taken.add(lane, Spend(calls=1))
         self._taken.add_what_nobody_took_up(left)
+        self._taken.add_answers(self._given_up)
         engine = Engine(
             recorder,
             self._memory,
@@ -234,7 +237,13 @@ class _Rerun:
                 return ended.state
 
     async def _decide(self, recorder: Recorder, gates: Sequence[str]) -> bool:
-        """Hand over what people decided at these gates; False when the record has nothing more to say."""
+        """Hand over what people decided at these gates and the recorded run heard in this phase; False where that is nothing."""
+        closed = [
+            entry
+            for entry in self._entries
+            if entry.kind == "gate.closed" and entry.data["gate"] in gates and entry.seq <= self._until.phase.last
+        ]
+        because = {seq for entry in closed for seq in entry.causes}
         said = False
         opened = {str(e.data["gate"]): e for e in self._memory.select(Query(run=self._run, kind="gate.opened"))}
         heard = {
@@ -243,21 +252,22 @@ class _Rerun:
         }
         for entry in self._entries:
             data: Any = entry.data
-            if entry.kind == "gate.decided" and data["gate"] in gates:
-                if (data["gate"], entry.actor, data["decision"]) in heard:
-                    continue
-                fact = GateDecided(
-                    gate=data["gate"],
-                    decision=data["decision"],
-                    shown=tuple(opened[data["gate"]].data["shown"]),
-                    authenticated=data["authenticated"],
-                    edit=self._reader.body(entry, "edit"),
-                )
-                cause = opened[data["gate"]].seq
-                await recorder.record(fact, actor=entry.actor, run=self._run, causes=[cause])
-                said = True
-            elif entry.kind == "gate.closed" and data["gate"] in gates and data["expired"] is True and not self._late:
-                self._late = said = True
+            if entry.kind != "gate.decided" or entry.seq not in because:
+                continue
+            if (data["gate"], entry.actor, data["decision"]) in heard:
+                continue
+            fact = GateDecided(
+                gate=data["gate"],
+                decision=data["decision"],
+                shown=tuple(opened[data["gate"]].data["shown"]),
+                authenticated=data["authenticated"],
+                edit=self._reader.body(entry, "edit"),
+            )
+            cause = opened[data["gate"]].seq
+            await recorder.record(fact, actor=entry.actor, run=self._run, causes=[cause])
+            said = True
+        if not self._late and any(entry.data["expired"] is True for entry in closed):
+            self._late = said = True
         return said
 
     async def _cancel(self, recorder: Recorder) -> None:

@@ -14,7 +14,7 @@ from hansard.app.configuring import Wishes, run_config
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
 from hansard.app.listening import harmless
-from hansard.app.panel_provider import Panel
+from hansard.app.panel_provider import Panel, end_sessions
 from hansard.app.people import human as human
 from hansard.app.pool import Pool
 from hansard.app.rerun import rerun
@@ -71,7 +71,13 @@ class Runs:
         pool.panel = lambda name, table, providers, tools: Panel(name, table, providers, tools, store, pool.secrets)
         pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
         self._engine = Engine(
-            recorder, store, pool.means_of, self._router_of, secrets=pool.secrets, listeners=self._listeners
+            recorder,
+            store,
+            pool.means_of,
+            self._router_of,
+            secrets=pool.secrets,
+            listeners=self._listeners,
+            abandon=lambda journal, because: end_sessions(store, pool.secrets, journal, because),
         )
 
     def listen(self, listener: Listener) -> Callable[[], None]:

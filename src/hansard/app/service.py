@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import Event
 from typing import Any, ParamSpec, Self, TypeVar
 
 from hansard.app.configuring import Wishes, run_config
@@ -46,6 +47,8 @@ class Hansard:
         self.deliberations = Deliberations(self.recorder, opened.store, self.pool)
         self.runs.deliberate = self.deliberations.drive
         self._heavy = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-heavy")
+        self.closed = Event()
+        """For whoever works in a thread: nobody waits for him any more."""
 
     @classmethod
     def open(
@@ -101,6 +104,7 @@ class Hansard:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.closed.set()
         try:
             await self.runs.close()
             await self.pool.close()

@@ -4,6 +4,7 @@ Where a ledger is given, a directory is also held against what the record says o
 """
 
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from hansard.deliberation.archive import (
     SEAL,
     closest,
     is_crashed,
+    read_file,
     read_journal,
     read_manifest,
     seal_breaches,
@@ -28,7 +30,7 @@ from hansard.deliberation.archive import (
 from hansard.deliberation.conformance import Report, run_conformance
 from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Config, Invalid
 from hansard.deliberation.documents.config_rules import config_breaches
-from hansard.deliberation.documents.reading import load
+from hansard.deliberation.documents.reading import load, read_json
 from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.replay import TranscriptReplay, read_original, transcript_replay
@@ -36,7 +38,7 @@ from hansard.deliberation.session import Pen
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, UsageError, plainly
 from hansard.record.recorder import Recorder
 from hansard.store.base import Store
 
@@ -83,8 +85,8 @@ def place_of(name: str, runs: Path, *, gone: bool = False) -> Path:
     if gone and name:
         return runs / name if path.name == name else path
     raise UsageError(
-        f"there is no session {name!r}: neither a directory here nor an id under {runs}; where that of a "
-        f"run lies says: hansard runs show RUN"
+        f"there is no session {name!r}: neither a directory here nor an id under {runs}; "
+        f"`hansard runs show RUN` says where that of a run lies"
     )
 
 
@@ -119,12 +121,19 @@ def replayed(folder: Path) -> TranscriptReplay:
     artifact = artifact_of(folder)
     found = transcript_replay(artifact)
     said = [artifact.get("transcript_digest")]
-    if (folder / MANIFEST).exists():
-        said.append(_member(load(folder / MANIFEST), "transcript_digest"))
+    if os.path.lexists(folder / MANIFEST):
+        said.append(_member(_stored(folder / MANIFEST), "transcript_digest"))
     ending = _member(artifact.get("outcome"), "termination_artifact")
     said += [_member(ending, "transcript_digest")] if ending is not None else []
     wrong = [str(each) for each in said if each != found.digest]
     return TranscriptReplay(output=found.output, stored_digest=wrong[0] if wrong else found.digest, digest=found.digest)
+
+
+def _stored(path: Path) -> Any:
+    try:
+        return read_json(read_file(path), where=str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {plainly(error)}") from error
 
 
 def _member(data: object, name: str) -> Any:

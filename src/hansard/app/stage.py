@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 from hansard.app.nested_sessions import calls_by_session, sessions_by_question
 from hansard.app.phases import Phase, deeds, is_answer
@@ -13,8 +14,7 @@ from hansard.domain.budget import Budget, Spend
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
-from hansard.orchestration.journal import Journal
-from hansard.orchestration.nested import Because, Nested
+from hansard.orchestration.nested import Nested, is_panel
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
 from hansard.providers.recording import Call, Recording, call_of, opened
@@ -105,7 +105,10 @@ class Taken:
     def __init__(self, reader: Reader, entries: Sequence[Entry]) -> None:
         self.elsewhere: dict[str | None, Spend] = {}
         """What was spent so far by lane, and is not in the record of the re-run: that has no turns of sessions."""
-        self._entries = entries
+        self._reader, self._entries = reader, entries
+        self._lanes = {
+            entry.data["task"]: str(entry.data["lane"]) for entry in entries if entry.kind == "task.attempted"
+        }
         self._calls = calls_by_session(entries)
         self._waiting: defaultdict[tuple[Call, str], list[str]] = defaultdict(list)
         self._questions = sessions_by_question(entries)
@@ -131,15 +134,23 @@ class Taken:
         """
         answered = {seq for entry in self._entries if is_answer(entry) for seq in entry.causes}
         kept = {self._questions[seq] for seq in self._questions if seq in answered or seq in left}
-        lanes = {
-            entry.data["task"]: str(entry.data["lane"]) for entry in self._entries if entry.kind == "task.attempted"
-        }
+        lanes = self._lanes
         task_of = {
             self._questions[each.seq]: each.data.get("task") for each in self._entries if each.seq in self._questions
         }
         for session in self._calls.keys() - kept:
             for completion in self._calls[session]:
                 self.add(lanes.get(task_of.get(session)), Spend().plus(completion, completion.latency_us))
+
+    def add_answers(self, seqs: Set[int]) -> None:
+        """Add what roles answered in these entries: nobody asks for that here. What a panel answers took its session."""
+        asked = {entry.seq: entry.data for entry in self._entries if entry.kind == "role.asked"}
+        for entry in (entry for entry in self._entries if entry.kind == "role.answered" and entry.seq in seqs):
+            question, data = asked[entry.causes[0]], dict[str, Any](self._reader.sound(entry).data)
+            if not is_panel(question["provider"]):
+                tokens = data["input_tokens"] + data["output_tokens"]
+                took = Spend().more(1, tokens, data["cost_usd_nano"], data["latency_us"])
+                self.add(self._lanes.get(question.get("task")), took)
 
 
 class PanelStage(Stage):
@@ -172,9 +183,6 @@ class PanelStage(Stage):
         nested.charge(took)
         lane = exchange.metadata.get("lane")
         self._taken.add(str(lane) if lane else None, Spend().plus(took, took.latency_us))
-
-    async def abandon(self, journal: Journal, because: Because) -> None:
-        """Nothing was convened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.ledger import command as command_module
 from hansard.ledger.verify import Tools
 from hansard.record.encoder import fast_parser, fastest
+
+LOOK_S = 0.2
 
 
 def tools() -> Tools:
@@ -21,19 +24,26 @@ def tools() -> Tools:
     return Tools() if loads is None else Tools(loads=loads, dumps=fastest())
 
 
-def verify_apart(location: str, *words: str) -> View:
+def verify_apart(location: str, *words: str, closed: Event | None = None) -> View:
     """The report on a ledger that this process may have open, made by a process of its own.
 
     Whoever reads a SQLite file without SQLite and closes it again drops every lock that his process has on it: a ledger must
-    not be verified in the process that writes it.
+    not be verified in the process that writes it. It is ended where its service is `closed`.
     """
     verifier = Path(command_module.__file__).parent
     command = [sys.executable, "-I", str(verifier), location, "--json", *words]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+        while True:
+            try:
+                said, complained = ran.communicate(timeout=LOOK_S)
+                break
+            except subprocess.TimeoutExpired:
+                if closed is not None and closed.is_set():
+                    ran.kill()
     try:
-        report: View = json.loads(ran.stdout)
+        report: View = json.loads(said)
     except ValueError as error:
-        raise StoreError(f"{location} could not be verified: {ran.stderr.strip()[-300:] or ran.returncode}") from error
+        raise StoreError(f"{location} could not be verified: {complained.strip()[-300:] or ran.returncode}") from error
     return report
 
 

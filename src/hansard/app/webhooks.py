@@ -12,9 +12,12 @@ import http.client
 import json
 import os
 import secrets
+import socket
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 from urllib.parse import urlsplit
@@ -60,8 +63,6 @@ class Webhooks:
     def __init__(self, urls: tuple[str, ...], secret: bytes, tell: Tell, store: Store, marks: Marks) -> None:
         self._secret, self._tell, self._store, self._marks = secret, tell, store, marks
         self._news = {url: asyncio.Event() for url in urls}
-        # A receiver that hangs takes a thread of its own, and none of those that everybody reads with.
-        self._threads = ThreadPoolExecutor(max(len(urls), 1), "hansard-webhook")
         for url in urls:
             _refuse(url)
 
@@ -90,8 +91,19 @@ class Webhooks:
                 continue
             await news.wait()
 
-    def _aside(self, work: Callable[P, T], *args: P.args, **_: P.kwargs) -> "asyncio.Future[T]":
-        return asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+    def _aside(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> "asyncio.Future[T]":
+        """Done in a thread of its own, for which nobody waits at the end: a receiver that hangs holds up no reader and no exit."""
+        made: Future[T] = Future()
+
+        def carried_out() -> None:
+            made.set_running_or_notify_cancel()
+            try:
+                made.set_result(work(*args, **more))
+            except BaseException as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+                made.set_exception(error)
+
+        threading.Thread(target=carried_out, name="hansard-webhook", daemon=True).start()
+        return asyncio.wrap_future(made)
 
     def _missed(self, url: str) -> list[Entry]:
         """The next that the receiver was not told of; a new one hears of what comes from now on."""
@@ -126,13 +138,24 @@ class Webhooks:
         make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         assert parts.hostname is not None
         connection = make(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        late = threading.Timer(TIMEOUT_S, _hang_up, [connection])
+        late.daemon = True
+        late.start()
         try:
             connection.request("POST", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}", body, headers)
             return str(connection.getresponse().status)
         except (OSError, http.client.HTTPException) as error:
             return f"{type(error).__name__}: {error}"
         finally:
+            late.cancel()
             connection.close()
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """The limit of a socket is for each of its bytes: an answer can come in time for ever and never be there."""
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _refuse(url: str) -> None:

@@ -212,7 +212,7 @@ def write_whole(path: Path, data: bytes) -> None:
 def read_file(path: Path) -> bytes:
     """The bytes of a file of a directory. OSError where something else has its name: a pipe would never end."""
     if not stat.S_ISREG(path.lstat().st_mode):
-        raise OSError(f"{path} is no file, but a folder, a link or a pipe")
+        raise OSError("it is no file, but a folder, a link or a pipe")
     return path.read_bytes()
 
 
@@ -221,7 +221,7 @@ def read_manifest(folder: Path) -> RunManifest:
     try:
         return RunManifest.parse(json.loads(read_file(folder / MANIFEST)))
     except (OSError, ValueError, RecursionError, Invalid) as error:
-        raise UsageError(f"{folder / MANIFEST} is no manifest of a session: {error}") from error
+        raise UsageError(f"{folder / MANIFEST} is no manifest of a session: {plainly(error)}") from error
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:

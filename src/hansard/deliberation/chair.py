@@ -49,7 +49,7 @@ from hansard.domain.fact import Body
 from hansard.domain.value import replace
 from hansard.errors import Broken, StoreError
 from hansard.providers.ask import corrected
-from hansard.providers.base import Provider, failed, failure
+from hansard.providers.base import Provider, failed, failure, refusal_of
 from hansard.providers.checks import requested_model
 from hansard.providers.retry import Retries
 from hansard.providers.scrubbed import without_secrets
@@ -222,21 +222,23 @@ class Chair:
 
     async def _call(self, ask: Ask, provider: Provider, exchange: Exchange, prompt: Prompt | None = None) -> Called:
         """Record the question, ask it, and settle what comes back."""
-        asked = await self._minutes.asked(
-            TurnAsked(
-                session=self._setting.config.session_id,
-                agent=ask.agent,
-                round=ask.round,
-                turn_index=ask.turn_index,
-                branch_depth=ask.branch_depth,
-                attempt=ask.attempt,
-                provider=provider.id,
-                model=requested_model(exchange, provider.describe()),
-                script_position=self.machine.state.calls,
-                jitter_seed=self._pins.seed,
-                prompt=Body.json(_request(exchange, prompt, self._setting.secrets)),
-            )
+        fact = TurnAsked(
+            session=self._setting.config.session_id,
+            agent=ask.agent,
+            round=ask.round,
+            turn_index=ask.turn_index,
+            branch_depth=ask.branch_depth,
+            attempt=ask.attempt,
+            provider=provider.id,
+            model=requested_model(exchange, provider.describe()),
+            script_position=self.machine.state.calls,
+            jitter_seed=self._pins.seed,
+            prompt=Body.json(_request(exchange, prompt, self._setting.secrets)),
         )
+        if refusal := refusal_of(provider, exchange):
+            self.last = refusal
+            return Called(asked=await self._minutes.unasked(fact), completion=refusal, used=usage_of(refusal), calls=0)
+        asked = await self._minutes.asked(fact)
         secrets = self._setting.secrets
         tools = ToolMinutes(self._minutes, asked, ask.agent, secrets, self._count) if exchange.tools else None
         completion = await self._in_flight(provider, exchange, tools)

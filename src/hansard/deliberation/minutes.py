@@ -46,7 +46,7 @@ class Journal(Protocol):
 class Called:
     """One question and what came of it."""
 
-    asked: Recorded[Fact]
+    asked: Cause
     completion: Completion
     used: Usage
     """By the last call."""
@@ -54,7 +54,7 @@ class Called:
     """By the calls for tools before it, which are on the record already."""
     calls: int = 1
     """0 where a tool has ended it, since all calls of the model were for tools, or nobody was asked."""
-    tools: tuple[Recorded[Fact], ...] = ()
+    tools: tuple[Cause, ...] = ()
     """The newest entry about tools that were run for it, where there were any."""
 
     @property
@@ -68,7 +68,7 @@ class Called:
         return spent_of(self.used, calls=self.calls)
 
     @property
-    def causes(self) -> tuple[Recorded[Fact], ...]:
+    def causes(self) -> tuple[Cause, ...]:
         return (self.asked, *self.tools)
 
 
@@ -130,6 +130,14 @@ class Minutes:
     async def asked(self, fact: TurnAsked) -> Recorded[Fact]:
         """A question, before it is asked."""
         return await self.note(fact, self._newest())
+
+    async def unasked(self, fact: Fact, *causes: Cause) -> Cause:
+        """A question, or results for a model, with which nobody is asked. One commit holds it with what comes of it, so that no
+        crash can make a call of it.
+        """
+        await self.flush()
+        self._waiting.append(Step(fact, ACTOR, causes or (self._newest(),)))
+        return self._newest()
 
     async def note(self, fact: Fact, *causes: Cause) -> Recorded[Fact]:
         """A fact now, together with what waits."""

@@ -12,7 +12,7 @@ from hansard.domain.council import ToolsCalled, ToolsReturned, TurnTaken
 from hansard.domain.exchange import Completion, Failure, ToolEvent
 from hansard.domain.fact import Body, Fact
 from hansard.providers.secrets import Secrets
-from hansard.record.recorder import Recorded
+from hansard.record.recorder import Cause, Recorded
 
 
 class ToolMinutes:
@@ -29,7 +29,7 @@ class ToolMinutes:
         secrets: Secrets,
         count: Callable[[Usage], Failure | None],
     ) -> None:
-        self.last: Recorded[Fact] = asked
+        self.last: Cause = asked
         self.used: Usage | None = None
         self.calls = 1
         """How many calls of the model are under way or have answered since the last one for tools: one or none."""
@@ -57,7 +57,11 @@ class ToolMinutes:
     async def returned(self, iteration: int, events: Sequence[ToolEvent], *, asks_again: bool) -> None:
         failed = sum(event.error is not None for event in events)
         results = self._body(events_data(events))
-        await self._note(ToolsReturned(agent=self._agent, iteration=iteration, failed=failed, results=results))
+        fact = ToolsReturned(agent=self._agent, iteration=iteration, failed=failed, results=results)
+        if asks_again:
+            await self._note(fact)
+        else:
+            self.last = await self._minutes.unasked(fact, self.last)
         self.calls = int(asks_again)
 
     async def _note(self, fact: Fact) -> None:

@@ -20,7 +20,7 @@ from hansard.orchestration.config import RunConfig
 from hansard.orchestration.execute import answered
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.judge import Programs
-from hansard.orchestration.nested import Because, Convenes, Nested
+from hansard.orchestration.nested import Convenes, Nested
 from hansard.orchestration.purse import Breach, Purse, Reserved
 from hansard.orchestration.roles import Question
 from hansard.orchestration.seams import Reviser, Source, Verifier
@@ -181,12 +181,6 @@ class Asker:
             share = replace(share, max_seconds=min(left_s, share.max_seconds or left_s))
         nested = Nested(journal=self.journal, entry=entry, share=share, charge=charge)
         return checks.checked(exchange, await convenes.convene(exchange, nested))
-
-    async def abandon(self, because: Because) -> None:
-        """The run ends: so do the sessions inside of it that are still open."""
-        for provider in self.means.providers.values():
-            if isinstance(provider, Convenes):
-                await provider.abandon(self.journal, because)
 
     async def after_a_call(self, breach: Breach) -> None:
         """Wait until a call that is under way has settled; raises the breach where none is."""

@@ -72,11 +72,15 @@ class Judged(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a task stands before its next attempt, or with a verdict from which it may climb."""
+    """Where a task stands before its next attempt, or with a verdict from which it may climb.
+
+    `made` counts the attempts before it that failed in passing.
+    """
 
     rung: Rung
     number: int = 0
     tries: int = 0
+    made: int = 0
     causes: tuple[Cause, ...] = ()
     judged: Judged | None = None
 
@@ -196,7 +200,7 @@ class Attempts:
             return Standing(rung=foot, number=last.number)
         self._recall(task.id, progress)
         rung = next((rung for rung in self.rungs[task.lane] if rung.name == progress.rung), foot)
-        at = Standing(rung=rung, number=last.number, tries=progress.tries)
+        at = Standing(rung=rung, number=last.number, tries=progress.tries, made=progress.passing)
         if last.judged is not None and progress.escalated is not None and progress.escalated > last.judged:
             return at._replace(causes=(progress.escalated,))
         if last.judged is not None:
@@ -274,7 +278,7 @@ class Attempts:
 
     async def _attempt(self, task: Task, at: Standing, ready: Ready | None, attempted: int | None) -> Judged:
         """One attempt on a rung, and further ones after failures that pass by themselves."""
-        causes, number, made = at.causes, at.number, 0
+        causes, number, made = at.causes, at.number, at.made
         if task.id not in self._gathered and self.contexts.any_for(task.id):
             self._gathered[task.id] = await self.contexts.gather(task.id, [self._plan_seq])
         while True:

@@ -98,6 +98,8 @@ class RunConfig:
         """Everybody who may be asked in this run."""
         found = [rung.target for lane in self.roster.lanes for rung in self.rungs(lane.name)]
         found += [self.role(role) for role in ("coordinator", "classifier", "validator", "synthesizer")]
+        found += [self.role("intent_judge")] if self.judge_intent else []
+        found += [self.role("reviser")] if self.revise else []
         return tuple(dict.fromkeys(found))
 
     def as_data(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from hansard.orchestration.contexts import Contexts
 from hansard.orchestration.ending import Ended, Ending, Waiting, closed, undone, with_answer
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown, wall_clock_us
 from hansard.orchestration.journal import Journal, Listener
-from hansard.orchestration.nested import Because
+from hansard.orchestration.nested import Abandon, Because, is_panel, no_sessions
 from hansard.orchestration.plan import Plan
 from hansard.orchestration.planning import Asked, Planner, body_of, plan_made
 from hansard.orchestration.progress import Progress, progress_of
@@ -62,8 +62,9 @@ class Engine:
         listeners: Sequence[Listener] = (),
         clock_us: Callable[[], int] = wall_clock_us,
         elsewhere: Mapping[str | None, Spend] = MappingProxyType({}),
+        abandon: Abandon = no_sessions,
     ) -> None:
-        self.clock_us = clock_us
+        self.clock_us, self.abandon = clock_us, abandon
         self.elsewhere = elsewhere
         """What a run has spent that the record which is driven here does not hold, by lane: a re-run counts it too."""
         self._recorder, self._store = recorder, store
@@ -120,6 +121,7 @@ class Engine:
     async def _given_up(self, journal: Journal, progress: Progress, asked: int) -> Ended:
         """A run with which nobody can go on here can still be cancelled: what was open is closed, and it ends."""
         await self._taken(journal, progress)
+        await self.abandon(journal, "cancelled")
         if steps := closed(progress, "cancelled"):
             await journal.record_all(steps)
         fact = RunEnded(state="cancelled", reason="cancelled", **asdict(progress.spent))
@@ -300,7 +302,7 @@ class _Drive:
 
     async def _cut(self, why: Because, because: str) -> Ending:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
-        await self._asker.abandon(why)
+        await self._abandon(why)
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = closed(progress, why)
         # They were made, whatever they cost: the record counts them, and so does the run's last word.
@@ -329,6 +331,11 @@ class _Drive:
         assert last is not None
         return Ending(state=state, reason=reason, causes=(last,))  # type: ignore[arg-type]
 
+    async def _abandon(self, why: Because) -> None:
+        """The run ends: so do the sessions inside of it that are still open."""
+        if any(map(is_panel, self._config.providers)):
+            await self._engine.abandon(self._journal, why)
+
     def _undone(self, progress: Progress) -> list[str]:
         if progress.plan is None:
             return []
@@ -343,7 +350,7 @@ class _Drive:
         await self._journal.record(fact, "engine", self._progress.claims[-1:])
 
     async def _end(self, ending: Ending) -> Ended:
-        await self._asker.abandon("over")
+        await self._abandon("over")
         spent = self._purse.spent
         fact = RunEnded(
             state=ending.state,

@@ -109,21 +109,18 @@ class Gatekeeper:
         """The gate of a rule that shows exactly this, with what it takes to open it; a new one where there is none."""
         id = task.id if task else None
         after = self._asked_again(id)
-        older = [
-            gate
-            for gate in self._progress.gates.values()
-            if gate.rule == rule.name and gate.task == id and gate.opened.seq > after
-        ]
+        older = [gate for gate in self._progress.gates.values() if gate.rule == rule.name and gate.task == id]
         needed = rule
         for gate in older:
-            if gate.shown == shown.all:
+            # Where a task is to be done again, people are asked again.
+            counts = gate.opened.seq > after
+            if counts and gate.shown == shown.all:
                 return gate, needed
-            if gate.closed is not None and gate.closed.data["outcome"] == "edited":
-                needed = after_edit(needed, self._editor(gate)) or rule
-            elif gate.closed is None:
+            if gate.closed is None:
                 await self._record_close(gate, "rejected", (), expired=False)
-        number = sum(1 for gate in self._progress.gates.values() if gate.rule == rule.name and gate.task == id) + 1
-        return await self._open(needed, task, shown, number), needed
+            elif counts and gate.closed.data["outcome"] == "edited":
+                needed = after_edit(needed, self._editor(gate)) or rule
+        return await self._open(needed, task, shown, len(older) + 1), needed
 
     def _asked_again(self, task: str | None) -> int:
         progress = self._progress.tasks.get(task) if task else None

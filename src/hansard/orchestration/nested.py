@@ -4,7 +4,7 @@ The engine knows nothing of sessions. It hands over its journal, the entry that 
 records stands in the same run, and each call that it makes is charged to the run when it comes back.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -44,6 +44,10 @@ class Convenes(Protocol):
         """One answer, good or bad. Unlike `complete` it lets errors of the record through: then nothing may go on."""
         ...
 
-    async def abandon(self, journal: Journal, because: Because) -> None:
-        """The run ends: end on the record whatever sessions of this provider are open in it. Asks nobody."""
-        ...
+
+Abandon = Callable[[Journal, Because], Awaitable[None]]
+"""The run ends: ends on the record whatever sessions are open in it. Asks nobody, and needs no provider that is open."""
+
+
+async def no_sessions(journal: Journal, because: Because) -> None:
+    """Where nobody convenes any, none are left open."""

@@ -68,6 +68,16 @@ class TaskProgress:
         return self.attempts[-1] if self.attempts and self.attempts[-1].seq > (self.retry or -1) else None
 
     @property
+    def passing(self) -> int:
+        """How many of the newest attempts failed in passing; those that were cut short do not count."""
+        made = 0
+        for attempt in reversed(self.attempts):
+            if attempt.seq < (self.retry or -1) or attempt.judged is not None or attempt.returned_ok:
+                break
+            made += attempt.returned is not None
+        return made
+
+    @property
     def number(self) -> int:
         """The number of the newest attempt of all."""
         return self.attempts[-1].number if self.attempts else 0

@@ -195,6 +195,12 @@ def _said_by(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
+def refusal_of(provider: Provider, exchange: Exchange) -> Completion | None:
+    """What a provider with a limit of its own (`refusal`) answers to a call that it does not let through; None elsewhere."""
+    refuse: Callable[[Exchange], Completion | None] | None = getattr(provider, "refusal", None)
+    return refuse(exchange) if refuse else None
+
+
 class Wrapper:
     """A provider around another one, which speaks for itself except where a subclass speaks."""
 

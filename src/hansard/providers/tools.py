@@ -23,7 +23,7 @@ from hansard.domain.exchange import (
     Usage,
 )
 from hansard.domain.value import replace, value
-from hansard.providers.base import Provider, failure
+from hansard.providers.base import Provider, failure, refusal_of
 from hansard.providers.checks import spoiled
 from hansard.providers.schema import compile
 
@@ -87,11 +87,12 @@ async def with_tools(provider: Provider, exchange: Exchange, box: Toolbox, witne
             return over(_counted(completion, refused))
         events, results, broken = await _batch(completion.calls, exchange.tools, box, until)
         ran += events
-        await witness.returned(iteration, events, asks_again=broken is None)
-        if broken:
-            return over(_counted(completion, broken))
         asked = Message(role="assistant", content=completion.text, calls=completion.calls)
         exchange = replace(exchange, messages=(*exchange.messages, asked, *results))
+        asks_again = not broken and refusal_of(provider, exchange) is None
+        await witness.returned(iteration, events, asks_again=asks_again)
+        if broken:
+            return over(_counted(completion, broken))
 
 
 def _counted(completion: Completion, why: Failure) -> Completion:

@@ -19,12 +19,13 @@ EXAMPLES = {
     "submit": """\
 examples:
   hansard submit "compare three queue libraries" --provider rehearsal
-  hansard submit @request.md --chat-url http://127.0.0.1:11434/v1 --model llama3.2
+  hansard submit @request.md --api gpt-4.1-mini --max-usd 0.50
   echo "explain this log" | hansard submit - --cmd "my-agent --stdin" --single
-  hansard submit "ship it" --plan plan.json --max-calls 40 --max-usd 0.50 --json
+  hansard submit "ship it" --plan plan.json --max-calls 40 --json
 
-exit codes: 0 answered, 10 partial, 11 failed, 12 stopped by budget or deadline, 13 cancelled, 14 waiting at a gate,
-            130 interrupted (Ctrl-C; `hansard runs resume last` goes on)
+exit codes: 0 answered, 10 partial, 11 failed, 12 stopped by budget or deadline,
+            13 cancelled, 14 waiting at a gate, 130 interrupted (Ctrl-C;
+            `hansard runs resume last` goes on)
 """,
     "plan": """\
 examples:
@@ -34,11 +35,11 @@ examples:
     "runs": """\
 examples:
   hansard runs                          the newest runs
-  hansard runs show last                one run: its tasks, attempts, verdicts, answer
+  hansard runs show last                one run: tasks, verdicts, answer
   hansard runs follow 01a1ddc5-6d11     what is recorded, as it is recorded
-  hansard runs resume last              go on after Ctrl-C, a crash or a power cut
-  hansard runs retry last schema        do the task `schema` again, and what is built on it
-  hansard runs compare RUN RUN          two runs side by side (also: hansard bench RUN RUN)
+  hansard runs resume last              go on after Ctrl-C or a crash
+  hansard runs retry last schema        the task `schema` once more
+  hansard runs compare RUN RUN          two runs side by side
 
 RUN is an id, the beginning of one, or `last`.
 """,

@@ -13,30 +13,35 @@ CONDITIONS = (
 EXAMPLES = {
     "deliberate": """\
 examples:
-  hansard deliberate "should we keep our own mail server?"          the default panel, on an agent CLI if there is one
-  hansard deliberate problem.md --panel logician,critic --max-rounds 2 --api gpt-4.1-mini
+  hansard deliberate "should we keep our own mail server?"
+  hansard deliberate problem.md --panel logician,critic --api gpt-4.1-mini
   hansard deliberate "…" --expert "a lawyer for data protection" --ensemble
-  hansard deliberate --continue last --answer "we have 40 users"    a new session, linked to the one that asked
-  hansard deliberate --config examples/configs/walking-skeleton.json --script examples/configs/walking-skeleton.script.json
+  hansard deliberate --continue last --answer "we have 40 users"
+  hansard deliberate --config config.json --script answers.json
 
-exit codes: 0 synthesis, 11 schema or provider failure, 12 budget or timeout, 13 cancelled (Ctrl-C),
-            14 user input or research required
+Without a flag that says whom to ask: who is configured, else an agent CLI.
+
+exit codes: 0 synthesis, 11 schema or provider failure, 12 budget or timeout,
+            13 cancelled (Ctrl-C), 14 user input or research required
 """,
     "session": """\
 examples:
-  hansard session replay runs/ID > transcript.json      the exact bytes; 0 the digest is right, 4 it is not
-  hansard session validate runs/ID                      every file, every rule, the seal, the record
-  hansard session export runs/ID --html -o page.html    the debate as one page; also of a session inside of a run
-  hansard session eval problems.txt --panel panel:bench a panel on many problems
+  hansard session replay runs/ID > transcript.json   0 as its digest says, 4 not
+  hansard session validate runs/ID                   every file, and the record
+  hansard session export last --html -o page.html    the debate as one page
+  hansard session eval problems.txt --panel panel:bench
   hansard session execution-replay runs/ID --script s.json --output again
 
-DIR is a session's directory, or its id under --runs (default: runs).
+DIR is a session's directory, or its id under --runs (default: runs). Where the
+record is enough (metrics, export, postmortem, questions, compare), a run or
+`last` will do too, also a run with a panel in it.
 """,
     "panel": """\
 examples:
   hansard panel check bench             0 nothing to say, 1 overlaps or gaps
 
-A panel is a table [panels.NAME] in hansard.toml, or a file panels/NAME.toml beside it; a persona a file personas/NAME.toml.
+A panel is a table [panels.NAME] in hansard.toml, or a file panels/NAME.toml
+beside it; a persona is a table [personas.NAME], or a file personas/NAME.toml.
 """,
 }
 

@@ -5,6 +5,7 @@ Ctrl-C and SIGTERM end the session in good order, with user_cancel; a second one
 
 import argparse
 import asyncio
+import os
 import shlex
 import signal
 from collections.abc import Awaitable
@@ -23,7 +24,7 @@ from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.driving import EXIT, note, opened, refuse_early, typed
-from hansard.surfaces.cli.narrate import dollars
+from hansard.surfaces.cli.narrate import dollars, many
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import read_input
 
@@ -101,21 +102,35 @@ async def _held(hansard: Hansard, args: argparse.Namespace, run: str) -> int:
 
 
 def read_problem(word: str | None) -> str | None:
-    """The problem: a file, `-` for standard input, or the text itself."""
+    """The problem: a file (also a pipe that the shell made, and `@FILE` as `submit` has it), `-` for standard input, or the
+    text itself. Whatever bears its name is read, so that nobody deliberates on the name of a folder."""
     if word is None:
         return None
-    path = Path(word)
+    path, one_word = Path(word), not word.split(None, 1)[1:]
     if word == "-":
         text = read_input()
-    elif len(word) < 256 and path.is_file():
+    elif _is_there(word):
         text = read_text(path)
-    elif path.suffix in {".md", ".txt"} and not word.split(None, 1)[1:]:
+    elif word.startswith("@") and one_word:
+        text = read_text(Path(word[1:]))
+    elif path.suffix in {".md", ".txt"} and one_word:
         raise UsageError(f"there is no file {word}; write the problem itself in quotes, or the name of a file")
     else:
         text = word
     if not text.strip():
         raise UsageError("the problem is empty; say what is to be deliberated")
     return text.strip()
+
+
+def _is_there(name: str) -> bool:
+    """Whether something bears this name, or may. A text that is no name at all, or longer than one can be, is a text."""
+    try:
+        os.stat(name)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def call_of(args: argparse.Namespace, problem: str | None, runs: Path | None, config: Any = None) -> Call:
@@ -199,12 +214,11 @@ def _completing(view: View, args: argparse.Namespace) -> str:
 
 def _tell(view: View, args: argparse.Namespace) -> None:
     used, reason = view["cumulative_usage"], reason_of(view)
-    rounds = f"{view['rounds']} round{'' if view['rounds'] == 1 else 's'}"
     if answer := view.get("synthesis_answer"):
         for line in answer.rstrip("\n").split("\n"):
             say(line.replace("\t", "    "))
         say()
-    say(f"outcome  {reason}, after {rounds} and {view['messages']} messages")
+    say(f"outcome  {reason}, after {many(view['rounds'], 'round')} and {many(view['messages'], 'message')}")
     if view["why"]:
         say(f"why      {view['why']}")
     say(f"panel    {', '.join(view['selected_agents']) or 'nobody'}; coordinator {view['coordinator']}")

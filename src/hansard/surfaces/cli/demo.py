@@ -16,7 +16,7 @@ from hansard.app.tampering import Tampering, check, tamper
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.driving import EXIT, note, see_through, watched, words
-from hansard.surfaces.cli.narrate import duration, spent
+from hansard.surfaces.cli.narrate import duration, many, spent
 from hansard.surfaces.cli.show import as_json, say
 
 # Where nobody watches, the models need not take their time; but who is asked first still answers first.
@@ -75,7 +75,7 @@ def _tell(ledger: Path, view: View, report: Any, receipt: Path | None, tampered:
     say(f"asked      {view['request']}")
     if view["route"]:
         say(f"routed     {_where(view['route'])}")
-    say(f"planned    {plan['tasks']} tasks in {plan['waves']} waves, by the {plan['by']}")
+    say(f"planned    {many(plan['tasks'], 'task')} in {many(plan['waves'], 'wave')}, by the {plan['by']}")
     for task in view["tasks"]:
         say(f"  {task['task']:<9}{_story(task)}")
     say(view["state"] if view["answer"] else f"{view['state']}: {words(view['reason'])}")

@@ -5,6 +5,7 @@ ours, 130 interrupted. Commands that compare have 1, 3 and 4 of their own.
 """
 
 import argparse
+import errno
 import gc
 import sys
 from collections.abc import Sequence
@@ -15,10 +16,12 @@ from hansard.errors import HansardError, UsageError
 from hansard.surfaces.cli.streams import settled, standard_streams
 
 EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
+UNUSABLE = frozenset({errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR})
+"""What the system says of a name that somebody typed and that it cannot take."""
 
 _EXAMPLES = """\
 examples:
-  hansard demo                          a run from request to answer, verified, then tampered with and caught
+  hansard demo                          a run, verified, then tampered with
   hansard submit "compare three queues" --provider rehearsal
   hansard runs show last                how its answer came about
   hansard deliberate "keep our own mail server?" --provider rehearsal
@@ -98,6 +101,9 @@ def _done(args: argparse.Namespace) -> int:
     except Exception as error:
         if args.debug:
             raise
+        if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
+            print(f"hansard: cannot use {error.filename!s:.200}: {error.strerror}", file=sys.stderr)
+            return EXIT_USAGE
         print(f"hansard: a bug of ours: {type(error).__name__}: {error}", file=sys.stderr)
         print("hansard: nothing more was done; run it again with --debug and report what it prints", file=sys.stderr)
         return EXIT_BUG
@@ -107,7 +113,8 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """The command line as a parser, as far as these words need it: the verbs of a command are built when it is named."""
     top = argparse.ArgumentParser(
         prog="hansard",
-        description="Runs teams of AI agents and keeps the verbatim record, so that someone who does not trust you can check it.",
+        description="Runs teams of AI agents and keeps the verbatim record,\n"
+        "so that someone who does not trust you can check it.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -9,7 +9,8 @@ examples:
   hansard mcp --provider rehearsal       goes through the motions, asks no model
   hansard mcp --ledger team.db --api MODEL --max-usd 0.50
 
-An MCP client starts it and speaks to it on standard input and output; docs/mcp.md has configurations to copy.
+An MCP client starts it and speaks to it on standard input and output;
+docs/mcp.md has configurations to copy.
 """
 
 

@@ -30,7 +30,7 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
             certain = f"{data['confidence_ppm'] / 10_000:.0f} %"
             return ("routed", "to", data["lane"], certain) if data.get("lane") else ("routed", "no lane is certain")
         case "plan.made":
-            return "planned", f"{_many(data['tasks'], 'task')} in {_many(data['waves'], 'wave')}, by the {data['by']}"
+            return "planned", f"{many(data['tasks'], 'task')} in {many(data['waves'], 'wave')}, by the {data['by']}"
         case "role.asked" if data["role"] in ("coordinator", "synthesizer", "classifier"):
             return "asked", f"the {data['role']}", f"({data['model']})"
         case "session.convened":
@@ -91,7 +91,7 @@ def first_line(text: str, most: int = 80) -> str:
 
 
 def spent(calls: int, tokens: int, cost_usd_nano: int) -> str:
-    return f"{_many(calls, 'call')}, {tokens:,} tokens, {dollars(cost_usd_nano)}"
+    return f"{many(calls, 'call')}, {tokens:,} tokens, {dollars(cost_usd_nano)}"
 
 
 def dollars(usd_nano: int) -> str:
@@ -106,5 +106,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {left:02} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
-def _many(count: int, name: str) -> str:
+def many(count: int, name: str) -> str:
+    """A number of things, and one of them in the singular."""
     return f"{count:,} {name}{'' if count == 1 else 's'}"

@@ -14,7 +14,7 @@ from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.surfaces.cli.board import Event, reason
 from hansard.surfaces.cli.driving import EXIT, SHORT, conclude, note, opened, see_through, watched, words
-from hansard.surfaces.cli.narrate import dollars, duration, first_line, spent
+from hansard.surfaces.cli.narrate import dollars, duration, first_line, many, spent
 from hansard.surfaces.cli.progress import Lines, Watcher
 from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.cli.streams import has_reader
@@ -181,7 +181,8 @@ def _tell(view: View) -> None:
         lane = route["lane"] or "no lane is certain"
         say(f"route    {lane}, {route['confidence_ppm'] / 10_000:.0f} % (tier {route['tier']}, entry {route['seq']})")
     if plan := view["plan"]:
-        say(f"plan     {plan['tasks']} tasks in {plan['waves']} waves, by the {plan['by']} (entry {plan['seq']})")
+        size = f"{many(plan['tasks'], 'task')} in {many(plan['waves'], 'wave')}"
+        say(f"plan     {size}, by the {plan['by']} (entry {plan['seq']})")
     for task in view["tasks"]:
         _tell_task(task)
     if folder := view.get("run_dir"):

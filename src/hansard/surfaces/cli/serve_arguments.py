@@ -8,11 +8,13 @@ from hansard.surfaces.cli.arguments import NO_WISHES, Command, add_asking, count
 EXAMPLES = """\
 examples:
   hansard serve --provider rehearsal                       then, elsewhere:
-  curl -H "Authorization: Bearer $(cat ~/.local/state/hansard/serve/token)" http://127.0.0.1:7411/v1/status
+  curl -H "Authorization: Bearer $(cat ~/.local/state/hansard/serve/token)" \\
+       http://127.0.0.1:7411/v1/status
   hansard serve token add dashboard --roles reader --days 30
-  hansard serve token rotate default --keep 3600           the old one is good for an hour more
+  hansard serve token rotate default --keep 3600    the old one for an hour more
 
-SIGTERM drains: runs end or are interrupted within --grace, and go on with the next start.
+SIGTERM drains: runs end or are interrupted within --grace, and go on with the
+next start.
 """
 
 

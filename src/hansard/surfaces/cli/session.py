@@ -23,6 +23,7 @@ from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
 from hansard.surfaces.cli.driving import note, opened, refuse_early
 from hansard.surfaces.cli.evaluating import found as held
+from hansard.surfaces.cli.narrate import many
 from hansard.surfaces.cli.show import as_json, say
 
 OTHER, PINNING, MISMATCH = 1, 3, 4
@@ -64,7 +65,7 @@ def validate(args: argparse.Namespace) -> int:
         say(str(breach))
     for each in done.notes:
         note(each)
-    say(f"valid: {done.document}" if done.ok else f"not valid: {len(done.breaches)} broken rules")
+    say(f"valid: {done.document}" if done.ok else f"not valid: {many(len(done.breaches), 'broken rule')}")
     return 0 if done.ok else OTHER
 
 

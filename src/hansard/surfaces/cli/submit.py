@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,23 @@ from hansard.surfaces.cli.show import as_json, say
 
 
 def submit(args: argparse.Namespace) -> int:
-    request, plan = text_of(args.request), read_plan(Path(args.plan)) if args.plan is not None else None
+    request, plan = _request(args.request), read_plan(Path(args.plan)) if args.plan is not None else None
     _refuse_contradictions(args)
     return asyncio.run(_submit(args, request, plan))
 
 
 def plan(args: argparse.Namespace) -> int:
-    return asyncio.run(_plan(args, text_of(args.request)))
+    request = _request(args.request)
+    if args.output is not None:
+        # Before anybody is asked: what cannot be written would be paid for in vain.
+        _refuse_place(Path(args.output))
+    return asyncio.run(_plan(args, request))
+
+
+def _request(word: str) -> str:
+    if os.path.isfile(word):
+        raise UsageError(f"{word} is a file; write @{word} to hand in what it says")
+    return text_of(word)
 
 
 def wishes(args: argparse.Namespace) -> Wishes:
@@ -111,6 +122,13 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
     else:
         as_json(made)
     return 0
+
+
+def _refuse_place(path: Path) -> None:
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already; choose another name")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write {path}: {path.parent} is no folder that can be written to; choose another")
 
 
 def _write(path: Path, made: Any) -> None:

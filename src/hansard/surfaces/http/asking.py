@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hansard.app.configuring import LIMITS, Wishes
+from hansard.app.configuring import BOUNDED, Wishes
 from hansard.surfaces.http.bodies import Budgeted
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.problems import Refused
@@ -10,7 +10,7 @@ from hansard.surfaces.http.problems import Refused
 
 def wishes_of(desk: Desk, body: Budgeted) -> Wishes:
     """What is asked for, within what the flags of the daemon say."""
-    limits = {name: getattr(body, name) for name in LIMITS}
+    limits = {name: getattr(body, name, None) for name in BOUNDED}
     return desk.wishes.for_caller(body.provider, **limits)
 
 

@@ -19,7 +19,7 @@ from hansard.surfaces.http.problems import Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
-    """One open ledger behind the routes. `wishes` is what the flags of `hansard serve` say for every run."""
+    """One open ledger behind the routes. `wishes` is what the flags and the file's budget say for every run."""
 
     hansard: Hansard
     daemon: Daemon

@@ -104,6 +104,11 @@ class Guard:
             if request.status:
                 raise
             await request.refuse(refused)
+        except asyncio.CancelledError:
+            # Nobody but a daemon that goes home ends a request so.
+            if not request.status:
+                await request.refuse(Refused(503, "the daemon is shutting down; try again in a moment"))
+            raise
         finally:
             self._metrics.open -= 1
             self._account(scope, request, time.monotonic() - began)
@@ -145,11 +150,17 @@ class Guard:
             why = "this token has expired" if token else "a token is needed: Authorization: Bearer TOKEN"
             raise Refused(401, f"{why}; `hansard serve token list` shows what there is", challenge)
         request.token = token
+        if scope["method"] == "GET":
+            request.may_go_on = lambda: self._is_good(secret)
         scope["hansard.token"] = token
         self._take(token.digest, self._limits.rate)
         role = role_for(scope["method"], scope["path"])
         if not token.may(role):
             raise Refused(403, f"token {token.name!r} has the roles {', '.join(token.roles)}; this needs {role}")
+
+    def _is_good(self, secret: str) -> bool:
+        token = self._tokens.known(secret)
+        return token is not None and not self._tokens.is_over(token)
 
     def _take(self, whose: str, rate: float) -> None:
         now = time.monotonic()
@@ -211,15 +222,18 @@ class _Request:
         self.id = given.decode() if _REQUEST_ID.fullmatch(given) else f"{_BOOT}{next(_NUMBERS):x}"
         scope["hansard.request_id"] = self.id
         self.token: Token | None = None
+        self.may_go_on: Callable[[], bool] = lambda: True
+        """Whether a stream is still for this caller: his token may end while he follows."""
         self.status = 0
         self._scope = scope
         self._send, self._most, self._read = send, limits.body_bytes, 0
         self._whole = False
+        self._sent_away = asyncio.Event()
         self._until = time.monotonic() + limits.patience_s
 
     async def receive(self, receive: Receive) -> Message:
         if self._whole:
-            return await receive()
+            return await self._gone(receive)
         if WHOLE in self._scope:
             message = await receive()
         else:
@@ -229,6 +243,16 @@ class _Request:
             raise Refused(413, f"the body has more than {self._most:,} bytes", {"connection": "close"})
         self._whole = not message.get("more_body", False)
         return message
+
+    async def _gone(self, receive: Receive) -> Message:
+        """Nothing comes behind a body but the news that its sender has gone, or was sent away."""
+        either = asyncio.ensure_future(receive()), asyncio.ensure_future(self._sent_away.wait())
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in either:
+                each.cancel()
+        return {"type": "http.disconnect"} if self._sent_away.is_set() else either[0].result()
 
     async def _in_time(self, receive: Receive) -> Message:
         try:
@@ -243,6 +267,11 @@ class _Request:
             have = {name.lower() for name, _ in message["headers"]}
             more = [each for each in SECURITY if each[0] not in have]
             message = {**message, "headers": [*message["headers"], *more, (b"x-request-id", self.id.encode())]}
+        elif self._sent_away.is_set():
+            return
+        elif message.get("more_body") and not self.may_go_on():
+            self._sent_away.set()
+            message = {"type": "http.response.body", "body": b""}
         await self._send(message)
 
     async def refuse(self, refused: Refused) -> None:

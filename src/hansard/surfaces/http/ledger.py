@@ -149,7 +149,7 @@ async def verify(request: Request, body: VerifyRequest | None = None) -> Respons
 
     def check() -> View:
         with readable(location) as place:
-            return verify_apart(place, *words)
+            return verify_apart(place, *words, closed=desk.hansard.closed)
 
     return answer(await desk.hansard.heavily(check))
 

@@ -52,7 +52,6 @@ async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Q
         wishes_of(desk, body),
         judge=body.judge,
         answer=body.answer,
-        max_parallel=body.max_parallel,
         gates=tuple(body.gates),
         context=tuple(body.context),
         judge_intent=body.judge_intent,

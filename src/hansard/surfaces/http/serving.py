@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hansard.__about__ import __version__
-from hansard.app.configuring import Wishes, run_config
+from hansard.app.configuring import Wishes, of_server, run_config
 from hansard.app.daemon import Daemon
 from hansard.app.following import OVER
 from hansard.app.pool import Pool
@@ -114,7 +114,7 @@ async def _serve(
         hansard=hansard,
         daemon=daemon,
         metrics=metrics,
-        wishes=options.wishes,
+        wishes=of_server(hansard.settings, options.wishes),
         commands=options.commands,
         sessions=options.sessions,
     )
@@ -125,7 +125,7 @@ async def _serve(
     )
     try:
         with _telemetry(daemon, options.traces):
-            async with _mcp(hansard, options) as mcp:
+            async with _mcp(daemon, options) as mcp:
                 app = Shortcut(Pace(Head(make_app(desk, mcp))), desk)
                 guard = Guard(app, tokens, doors, options.limits, metrics, log)
                 server = Server(_config(guard, options.limits))
@@ -188,12 +188,12 @@ def _stopping() -> asyncio.Event:
 
 
 @asynccontextmanager
-async def _mcp(hansard: Hansard, options: Options) -> AsyncIterator[ASGIApp | None]:
+async def _mcp(daemon: Daemon, options: Options) -> AsyncIterator[ASGIApp | None]:
     """The MCP surface, where its library is installed."""
     from hansard.surfaces.mcp import http_app
 
     try:
-        app = http_app(hansard, wishes=options.wishes, commands=options.commands)
+        app = http_app(daemon.hansard, wishes=options.wishes, commands=options.commands, daemon=daemon)
     except MissingExtra:
         yield None
         return

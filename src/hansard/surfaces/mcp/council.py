@@ -15,7 +15,7 @@ from hansard.app.sessions import replayed, whole_artifact
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk
-from hansard.surfaces.mcp.running import seen_through, settled
+from hansard.surfaces.mcp.running import owned, seen_through, settled
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Name, Nothing, Text, Tool, tool
 from hansard.surfaces.mcp.views import ChainView, DeliberationView, MadePersonaView, PersonasView, SessionView
@@ -84,13 +84,15 @@ async def deliberate_adaptive(call: Call, asked: Adapting) -> View:
     """
     hansard = call.desk.hansard
     made = await asyncio.to_thread(_convening, call, asked)
-    run = await hansard.deliberations.convene(made, surface="mcp", actor=call.actor)
+    run = await call.desk.made(hansard.deliberations.convene(made, surface="mcp", actor=call.actor), call.actor)
     while True:
-        await settled(call, run, aloud=True)
+        with owned(call, run):
+            await settled(call, run, aloud=True)
         following = await asyncio.to_thread(_following, call, run)
         if following is None:
             break
-        run = await go_on(hansard.deliberations, following, surface="mcp", actor=call.actor)
+        going_on = go_on(hansard.deliberations, following, surface="mcp", actor=call.actor)
+        run = await call.desk.made(going_on, call.actor)
     view = await asyncio.to_thread(chain_view, hansard.store, run)
     return view | {"final": view["sessions"][-1]}
 
@@ -107,7 +109,10 @@ async def generate_persona(call: Call, asked: Needing) -> View:
     hansard = call.desk.hansard
     wanted = Convened(problem=asked.need, experts=(asked.need,), wishes=call.desk.wished(asked.provider))
     made = await asyncio.to_thread(convening, hansard.settings, hansard.pool, wanted)
-    return await hansard.deliberations.generate(made, surface="mcp", actor=call.actor)
+    making = hansard.deliberations.ask_for_persona(made, surface="mcp", actor=call.actor)
+    run = await call.desk.made(making, call.actor)
+    with owned(call, run):
+        return await hansard.deliberations.generated(run)
 
 
 @tool("List personas", "reads", PersonasView)
@@ -119,7 +124,8 @@ async def list_personas(call: Call, _: Nothing) -> View:
 
 async def _held(call: Call, asked: Deliberating, *, aloud: bool) -> Given:
     made = await asyncio.to_thread(_convening, call, asked)
-    run = await call.desk.hansard.deliberations.convene(made, surface="mcp", actor=call.actor)
+    making = call.desk.hansard.deliberations.convene(made, surface="mcp", actor=call.actor)
+    run = await call.desk.made(making, call.actor)
     return as_task(call, run) or await seen_through(call, run, aloud=aloud)
 
 

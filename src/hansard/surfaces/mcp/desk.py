@@ -5,16 +5,20 @@ Knows nothing of the protocol.
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from hansard.app.configuring import Wishes
+from hansard.app.configuring import Wishes, of_server
 from hansard.app.deliberationviews import deliberation_view
 from hansard.app.gates import decided
 from hansard.app.service import Hansard
 from hansard.app.views import View
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from hansard.app.daemon import Daemon
 
 GRACE_S = 10.0
 
@@ -45,7 +49,7 @@ class Driven:
 
 @dataclass(slots=True, kw_only=True)
 class Desk:
-    """One open ledger behind the tools. `wishes` is what the flags say for every run."""
+    """One open ledger behind the tools. `wishes` is what the flags and the file's budget say for every run."""
 
     hansard: Hansard
     folder: Path
@@ -54,6 +58,8 @@ class Desk:
     """Whether decisions at gates are taken here."""
     commands: bool = False
     """Whether a plan that comes in may have checks that run programs here."""
+    daemon: "Daemon | None" = None
+    """Whose desk this is, where it is one of a daemon."""
     closing: bool = False
     _driving: dict[str, "Driven"] = field(default_factory=dict)
     _cancelling: "set[asyncio.Task[None]]" = field(default_factory=set)
@@ -67,9 +73,16 @@ class Desk:
         gates: bool = False,
         commands: bool = False,
         folder: Path | None = None,
+        daemon: "Daemon | None" = None,
     ) -> Self:
         place = (folder or hansard.settings.folder).resolve()
-        return cls(hansard=hansard, folder=place, wishes=wishes or Wishes(), gates=gates, commands=commands)
+        most = of_server(hansard.settings, wishes or Wishes())
+        return cls(hansard=hansard, folder=place, wishes=most, gates=gates, commands=commands, daemon=daemon)
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing new is begun here any more."""
+        return self.closing or (self.daemon is not None and self.daemon.draining)
 
     def wished(self, provider: str | None, **more: Any) -> Wishes:
         return self.wishes.for_caller(provider, **more)
@@ -84,12 +97,29 @@ class Desk:
             raise UsageError(f"{name!r:.80} is outside of the project's folder; name a path inside of it")
         return found
 
+    async def made(self, make: Coroutine[Any, Any, str], actor: str | None) -> str:
+        """A run that is put on the record by this. Whoever cancels his call meanwhile cancels what comes of it."""
+        making = asyncio.ensure_future(self.daemon.take(make) if self.daemon else make)
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            self._in_background(self._regret(making, actor)).add_done_callback(lambda _: None)
+            raise
+
+    async def _regret(self, making: "asyncio.Future[str]", actor: str | None) -> None:
+        with suppress(HansardError):
+            run = await making
+            if not self.closing:
+                await self._cancel(run, actor)
+
     def drive(self, run: str, first: Work | None = None) -> "Driven":
         """Drive a run in the background, past gates, whoever waits for it; one task for all. `first` is how it begins."""
         if run not in self._driving:
             driven = self._driving[run] = Driven()
-            driven.task = asyncio.create_task(self._through(first or self.hansard.runs.drive(run), run, driven))
+            driven.task = asyncio.create_task(self._through(first or self._leg(run), run, driven))
             driven.task.add_done_callback(lambda done: self._done(run, done))
+            if self.daemon:
+                self.daemon.adopt(run, driven.task)
         elif first is not None:
             first.close()
         return self._driving[run]
@@ -97,11 +127,16 @@ class Desk:
     async def _through(self, work: Work, run: str, driven: Driven) -> None:
         try:
             while (await work).state == "waiting":
-                await driven.rest(decided(self.hansard.store, run))
-                work = self.hansard.runs.drive(run)
+                resting = driven.rest(decided(self.hansard.store, run))
+                await (self.daemon.rest(run, resting) if self.daemon else resting)
+                work = self._leg(run)
         except Fenced:
             # Another process has it, and does the same.
             return
+
+    def _leg(self, run: str) -> Work:
+        """Drives a run as far as it comes: to its end, or to a gate."""
+        return self.daemon.drive(run) if self.daemon else self.hansard.runs.drive(run)
 
     def _done(self, run: str, task: "asyncio.Task[None]") -> None:
         del self._driving[run]
@@ -144,7 +179,10 @@ class Desk:
 
     def cancel(self, run: str, actor: str | None) -> "asyncio.Task[None]":
         """Cancel a run in the background."""
-        task = asyncio.create_task(self._cancel(run, actor))
+        return self._in_background(self._cancel(run, actor))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
         self._cancelling.add(task)
         task.add_done_callback(self._cancelling.discard)
         return task

@@ -84,7 +84,7 @@ async def verify(call: Call, asked: Verifying) -> View:
 
     def verified() -> View:
         with readable(place) as location:
-            return verify_apart(location, *words)
+            return verify_apart(location, *words, closed=call.desk.hansard.closed)
 
     report: View = await call.desk.hansard.heavily(verified)
     return report

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -12,7 +14,7 @@ from hansard.app.following import over_at
 from hansard.app.publishing import runs_page
 from hansard.app.runs import ENDED
 from hansard.app.views import View
-from hansard.errors import UsageError
+from hansard.errors import StoreError, UsageError
 from hansard.surfaces.mcp.asking import ask_now, can_be_asked, decide, input_required, questions, run_of
 from hansard.surfaces.mcp.progress import telling
 from hansard.surfaces.mcp.tasks import as_task
@@ -99,9 +101,10 @@ async def submit(call: Call, asked: Submitting) -> Given:
     hansard = call.desk.hansard
     config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
     mode = "single" if asked.single else "request"
-    run = await hansard.runs.submit(
+    making = hansard.runs.submit(
         asked.request, config, mode=mode, plan=asked.plan, lane=asked.lane, surface="mcp", actor=call.actor
     )
+    run = await call.desk.made(making, call.actor)
     if not asked.wait:
         call.desk.drive(run)
         return await call.desk.shown(run)
@@ -114,8 +117,10 @@ async def plan(call: Call, asked: Planning) -> View:
     hansard = call.desk.hansard
     wishes = call.desk.wished(asked.provider, **asked.limits())
     config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
-    run = await hansard.runs.submit(asked.request, config, mode="plan_only", surface="mcp", actor=call.actor)
-    await settled(call, run)
+    making = hansard.runs.submit(asked.request, config, mode="plan_only", surface="mcp", actor=call.actor)
+    run = await call.desk.made(making, call.actor)
+    with owned(call, run):
+        await settled(call, run)
     view = await call.desk.shown(run)
     return {"run": run, "state": view["state"], "plan": await asyncio.to_thread(hansard.runs.plan, run)}
 
@@ -175,6 +180,8 @@ async def run_resume(call: Call, asked: OfRun) -> Given:
     run = await asyncio.to_thread(runs.find, asked.run)
     if (await call.desk.shown(run))["state"] in ENDED:
         raise UsageError(f"run {run} has ended; there is nothing to resume")
+    if call.desk.draining:
+        raise StoreError("the server is shutting down; try again in a moment")
     call.desk.drive(run, runs.resume(run, surface="mcp", actor=call.actor))
     return as_task(call, run) or await seen_through(call, run)
 
@@ -199,18 +206,29 @@ async def gate_decide(call: Call, asked: Deciding) -> View:
     return view
 
 
-async def settled(call: Call, run: str, *, aloud: bool = False) -> bool:
-    """Wait for a run, telling how it goes; whoever cancels his call cancels the run. Gives whether it waits at a gate."""
+@contextmanager
+def owned(call: Call, run: str) -> Iterator[None]:
+    """Whoever cancels his call in here cancels the run."""
     try:
-        async with telling(call, run, aloud=aloud):
-            return await call.desk.settled(run)
+        yield
     except asyncio.CancelledError:
         call.desk.abandon(run, call.actor)
         raise
 
 
+async def settled(call: Call, run: str, *, aloud: bool = False) -> bool:
+    """Wait for a run, telling how it goes. Gives whether it waits at a gate."""
+    async with telling(call, run, aloud=aloud):
+        return await call.desk.settled(run)
+
+
 async def seen_through(call: Call, run: str, *, aloud: bool = False) -> Given:
-    """Wait for a run, past the gates where the person behind the client can be asked."""
+    """Wait for a run, past the gates where the person behind the client can be asked. It is his who waits."""
+    with owned(call, run):
+        return await _seen_through(call, run, aloud)
+
+
+async def _seen_through(call: Call, run: str, aloud: bool) -> Given:
     while True:
         waits = await settled(call, run, aloud=aloud)
         view = await call.desk.shown(run)

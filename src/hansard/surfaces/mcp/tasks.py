@@ -1,7 +1,7 @@
 """Long work as a task: the extension io.modelcontextprotocol/tasks (SEP-2663) over runs. A task's id is its run's id.
 
 Nothing is kept here: a task is what the record says of its run, so that it outlives the server. Whoever asks for the task of
-a run that came in here and was cut short sets it going again.
+a run that came in here and was cut short, and may run something, sets it going again.
 """
 
 import asyncio
@@ -103,7 +103,8 @@ def install(server: Server[Any], desk: Desk) -> None:
     async def get(ctx: ServerRequestContext[Any, Any], params: OfTask) -> dict[str, Any]:
         call, run = await _known(desk, ctx, params)
         view = await task_view(call, run)
-        if view["status"] == "working" and await asyncio.to_thread(_came_in_here, desk, run):
+        may = not desk.draining and (call.token is None or call.token.may("operator"))
+        if may and view["status"] == "working" and await asyncio.to_thread(_came_in_here, desk, run):
             desk.drive(run)
         return view
 

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from hansard.app.gates import Gates
+from hansard.app.views import View
 from hansard.surfaces.http import gates as api
 from hansard.surfaces.http.bodies import DecisionRequest
 from hansard.surfaces.http.dashboard.pages import Page, form, one, page, to
@@ -28,9 +29,15 @@ async def listed(request: Request) -> Response:
 
 def _open(gates: Gates) -> tuple[list[dict[str, Any]], int]:
     waiting = gates.listed(questions=True)
+    return [_with_form(each) for each in waiting[:MOST_SHOWN]], max(0, len(waiting) - MOST_SHOWN)
+
+
+def _with_form(gate: View) -> dict[str, Any]:
+    # Somebody's last word is the one that counts, however often he said it.
+    words = {each["by"]: each["decision"] for each in gate["decisions"]}
     # What may be edited stands behind the question that it is in.
-    shown = [{**each, "text": (each["question"] or "").partition("\n\n")[2]} for each in waiting[:MOST_SHOWN]]
-    return shown, max(0, len(waiting) - MOST_SHOWN)
+    text = (gate["question"] or "").partition("\n\n")[2]
+    return {**gate, "text": text, "approved": list(words.values()).count("approve")}
 
 
 @router.post("/dashboard/gates/{gate}/decision")
