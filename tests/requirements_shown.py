@@ -1,9 +1,11 @@
 """Which numbered requirements of the deliberation protocol the tests name, and which of them a run of the tests has shown.
 
-`python tests/requirements_shown.py` prints the first; the last lines of a whole run of the tests print the second.
+`python tests/requirements_shown.py` prints the first; the last lines of a whole run of the tests print the second. A run of a
+part of them writes what it has shown into the file that REQUIREMENTS_SHOWN names, for whoever runs the other parts.
 """
 
 import ast
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 HERE = Path(__file__).parent
 MARK = "requirement"
+PLACE = "REQUIREMENTS_SHOWN"
 
 
 def required() -> list[str]:
@@ -69,6 +72,9 @@ class Shown:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         config = terminalreporter.config
+        if place := os.environ.get(PLACE):
+            Path(place).write_text("\n".join(self.passed))
+            return
         whole = config.args == config.getini("testpaths") and not config.getoption("keyword")
         if whole and self.passed:
             for line in report(self.passed):

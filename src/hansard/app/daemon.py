@@ -237,9 +237,10 @@ class Daemon:
                 # Still worth looking at: what is in it can be read, shown and verified.
                 self._tell("this ledger takes nothing new", detail=str(error))
                 return
-            if self._resume:
-                await self._go_on()
-            await self._keep(self._claim)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep(self._claim))
+                if self._resume:
+                    group.create_task(self._go_on())
 
     async def _when_free(self) -> Claim:
         waited = False
