@@ -12,6 +12,9 @@ import pytest
 from components import need
 from requirements_shown import Shown
 
+# The suite ships in the package, where pytest does not explain failed asserts unless it is asked to.
+pytest.register_assert_rewrite("hansard.store.conformance")
+
 # No deadline: the machines that run this are shared, and slowness is measured by `make bench`, not by chance.
 hypothesis.settings.register_profile("hansard", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("hansard")

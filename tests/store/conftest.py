@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-# The suite ships in the package, where pytest does not explain failed asserts unless it is asked to.
-pytest.register_assert_rewrite("hansard.store.conformance")
-
 
 @pytest.fixture
 def quick_folder(tmp_path: Path) -> Iterator[Path]:
