@@ -221,6 +221,28 @@ def test_webhooks_are_signed_and_retried(tmp_path: Path) -> None:
         assert headers["webhook-signature"] == f"v1,{right}"
 
 
+def test_what_is_told_leaves_no_file_open(tmp_path: Path) -> None:
+    receiver = Receiver(refusals=0)
+
+    def told(daemon: Served, runs: int) -> int:
+        """How many files the daemon has open after so many more runs."""
+        wanted = len(receiver.got) + runs
+        for _ in range(runs):
+            daemon.submit(wait=60)
+        wait_for(lambda: len(receiver.got) >= wanted)
+        return len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+
+    try:
+        url = f"http://127.0.0.1:{receiver.server_address[1]}/"
+        with serving(place(tmp_path), "--provider", "quick", "--webhook", url) as daemon:
+            before = told(daemon, 10)
+            # Each thread that reads has a connection of its own, and there are only so many threads.
+            assert told(daemon, 30) < before + 20
+    finally:
+        receiver.shutdown()
+        receiver.server_close()
+
+
 def test_what_a_receiver_missed_is_told_when_the_daemon_is_back(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -19,7 +19,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from hansard.app.marks import Marks
@@ -35,8 +34,6 @@ FIRST_S, LONGEST_S = 1.0, 60.0
 TIMEOUT_S = 10.0
 
 Tell = Callable[..., None]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 def webhook_secret(folder: Path) -> bytes:
@@ -81,7 +78,7 @@ class Webhooks:
         while True:
             news.clear()
             try:
-                while missed := await self._aside(self._missed, url):
+                while missed := await asyncio.to_thread(self._missed, url):
                     for entry in missed:
                         await self._one(url, entry)
             except HansardError as error:
@@ -90,20 +87,6 @@ class Webhooks:
                 await asyncio.sleep(LONGEST_S)
                 continue
             await news.wait()
-
-    def _aside(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> "asyncio.Future[T]":
-        """Done in a thread of its own, for which nobody waits at the end: a receiver that hangs holds up no reader and no exit."""
-        made: Future[T] = Future()
-
-        def carried_out() -> None:
-            made.set_running_or_notify_cancel()
-            try:
-                made.set_result(work(*args, **more))
-            except BaseException as error:  # noqa: BLE001 - whoever waits is told, whatever it is
-                made.set_exception(error)
-
-        threading.Thread(target=carried_out, name="hansard-webhook", daemon=True).start()
-        return asyncio.wrap_future(made)
 
     def _missed(self, url: str) -> list[Entry]:
         """The next that the receiver was not told of; a new one hears of what comes from now on."""
@@ -117,12 +100,12 @@ class Webhooks:
 
     async def _one(self, url: str, entry: Entry) -> None:
         for number in range(1, TRIES + 1):
-            said = await self._aside(self._post, url, entry)
+            said = await _aside(lambda: self._post(url, entry))
             self._tell("webhook", url=_shown(url), seq=entry.seq, kind=entry.kind, attempt=number, said=said)
             if said.startswith("2"):
                 break
             await asyncio.sleep(min(FIRST_S * 2 ** (number - 1), LONGEST_S))
-        await self._aside(self._marks.move, url, entry.seq)
+        await asyncio.to_thread(self._marks.move, url, entry.seq)
 
     def _post(self, url: str, entry: Entry) -> str:
         """The answer's status, or why there was none."""
@@ -149,6 +132,21 @@ class Webhooks:
         finally:
             late.cancel()
             connection.close()
+
+
+def _aside(call: Callable[[], str]) -> "asyncio.Future[str]":
+    """Made in a thread of its own, for which nobody waits at the end: a receiver that hangs holds up no reader and no exit."""
+    made: Future[str] = Future()
+
+    def carried_out() -> None:
+        made.set_running_or_notify_cancel()
+        try:
+            made.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+            made.set_exception(error)
+
+    threading.Thread(target=carried_out, name="hansard-webhook", daemon=True).start()
+    return asyncio.wrap_future(made)
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:
