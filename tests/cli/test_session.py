@@ -401,3 +401,12 @@ def test_the_tools_of_the_reference_accept_what_the_command_line_writes(held: Sh
     ):
         told = reference_runtime.command(*words)
         assert told.returncode == 0, (words, told.stdout, told.stderr)
+
+
+def test_a_session_that_is_named_after_its_run_and_was_moved_is_told_where_it_belongs(tmp_path: Path) -> None:
+    held = typed(tmp_path, "deliberate", "Keep it?", "--provider", "rehearsal", "--json")
+    run = json.loads(held.stdout)["run"]
+    (tmp_path / "runs").rename(tmp_path / "moved")
+    resumed = typed(tmp_path, "session", "resume", f"moved/{run}")
+    assert resumed.returncode == 2
+    assert f"move it to {tmp_path / 'runs' / run}" in resumed.stderr

@@ -156,12 +156,12 @@ def find_session(store: Store, folder: Path) -> str:
         return next((run for run in found if has_session(store, run)), found[0])
     session = read_manifest(folder).session_id if (folder / MANIFEST).exists() else folder.name
     for run, place in places:
-        if run == session:
-            raise UsageError(f"{session} is a run, and its session lies in {place}: name that")
         if place.name == session:
             over = _last(store, run, "run.ended") is not None
             go_on = "" if over else f", or `hansard runs resume {run}` goes on with the session there"
             raise UsageError(f"{folder} is not where run {run} has session {session!r}; move it to {place}{go_on}")
+        if run == session:
+            raise UsageError(f"{session} is a run, and its session lies in {place}: name that")
     raise UsageError(f"{store.place} knows no session in {folder}; `--ledger LEDGER` asks another ledger")
 
 
