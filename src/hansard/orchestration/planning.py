@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, MutableMapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from hansard.domain.fact import Body
 from hansard.domain.work import PlanMade, RunRouted
@@ -164,10 +164,10 @@ class Planner:
         return answer.value, answer.following[0]
 
 
-def plan_made(plan: Plan, by: str, data: bytes | None = None) -> PlanMade:
+def plan_made(plan: Plan, by: Literal["coordinator", "user", "router", "edit"], data: bytes | None = None) -> PlanMade:
     """A plan as it goes on the record."""
     return PlanMade(
-        by=by,  # type: ignore[arg-type]
+        by=by,
         tasks=len(plan.tasks),
         edges=plan.edges,
         waves=len(plan.waves),
