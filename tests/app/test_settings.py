@@ -67,7 +67,7 @@ def test_a_wrong_setting_names_the_file_and_the_key(tmp_path: Path, text: str, w
 
 def test_a_file_that_is_not_text_gets_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "hansard.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match=r"hansard.toml is not UTF-8 text"):
         read_settings(environ={"HOME": "/h"}, folder=tmp_path)
 
 
@@ -104,8 +104,12 @@ def test_doctor_tells_of_each_provider_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("odd", ["folder", "link", "pipe"])
-def test_a_hansard_toml_that_is_no_file_is_refused(tmp_path: Path, odd: str) -> None:
-    path = tmp_path / "hansard.toml"
+@pytest.mark.parametrize("name", ["hansard.toml", "personas/x.toml"])
+def test_a_setting_that_is_no_file_is_refused(tmp_path: Path, name: str, odd: str) -> None:
+    path = tmp_path / name
+    if path.parent != tmp_path:
+        path.parent.mkdir()
+        config(tmp_path, "")
     match odd:
         case "folder":
             path.mkdir()
@@ -113,8 +117,8 @@ def test_a_hansard_toml_that_is_no_file_is_refused(tmp_path: Path, odd: str) -> 
             path.symlink_to("nowhere")
         case _:
             os.mkfifo(path)
-    with pytest.raises(UsageError, match=r"hansard\.toml is not a file"):
-        read_settings(environ={"HOME": "/h"}, folder=tmp_path)
+    with pytest.raises(UsageError, match=rf"{name} is not a file"):
+        read_settings(environ={"HOME": "/h"}, folder=tmp_path).written("personas")
 
 
 def test_a_ledger_that_is_named_is_found_without_hansard_toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,18 +196,19 @@ def user_ledger(state: Path) -> Path:
 def _nearest(start: Path) -> Path | None:
     for folder in (start, *start.absolute().parents):
         path = (folder / CONFIG_NAME).absolute()
-        if path.is_file():
-            return path
         if os.path.lexists(path):
-            raise UsageError(f"{path} is not a file that can be read; move it away, or put a real one in its place")
+            return path
     return None
 
 
 def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file() and os.path.lexists(path):
+        # A pipe that nobody writes to would never end.
+        raise UsageError(f"{path} is not a file that can be read; move it away, or put a real one in its place")
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {plainly(error)}") from error
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
 
 
 def _table(table: dict[str, Any], name: str, config: Path | None) -> dict[str, Any]:
