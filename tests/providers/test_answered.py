@@ -1,10 +1,22 @@
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Limits, Message, Tool, ToolCall, Usage
+from hansard.domain.exchange import (
+    Completion,
+    Cost,
+    Exchange,
+    Failure,
+    Limits,
+    Message,
+    Tool,
+    ToolCall,
+    ToolEvent,
+    Usage,
+)
 from hansard.errors import ProviderError
 from hansard.providers.base import Answering, Heard, Provider, answered, failure, keeps_the_contract
 from hansard.providers.checks import MOST_NAME, MOST_TOKENS, MOST_USD_NANO
@@ -335,6 +347,40 @@ async def test_a_model_goes_by_a_name_that_can_be_recorded(name: Any, kept: str)
     completion = await answer(lambda _: says("x", returned_model=name))
     assert completion.ok
     assert completion.returned_model == kept
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [(7, None), ({"a": 1}, None), ("", None), ("fp \ud800", "fp ?"), ("x" * (MOST_NAME + 1), "x" * MOST_NAME)],
+)
+async def test_a_fingerprint_is_a_text_that_can_be_recorded(said: Any, kept: str | None) -> None:
+    assert (await answer(lambda _: says("x", fingerprint=said))).fingerprint == kept
+
+
+@pytest.mark.parametrize("told", [float("nan"), 10**30, "half \ud800", {"deep": [1e999]}, b"bytes", object()])
+async def test_a_failure_is_told_in_characters_and_json(told: Any) -> None:
+    broken = failure("network", "it broke \ud800 off", said=told, status=503)
+    completion = await answer(lambda _: says("", failure=broken))
+    assert why(completion).message == "it broke ? off"
+    assert why(completion).details["status"] == 503
+    assert json.loads(json.dumps(dict(why(completion).details), allow_nan=False)).keys() == {"said", "status"}
+    assert json.dumps(why(completion).details, ensure_ascii=False).encode()
+
+
+async def test_a_key_that_is_no_text_and_stands_twice_is_told_in_characters() -> None:
+    completion = await answer(lambda _: says('{"\\ud800": 1, "\\ud800": 2}'), asking(schema=SHAPE))
+    assert why(completion).kind == "malformed_response"
+    assert "twice in one object" in why(completion).message
+    assert f"{why(completion).message}{why(completion).details}".encode()
+
+
+async def test_what_a_tool_did_is_handed_on_as_json_holds_it() -> None:
+    arguments = {"a": float("nan"), "b": 10**30, "c": "half \ud800", "d": [1]}
+    event = ToolEvent(name="look \ud800", arguments=arguments, result="half \ud800", error="half \ud800")
+    [kept] = (await answer(lambda _: says("x", tool_events=(event,)))).tool_events
+    assert (kept.name, kept.result, kept.error) == ("look ?", "half ?", "half ?")
+    assert kept.arguments["d"] == [1]
+    assert json.dumps(kept.arguments, allow_nan=False, ensure_ascii=False).encode()
 
 
 async def test_where_nobody_sends_a_bill_a_price_is_an_estimate() -> None:

@@ -383,6 +383,13 @@ def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     assert folded([first], [more], [second], [more]) == [("a", "look", {"at": "x"}), ("b", "look", {"at": "x"})]
 
 
+def test_a_name_that_comes_with_every_piece_is_one_name() -> None:
+    begun = {"index": 0, "id": "a", **function("look", '{"at": ')}
+    assert folded([begun], [{"index": 0, **function("", "")}], [{**begun, **function("look", '"x"}')}]) == [
+        ("a", "look", {"at": "x"})
+    ]
+
+
 def test_arguments_that_come_as_an_object_are_taken() -> None:
     assert folded([{"index": 0, "id": "a", **function("look", {"at": "x"})}]) == [("a", "look", {"at": "x"})]
 

@@ -8,6 +8,7 @@ import pytest
 
 from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Limits, Message, Sampling, ToolEvent, Usage
 from hansard.errors import UsageError
+from hansard.providers import agent_cli
 from hansard.providers.claude import open_claude
 from providers.pretend_clis import (
     VERSION,
@@ -52,6 +53,16 @@ def failure_of(completion: Completion) -> Failure:
     assert completion.failure is not None
     assert (completion.structured, completion.text) == (None, "")
     return completion.failure
+
+
+async def test_a_program_that_does_not_say_its_version_is_asked_all_the_same(
+    cli: PretendCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = cli.folder / "bin" / "claude"
+    program.write_text(program.read_text().replace(f'echo "{VERSION}"', "sleep 600"))
+    monkeypatch.setattr(agent_cli, "VERSION_TIMEOUT_S", 0.3)
+    done = await answer(cli)
+    assert (done.text, done.fingerprint) == ("Paris.", "unknown (it did not say within 0.3 s)")
 
 
 async def test_by_default_it_is_only_a_model(cli: PretendCli) -> None:

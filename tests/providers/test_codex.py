@@ -105,6 +105,21 @@ async def test_of_a_model_with_a_known_price_the_cost_is_estimated(cli: PretendC
     assert done.cost == Cost(usd_nano=48_000, basis="estimate")
 
 
+@pytest.mark.parametrize("count", [-1, 1.5, "9", 10**10], ids=str)
+async def test_tokens_that_nobody_can_have_counted_are_estimated_and_priced_as_nothing(
+    cli: PretendCli, count: Any
+) -> None:
+    usage = {"input_tokens": count, "cached_input_tokens": 0, "output_tokens": 9}
+    said = json.loads(codex_answers("Paris.").splitlines()[-1])
+    assert said["type"] == "turn.completed"
+    cli.says("\n".join([*codex_answers("Paris.").splitlines()[:-1], json.dumps({**said, "usage": usage})]))
+    prices = Prices({"gpt-5.5": Price(input=10**9, output=10**9)})
+    done = await answer(cli, asked(model="gpt-5.5"), prices=prices)
+    assert done.text == "Paris."
+    assert done.usage.estimated
+    assert done.cost == Cost(basis="unmetered")
+
+
 async def test_the_last_message_is_the_answer_and_what_it_did_is_kept(cli: PretendCli) -> None:
     items = (
         {"id": "1", "type": "reasoning", "text": "hm"},

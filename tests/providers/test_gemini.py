@@ -35,6 +35,15 @@ async def test_a_schema_is_told_in_words(cli: PretendCli) -> None:
     assert b'"verdict"' in cli.stdin
 
 
+async def test_noise_that_looks_like_many_beginnings_does_not_keep_it(cli: PretendCli) -> None:
+    noise = "{\n" * 1_000_000
+    cli.says(noise)
+    done = await open_gemini("mine", {}, cli.environment).complete(asked())
+    assert not done.ok
+    cli.says(noise + gemini_answers("Paris."))
+    assert (await open_gemini("mine", {}, cli.environment).complete(asked())).text == "Paris."
+
+
 @pytest.mark.parametrize(
     ("said", "code", "exit_code", "kind"),
     [

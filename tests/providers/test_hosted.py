@@ -183,7 +183,9 @@ def test_an_error_whose_body_is_no_error_object_still_has_its_kind(form: Form, w
 def test_a_server_says_how_long_to_wait(form: Form, wire: Wire) -> None:
     def wait(**headers: str) -> float | None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return failure_of(answers(form, wire, Refuse(status=429, body={}, headers=named))).retry_after_s
+        failure = failure_of(answers(form, wire, Refuse(status=429, body={}, headers=named)))
+        assert failure.kind == "rate_limit"
+        return failure.retry_after_s
 
     assert wait(retry_after="7") == 7.0
     assert wait(retry_after="0.25") == 0.25
@@ -193,7 +195,13 @@ def test_a_server_says_how_long_to_wait(form: Form, wire: Wire) -> None:
     assert wait(retry_after="Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
     assert wait(retry_after="soon") is None
     assert wait(retry_after="-3") is None
+    assert wait(retry_after="Mon, 01 Jan 99999999999999999999 00:00:00 GMT") is None
     assert wait() is None
+
+
+def test_a_code_of_thousands_of_digits_is_no_status(form: Form, wire: Wire) -> None:
+    failure = failure_of(answers(form, wire, Refuse(status=429, body={"error": {"message": "m", "code": "9" * 5000}})))
+    assert (failure.kind, failure.retryable) == ("rate_limit", True)
 
 
 @pytest.mark.parametrize("turn", [Drop(), Cut(keep=0.0), Cut(keep=0.5), Cut(keep=0.95)], ids=str)
@@ -350,10 +358,13 @@ def test_connections_are_used_again(form: Form, wire: Wire) -> None:
     [
         ({"base_url": "ftp://host/"}, "must begin with http"),
         ({"base_url": "http://"}, "name a host"),
+        ({"base_url": "http://[::1:8080/v1"}, "base_url is no address"),
+        ({"base_url": "http://host:99999/v1"}, "base_url is no address"),
         ({"base_url": "http://user:pass@host/v1"}, "no user"),
         ({"base_url": "http://host/v1?key=1"}, "no user"),
         ({"base_url_env": "NOT_SET"}, "NOT_SET, which is not set"),
         ({"api_key_env": "NOT_SET"}, "NOT_SET is not set"),
+        ({"api_key_env": "sk-0123456789abcdef"}, "api_key_env is no name of a variable"),
         ({"api_key_env": "ODD"}, "characters that no key has"),
         ({"api_key_env": "SHORT"}, "too few"),
         ({"structured": "maybe"}, "structured must be one of"),

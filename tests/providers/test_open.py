@@ -1,5 +1,6 @@
 import builtins
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,9 @@ from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.errors import MissingExtra, UsageError
 from hansard.providers import registry as registry_module
 from hansard.providers.base import Provider, failure
+from hansard.providers.claude import Claude
+from hansard.providers.codex import Codex
+from hansard.providers.gemini import Gemini
 from hansard.providers.open import PLACES, close_providers, open_providers
 from hansard.providers.prices import Price, Prices
 from hansard.providers.registry import OURS, Registry
@@ -39,10 +43,68 @@ async def test_a_table_becomes_a_provider_of_its_name() -> None:
     assert (provider.id, completion.provider, completion.text) == ("fast", "fast", "hello")
 
 
+async def test_a_key_that_becomes_known_later_does_not_come_back_either() -> None:
+    secrets = Secrets()
+    provider = opened({"kind": "scripted", "entries": [{"text": f"the key is {KEY}"}]}, secrets=secrets)
+    opened({"kind": "scripted", "entries": [{}], "secrets": ["MINE"]}, environment={"MINE": KEY}, secrets=secrets)
+    assert (await provider.complete(asking())).text == "the key is [secret MINE]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "cli"), [("claude-cli", Claude), ("codex-cli", Codex), ("gemini-cli", Gemini)], ids=lambda each: str(each)
+)
+def test_a_token_that_an_agent_program_is_handed_is_a_secret(kind: str, cli: Any) -> None:
+    tokens = [name for name in cli.variables if name.endswith(("_TOKEN", "_KEY")) and name != "CLAUDE_CODE_CLIENT_KEY"]
+    secrets = Secrets()
+    environment = {**{name: f"{name}-0123456789" for name in tokens}, "PATH": os.defpath}
+    opened({"kind": kind, "program": sys.executable}, environment=environment, secrets=secrets)
+    assert tokens
+    for name, value in environment.items():
+        assert name == "PATH" or secrets.scrub(value) == f"[secret {name}]"
+
+
+@pytest.mark.parametrize(("kind", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
+def test_a_word_in_place_of_a_key_does_not_keep_from_a_server_that_wants_none(kind: str, variable: str) -> None:
+    table, environment = {"kind": kind, "model": "m"}, {variable: "EMPTY"}
+    provider = opened({**table, "base_url": "http://127.0.0.1:1/v1"}, environment=environment)
+    assert provider.describe()["kind"] == kind
+    assert "too few" in refusal(table, environment=environment)
+    assert "too few" in refusal({**table, "base_url": "http://h/", "api_key_env": variable}, environment=environment)
+
+
 async def test_a_script_is_looked_for_beside_the_file_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text(json.dumps({"entries": [{"text": "from the file"}]}))
     provider = opened({"kind": "scripted", "script": "s.json"}, folder=tmp_path)
     assert (await provider.complete(asking())).text == "from the file"
+
+
+async def test_a_program_is_looked_for_beside_the_file_that_names_it_wherever_we_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, elsewhere = tmp_path / "project", tmp_path / "project" / "below"
+    for folder in (beside, elsewhere):
+        folder.mkdir()
+        (folder / "answer").write_text(f"#!/bin/sh\necho {folder.name}\n")
+        (folder / "answer").chmod(0o755)
+    monkeypatch.chdir(elsewhere)
+    for path in ("./answer", "../project/answer", str(beside / "answer")):
+        provider = opened({"kind": "command", "argv": [path]}, environment={"PATH": os.defpath}, folder=beside)
+        assert (await provider.complete(asking())).text == "project"
+    for kind in ("claude-cli", "codex-cli", "gemini-cli"):
+        provider = opened({"kind": kind, "program": "./answer"}, environment={"PATH": os.defpath}, folder=beside)
+        assert provider.describe()["program"] == str(beside / "answer")
+
+
+async def test_a_folder_to_copy_lies_beside_the_file_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (tmp_path / "project" / "data", tmp_path / "data"):
+        folder.mkdir(parents=True)
+        (folder / "name").write_text(folder.parent.name)
+    monkeypatch.chdir(tmp_path)
+    table = {"kind": "command", "argv": ["cat", "name"], "workspace": "copy", "source": "data"}
+    provider = opened(table, environment={"PATH": os.defpath}, folder=tmp_path / "project")
+    assert (await provider.complete(asking())).text == "project"
 
 
 @pytest.mark.parametrize(

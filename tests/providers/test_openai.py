@@ -13,7 +13,7 @@ from hansard.providers.openai import open_openai
 from hansard.providers.openai.servers import SERVERS
 from providers.asking import CHAT, CITY, OPENAI, PARIS, RESPONSES, Form, answers, asked, failure_of
 from providers.hosted_bench import HostedConformance
-from providers.wire import Refuse, Say, Turn, Wire, serving
+from providers.wire import Raw, Refuse, Say, Turn, Wire, serving
 
 ALL = pytest.mark.parametrize("form", OPENAI, ids=str)
 WISHES = Sampling(temperature=0.5, top_p=0.9, seed=7, stop=("END",), reasoning_effort="low")
@@ -115,6 +115,15 @@ def test_a_response_that_failed_has_the_kind_of_its_error(form: Form, wire: Wire
     assert failure_of(answers(form, wire, failed)).kind == "rate_limit"
     failed = Say(text="", finish="failed", error={"code": "server_error", "message": "boom"})
     assert failure_of(answers(form, wire, failed)).kind == "network"
+
+
+def test_an_error_beside_the_message_has_its_kind_and_what_was_said_before_it_counts(wire: Wire) -> None:
+    choice = {"message": {"content": "Par"}, "finish_reason": "error", "error": {"code": 502, "message": "upstream"}}
+    usage = {"prompt_tokens": 7, "completion_tokens": 2}
+    completion = answers(CHAT[0], wire, Raw(body=json.dumps({"choices": [choice], "usage": usage}).encode()))
+    assert (failure_of(completion).kind, failure_of(completion).retryable) == ("network", True)
+    assert "upstream" in failure_of(completion).message
+    assert (completion.text, completion.usage.total) == ("Par", 9)
 
 
 def test_an_error_event_ends_a_stream_of_responses(wire: Wire) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from hansard.errors import UsageError
 from hansard.providers import process
-from hansard.providers.process import NotStarted, Process, Ran, encoded, run, to_the_end
-from providers.programs import alive, marked_sleep, program, ran, resident_mib, soon
+from hansard.providers.process import NotStarted, Process, Program, Ran, encoded, run, to_the_end
+from providers.programs import SEES, alive, marked_sleep, program, ran, resident_mib, soon
 
 
 async def test_output_stderr_exit_code_and_duration_are_kept() -> None:
@@ -169,6 +169,14 @@ async def test_work_that_must_be_finished_is_finished_before_a_cancellation_pass
 async def test_a_program_that_does_not_exist_is_named() -> None:
     with pytest.raises(NotStarted, match=r"no-such-program: could not be started"):
         await ran("no-such-program")
+
+
+async def test_a_path_is_meant_from_the_folder_that_it_runs_in(tmp_path: Path) -> None:
+    path = tmp_path / "tool"
+    path.write_text("#!/bin/sh\npwd\n")
+    path.chmod(0o755)
+    ran = await run(Program(argv=("./tool",), folder=tmp_path, environment=SEES))
+    assert ran.stdout.decode().strip() == str(tmp_path)
 
 
 async def test_a_program_that_cannot_be_executed_is_told_apart_from_one_that_failed(tmp_path: Path) -> None:

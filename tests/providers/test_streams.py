@@ -1,13 +1,15 @@
 """What only a stream can do, in every format that streams."""
 
-from collections.abc import AsyncIterator, Iterator
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 from hansard.domain.exchange import Exchange, Limits
 from hansard.providers import events
-from providers.asking import STREAMED, Form, answers, asked, failure_of, run
+from hansard.providers.openai.chat import ChatFold
+from providers.asking import CHAT, STREAMED, Form, answers, asked, failure_of, run
 from providers.wire import Cut, Flood, Raw, Say, Trickle, Wire, serving
 
 streamed = pytest.mark.parametrize("form", STREAMED, ids=str)
@@ -87,6 +89,39 @@ def test_what_is_no_part_of_the_text_is_bounded_too(form: Form, wire: Wire) -> N
     completion = answers(form, wire, said, exchange=asked(limits=Limits(max_output_bytes=1_000)))
     assert failure_of(completion).kind == "malformed_response"
     assert len(completion.raw or b"") < 100_000
+
+
+HEADS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "chat-streamed": lambda n: {f"x{n}": "?" * 10_000, "choices": []},
+    "messages-streamed": lambda n: {"type": "message_delta", "delta": {f"x{n}": "?" * 10_000}},
+}
+
+
+@pytest.mark.parametrize("form", [form for form in STREAMED if str(form) in HEADS], ids=str)
+def test_what_a_stream_says_besides_its_content_is_bounded_too(form: Form, wire: Wire) -> None:
+    made = (f"data: {json.dumps(HEADS[str(form)](n))}\n\n".encode() for n in range(100))
+    flood = Raw(body=b"".join(made), content_type="text/event-stream")
+    completion = answers(form, wire, flood, exchange=asked(limits=Limits(max_output_bytes=1_000)))
+    assert failure_of(completion).kind == "malformed_response"
+    assert len(completion.raw or b"") < 100_000
+
+
+def test_what_a_stream_says_again_and_again_counts_once() -> None:
+    fold = ChatFold()
+    for n in range(1_000):
+        fold.take({"id": "x", "usage": {"prompt_tokens": n}, "choices": []})
+    assert fold.held < 100
+
+
+def test_a_long_stream_of_short_events_is_read_whatever_ends_its_lines(wire: Wire) -> None:
+    head = {"id": "x" * 100, "object": "chat.completion.chunk", "model": "m"}
+    said = [{"delta": {"content": "a"}}] * 1_000 + [{"delta": {}, "finish_reason": "stop"}]
+    for end in ("\n", "\r\n"):
+        body = "".join(f"data: {json.dumps({**head, 'choices': [each]})}{end}{end}" for each in said).encode()
+        assert len(body) > 100_000
+        turn = Raw(body=body, content_type="text/event-stream")
+        completion = answers(CHAT[1], wire, turn, exchange=asked(limits=Limits(max_output_bytes=1_000)))
+        assert completion.text == "a" * 1_000
 
 
 @streamed

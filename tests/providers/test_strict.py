@@ -91,6 +91,35 @@ def test_what_cannot_be_said_strictly_is_not_said_wrongly(schema: dict[str, Any]
     assert strictified(schema) is None
 
 
+ITEM = {"type": "object", "properties": {"id": {"type": "integer"}, "label": {"type": "string"}}, "required": ["id"]}
+CLEAR = {"properties": {"op": {"const": "clear"}, "label": {"type": ["string", "null"]}}, "required": ["op", "label"]}
+RENAME = {"properties": {"op": {"const": "rename"}, "label": {"type": "string"}}, "required": ["op"]}
+
+
+@pytest.mark.parametrize(
+    ("inner", "said", "meant"),
+    [
+        ({"anyOf": [{"type": "array", "items": ITEM}, {"type": "null"}]}, [{"id": 1, "label": None}], [{"id": 1}]),
+        ({"anyOf": [{"oneOf": [{"type": "null"}, ITEM]}, {"type": "string"}]}, {"id": 1, "label": None}, {"id": 1}),
+        ({"anyOf": [RENAME, CLEAR]}, {"op": "clear", "label": None}, {"op": "clear", "label": None}),
+        ({"anyOf": [RENAME, CLEAR]}, {"op": "rename", "label": None}, {"op": "rename"}),
+        ({"$ref": "#/$defs/an~1item"}, {"id": 1, "label": None}, {"id": 1}),
+        ({"$ref": "#"}, {"held": None}, {}),
+    ],
+)
+def test_of_several_choices_the_one_is_found_that_was_meant(inner: Any, said: Any, meant: Any) -> None:
+    schema = {"type": "object", "properties": {"held": inner}, "$defs": {"an/item": ITEM}}
+    strict = strictified(schema)
+    assert strict is not None
+    assert compile(strict).check({"held": said}) is None
+    assert relaxed({"held": said}, schema) == {"held": meant}
+    assert compile(schema).check({"held": meant}) is None
+
+
+def test_a_name_that_was_not_asked_for_keeps_no_null_in_place() -> None:
+    assert relaxed({"name": "x", "weight": None, "more": 1}, TREE) == {"name": "x", "more": 1}
+
+
 def test_a_null_that_was_asked_for_stays() -> None:
     schema = {"type": "object", "properties": {"a": {"enum": ["x", None]}, "b": {"const": None}, "c": {"type": "null"}}}
     assert relaxed({"a": None, "b": None, "c": None, "d": None}, schema) == {"a": None, "b": None, "c": None, "d": None}

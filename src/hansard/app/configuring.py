@@ -11,7 +11,7 @@ from hansard.app.panels import CLI_KINDS, panel_of
 from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.seams import installed
-from hansard.app.settings import Settings, recordable
+from hansard.app.settings import Settings, recordable, working_folder
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
@@ -214,7 +214,10 @@ def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
     if wishes.model is not None and wishes.chat_url is None:
         raise UsageError("--model belongs to --chat-url; with --provider write NAME:MODEL")
     if wishes.cmd is not None:
-        return FLAGGED, {FLAGGED: {"kind": "command", "argv": _words(wishes.cmd, "--cmd")}}
+        program, *arguments = _words(wishes.cmd, "--cmd")
+        # Typed here, and maybe run from elsewhere.
+        argv = [str(working_folder() / program) if "/" in program else program, *arguments]
+        return FLAGGED, {FLAGGED: {"kind": "command", "argv": argv}}
     if wishes.chat_url is not None:
         if wishes.model is None:
             raise UsageError("--chat-url needs --model: the server has to know which model is meant")

@@ -75,10 +75,9 @@ class Pool:
         return {name: open_handler(name, table, programs, self.seams) for name, table in tables.items()}
 
     def _programs_in(self, folder: str) -> "_Programs":
-        """What runs the programs of checks, in the project's folder; in this one where that is gone."""
+        """What runs the programs of checks, in the project's folder."""
         if folder not in self._programs:
-            place = Path(folder) if folder and Path(folder).is_dir() else Path.cwd()
-            self._programs[folder] = _Programs(place, passed_on(self.settings.environment))
+            self._programs[folder] = _Programs(_here(folder), passed_on(self.settings.environment))
         return self._programs[folder]
 
     def providers_of(self, config: RunConfig) -> dict[str, Provider]:
@@ -117,7 +116,7 @@ class Pool:
             opened = open_providers(
                 self.settings,
                 {name: table},
-                folder=Path(folder or "."),
+                folder=_here(folder),
                 secrets=self.secrets,
                 prices=self.prices,
                 places={} if FLAGGED in self.settings.providers else {FLAGGED: flag_of(table)},
@@ -127,6 +126,11 @@ class Pool:
             self._seen.clear()
         self._seen[name, id(table), folder] = table, self._open[key]
         return self._open[key]
+
+
+def _here(folder: str) -> Path:
+    """The project's folder; the one that we work in where that is gone, as on another machine."""
+    return Path(folder) if folder and Path(folder).is_dir() else Path.cwd()
 
 
 def _no_panel(name: str, *_: object) -> Provider:

@@ -1,6 +1,7 @@
 """The one place that names concrete back ends: from a location to an open store, with its sealer where there are keys."""
 
 import os
+import re
 import shlex
 from functools import cached_property, partial
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hansard.record.sealer import Sealer
 
 SOFTWARE = f"hansard/{__version__}"
+_NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 class Opened:
@@ -106,7 +108,9 @@ class Opened:
         genesis = self.store.entry(0).data
         if genesis.get("custody") != "file":
             return "none: this log is unsigned"
-        folder = self.settings.log_folder(str(genesis.get("nonce", "")))
+        # A stranger's log may name anything: only a nonce ([E6]) becomes the name of a folder, and no other has keys here.
+        nonce = str(genesis.get("nonce", ""))
+        folder = self.settings.log_folder(nonce if _NONCE.fullmatch(nonce) else "none")
         self._folder, self._origin = folder, str(genesis.get("origin", ""))
         return f"files in {folder}" if folder.is_dir() else f"its keys are not on this machine (looked in {folder})"
 
@@ -225,7 +229,8 @@ def ledger_exists(location: str) -> bool:
             return PostgresStore.exists(location)
         case _:
             # An empty file counts: it may have been a ledger, and whoever emptied it must not get a new one in its place.
-            return Path(location).exists()
+            # So does a link to nothing: what it leads to may be on a disk that is not there now.
+            return Path(location).exists() or Path(location).is_symlink()
 
 
 def can_be_written(location: str) -> bool:
@@ -295,11 +300,14 @@ def open_providers(
     """The providers of these tables, or those that hansard.toml names. Keys come from the environment, and go into `secrets`."""
     from hansard.providers.open import open_providers as build
 
+    named = settings.providers if tables is None else tables
+    # A kind that a session names by itself, or a table of a recorded run, stands in no file here.
+    elsewhere = {name: f"provider {name}" for name in named if name not in settings.providers}
     return build(
-        settings.providers if tables is None else tables,
+        named,
         environment=settings.environment,
         where=str(settings.config or "hansard.toml"),
-        places=places,
+        places=elsewhere | dict(places or {}),
         folder=folder or settings.folder,
         secrets=secrets,
         prices=prices,

@@ -15,7 +15,9 @@ from typing import Any, Protocol
 
 from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Finish, ToolEvent, Usage
 from hansard.errors import ProviderError, UsageError
+from hansard.providers import checks
 from hansard.providers.base import Heard, answer, failed, failure
+from hansard.providers.checks import count
 from hansard.providers.environment import found, passed_on
 from hansard.providers.options import Options
 from hansard.providers.outcome import ended_badly, keep, tightened
@@ -130,10 +132,17 @@ class AgentCli:
         """What the CLI says of itself, asked once."""
         async with self._asking:
             if not self._version:
-                ran = await run(self._run(Asking(arguments=("--version",), stdin=b""), Path("/")))
-                lines = ran.stdout.decode("utf-8", "replace").strip().splitlines()
-                self._version = lines[0][:200] if lines and ran.exit_code == 0 else f"unknown ({ran.ending})"
+                self._version = await self._asked_version()
         return self._version
+
+    async def _asked_version(self) -> str:
+        try:
+            async with asyncio.timeout(VERSION_TIMEOUT_S):
+                ran = await run(self._run(Asking(arguments=("--version",), stdin=b""), Path("/")))
+        except TimeoutError:
+            return f"unknown (it did not say within {VERSION_TIMEOUT_S:g} s)"
+        lines = ran.stdout.decode("utf-8", "replace").strip().splitlines()
+        return lines[0][:200] if lines and ran.exit_code == 0 else f"unknown ({ran.ending})"
 
     async def complete(self, exchange: Exchange) -> Completion:
         return await answer(self, tightened(exchange, self._timeout_s), self._asked)
@@ -164,7 +173,8 @@ class AgentCli:
         )
 
     def _completion(self, told: Told, ran: Ran, heard: Heard, model: str, diff: bytes | None) -> Completion:
-        heard.usage = told.usage
+        usage = told.usage if told.usage and checks.is_honest(told.usage) else None
+        heard.usage = usage
         why = told.failure
         if why is None and ran.exit_code != 0 and not told.despite_exit:
             why = ended_badly(ran)
@@ -178,8 +188,8 @@ class AgentCli:
             text=told.text,
             structured=None if why else told.structured,
             finish=told.finish,
-            usage=told.usage or Usage(),
-            cost=told.cost or self._estimate(told, requested),
+            usage=usage or Usage(),
+            cost=told.cost or self._estimate(usage, told.model, requested),
             raw=heard.raw,
             tool_events=told.tool_events,
             failure=why,
@@ -191,12 +201,12 @@ class AgentCli:
             fingerprint=self._version or None,
         )
 
-    def _estimate(self, told: Told, requested: str) -> Cost:
+    def _estimate(self, usage: Usage | None, returned: str, requested: str) -> Cost:
         """What the API would have charged, where the CLI counts tokens only and the model's price is known."""
-        model = next((name for name in (told.model, requested) if name and self._prices.find(name)), None)
-        if model is None or told.usage is None:
+        model = next((name for name in (returned, requested) if name and self._prices.find(name)), None)
+        if model is None or usage is None:
             return Cost()
-        return replace(self._prices.cost(model, told.usage), basis="estimate")
+        return replace(self._prices.cost(model, usage), basis="estimate")
 
 
 def events_of(data: bytes) -> list[dict[str, Any]]:
@@ -218,12 +228,6 @@ def counted(counts: Any, *, fresh: tuple[str, ...], output: tuple[str, ...], cac
         cached_tokens=count(counts, cached),
     )
     return said if said.total else None
-
-
-def count(counts: Any, name: str) -> int:
-    """A number of tokens, and 0 where there is none that makes sense."""
-    value = counts.get(name) if isinstance(counts, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def complaint(ran: Ran, said: str, name: str) -> str:

@@ -11,7 +11,18 @@ from math import isfinite
 from typing import Any, get_args
 
 from hansard.domain.budget import MOST_SPENT
-from hansard.domain.exchange import Completion, Cost, CostBasis, ErrorKind, Exchange, Failure, Tool, ToolCall, Usage
+from hansard.domain.exchange import (
+    Completion,
+    Cost,
+    CostBasis,
+    ErrorKind,
+    Exchange,
+    Failure,
+    Tool,
+    ToolCall,
+    ToolEvent,
+    Usage,
+)
 from hansard.domain.value import replace
 from hansard.errors import UsageError
 from hansard.providers.parse import Reading, judged, plain, read
@@ -107,12 +118,26 @@ def settled(
         requested_model=requested,
         returned_model=_name(completion.returned_model) or requested,
         latency_us=good.latency_us if good.latency_us and _is_count(good.latency_us, MOST_SPENT) else latency_us,
+        fingerprint=_name(good.fingerprint) or None,
         exit_code=good.exit_code if type(good.exit_code) is int and good.exit_code in _EXIT_CODES else None,
         usage=_usage(exchange, good, reported),
         cost=settled_cost(good.cost, unmetered=unmetered),
+        tool_events=tuple(_recordable_event(each) for each in good.tool_events),
         # Whoever was asked cannot say that nobody was.
         refused=False,
     )
+
+
+def count(counts: Any, name: str) -> int:
+    """A number of tokens in a report, 0 where it says none. What cannot be one becomes more than is believed of anybody."""
+    value = counts.get(name) if isinstance(counts, Mapping) else None
+    return 0 if value is None else value if _is_count(value, MOST_TOKENS) else MOST_TOKENS + 1
+
+
+def is_honest(usage: Usage) -> bool:
+    """Whether these can be the tokens of one answer."""
+    counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    return type(usage.estimated) is bool and all(_is_count(each, MOST_TOKENS) for each in counts)
 
 
 def _is_count(value: object, most: int) -> bool:
@@ -121,13 +146,19 @@ def _is_count(value: object, most: int) -> bool:
 
 
 def _name(said: object) -> str:
-    """What a model calls itself, as it can be recorded."""
-    return said[:MOST_NAME].encode("utf-8", "replace").decode() if isinstance(said, str) else ""
+    """What a model or a server calls itself, as it can be recorded."""
+    return _as_characters(said[:MOST_NAME]) if isinstance(said, str) else ""
+
+
+def _as_characters(said: str) -> str:
+    """The text with a mark in place of each half of a character, which no record holds."""
+    return said if said.isascii() else said.encode("utf-8", "replace").decode()
 
 
 def checked(exchange: Exchange, completion: Completion) -> Completion:
-    """The completion if it holds together and fits the schema; otherwise its failure."""
-    return _structured(exchange, _consistent(exchange, completion))
+    """The completion if it holds together and fits the schema; otherwise its failure, as it can be recorded."""
+    good = _structured(exchange, _consistent(exchange, completion))
+    return good if good.failure is None else replace(good, failure=_recordable(good.failure))
 
 
 def spoiled(completion: Completion, why: Failure) -> Completion:
@@ -241,6 +272,34 @@ def _structured(exchange: Exchange, completion: Completion) -> Completion:
     return replace(completion, structured=reading.value, text=text)
 
 
+def _recordable(why: Failure) -> Failure:
+    """The failure in characters and JSON."""
+    return replace(why, message=_as_characters(why.message), details=_as_json(why.details))
+
+
+def _recordable_event(event: ToolEvent) -> ToolEvent:
+    """The same for what a tool was asked and said."""
+    return replace(
+        event,
+        name=_as_characters(event.name),
+        arguments=_as_json(event.arguments),
+        result=None if event.result is None else _as_characters(event.result),
+        error=None if event.error is None else _as_characters(event.error),
+    )
+
+
+def _as_json(table: object) -> Mapping[str, Any]:
+    """A table as JSON holds it: a value that is none is told as text."""
+    if not isinstance(table, Mapping):
+        return {}
+    if plain(dict(table)).breach is None:
+        return table
+    return {
+        _as_characters(str(name)): each if plain(each).breach is None else _as_text(each)
+        for name, each in table.items()
+    }
+
+
 def _as_text(value: Any) -> str:
     try:
         return "" if value is None else json.dumps(value, ensure_ascii=False).encode().decode()
@@ -251,9 +310,7 @@ def _as_text(value: Any) -> str:
 def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -> Usage:
     """What was reported, or an estimate where something was generated and nobody counted, or nobody can have counted that."""
     usage = completion.usage
-    counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
-    honest = type(usage.estimated) is bool and all(_is_count(count, MOST_TOKENS) for count in counts)
-    if honest and (reported is not None or any(counts)):
+    if is_honest(usage) and (reported is not None or usage.total or usage.cached_tokens):
         return usage
     if completion.failure and completion.failure.kind != "timeout" and not completion.text and not completion.output:
         return Usage()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hansard.domain.exchange import Cost, ErrorKind, Exchange, Finish, ToolEvent
-from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, count, counted, events_of, opened
+from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
 from hansard.providers.base import failure
+from hansard.providers.checks import count
 from hansard.providers.cli_faults import complained, kind_of
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices

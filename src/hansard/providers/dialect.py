@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hansard.domain.exchange import ErrorKind, Exchange, Failure, Finish, ToolCall, Usage
-from hansard.providers.faults import Fault
+from hansard.providers.faults import Fault, read_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,23 @@ class Fold(Protocol):
     def reply(self) -> dict[str, Any]: ...
 
 
+class Head:
+    """What the events of a stream say of their reply besides its content: the last word on each name."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, Any] = {}
+        self.size = 0
+        """About how many characters it holds."""
+
+    def take(self, said: Mapping[str, Any]) -> None:
+        for name, value in said.items():
+            if name not in self.said:
+                self.size += len(name) + len(str(value))
+            elif value != self.said[name]:
+                self.size += len(str(value)) - len(str(self.said[name]))
+            self.said[name] = value
+
+
 class Body(Protocol):
     """The body of a reply, as it arrives."""
 
@@ -81,7 +98,13 @@ class Dialect(Protocol):
     async def close(self) -> None: ...
 
 
-def count(counts: Any, name: str) -> int:
-    """A number of tokens, and 0 where there is none that makes sense."""
-    value = counts.get(name) if isinstance(counts, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+def none_in(reply: Mapping[str, Any], what: str) -> Lost | Refused:
+    """Why a reply without this is none: some servers send an error with status 200."""
+    if reply.get("error"):
+        return Refused(read_error(reply))
+    return Lost("internal", f"the reply holds no {what}; its keys are {', '.join(map(str, reply))}")
+
+
+def reports(usage: Any, *names: str) -> bool:
+    """Whether a reply counts all of these."""
+    return isinstance(usage, Mapping) and all(usage.get(name) is not None for name in names)

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 PASSED_ON = frozenset(
     {
@@ -28,7 +29,9 @@ def passed_on(
     return kept
 
 
-def found(program: str, environment: Mapping[str, str]) -> str | None:
-    """The absolute path of a program, or None when the environment's PATH has none of that name."""
+def found(program: str, environment: Mapping[str, str], *, folder: Path | None = None) -> str | None:
+    """The absolute path of a program, or None when there is none: by the environment's PATH, or from a folder with a slash."""
+    if folder and "/" in program:
+        program = str(folder / program)
     path = shutil.which(program, path=environment.get("PATH", os.defpath))
     return os.path.abspath(path) if path else None

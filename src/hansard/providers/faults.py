@@ -3,6 +3,7 @@
 Which of the twelve kinds that is, each vendor's own table says. Knows no SDK by name: their errors have one shape.
 """
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from hansard.providers.base import failure
 LONGEST_MESSAGE = 2_000
 LONGEST_BODY = 64 * 1024
 _KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
+_STATUS = re.compile(r"[345][0-9]{2}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,7 @@ def read_error(body: Any) -> Fault:
         return Fault(message=inner.strip() if isinstance(inner, str) else "")
     details = inner.get("details")
     code = details.get("error_code") if isinstance(details, Mapping) else inner.get("code")
-    status = int(code) if isinstance(code, int | str) and str(code).isdecimal() and 300 <= int(code) < 600 else None
+    status = int(code) if isinstance(code, int | str) and _STATUS.fullmatch(str(code)) else None
     return Fault(
         status=status,
         code="" if status else _word(code),
@@ -129,7 +131,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         if isfinite(seconds) and seconds >= 0:
             return seconds
     try:
-        at = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+        at = parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, at.timestamp() - time.time())
+    return max(0.0, at - time.time())

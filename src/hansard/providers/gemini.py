@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hansard.domain.exchange import ErrorKind, Exchange, Usage
-from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, count, counted, opened
+from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, opened
+from hansard.providers.checks import count
 from hansard.providers.cli_faults import complained, kind_of
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices
@@ -14,6 +15,7 @@ from hansard.providers.process import Ran, encoded
 from hansard.providers.prompt import prompt_of
 from hansard.providers.workspace import Place
 
+MOST_BEGINNINGS = 10
 _MODES = ("plan", "default", "auto_edit", "yolo")
 _BY_EXIT_CODE: Mapping[int, ErrorKind] = {41: "auth_failure", 42: "invalid_request", 53: "tool_failure"}
 
@@ -79,16 +81,19 @@ def open_gemini(
 
 
 def _last_object(data: bytes) -> dict[str, Any]:
-    """The JSON object that ends an output and begins at the start of a line."""
+    """The JSON object that ends an output and begins at the start of a line: one of the last such lines, however many."""
     text = data.decode("utf-8", "replace").rstrip()
     at = len(text)
-    while (at := text.rfind("{", 0, at)) >= 0:
-        if at == 0 or text[at - 1] == "\n":
-            try:
-                found = json.loads(text[at:])
-            except (ValueError, RecursionError):
-                continue
-            return found if isinstance(found, dict) else {}
+    for _ in range(MOST_BEGINNINGS):
+        at = text.rfind("\n{", 0, at)
+        try:
+            found = json.loads(text[at + 1 :])
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict):
+            return found
+        if at < 0:
+            break
     return {}
 
 

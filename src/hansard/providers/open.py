@@ -19,7 +19,7 @@ from hansard.providers.limits import Limited
 from hansard.providers.prices import Prices
 from hansard.providers.registry import OURS, REGISTRY, Factory, Registry
 from hansard.providers.scrubbed import Scrubbed
-from hansard.providers.secrets import Secrets
+from hansard.providers.secrets import SHORTEST, Secrets
 
 # Where each kind of ours lives, and the extra that brings its library. Imported when used: an SDK costs a second.
 PLACES: Mapping[str, tuple[str, str, str | None]] = {
@@ -34,23 +34,33 @@ PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "replayed": ("replayed", "open_replayed", None),
     "local": ("local", "open_local", "local"),
 }
+_CLAUDE = (
+    *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_FOUNDRY_API_KEY"),
+    *("CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_OAUTH_REFRESH_TOKEN"),
+)
+_CODEX = ("OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN")
 KEYS: Mapping[str, tuple[str, ...]] = {
     "openai": ("OPENAI_API_KEY",),
     "anthropic": ("ANTHROPIC_API_KEY",),
-    "claude-cli": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-    "codex-cli": ("OPENAI_API_KEY", "CODEX_API_KEY"),
+    "claude-cli": _CLAUDE,
+    "codex-cli": _CODEX,
     "gemini-cli": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "cli-auto": (
-        *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
-        *("OPENAI_API_KEY", "CODEX_API_KEY"),
-    ),
+    "cli-auto": (*_CLAUDE, *_CODEX),
 }
 """The variables in which a kind finds its key when its table names none."""
 
 COMMON = ("kind", "max_concurrent", "per_minute", "burst", "breaker", "breaker_after", "breaker_cool_down_s", "secrets")
-FILES = ("script", "recording")
+FILES: Mapping[str, tuple[str, ...]] = {
+    "scripted": ("script",),
+    "replayed": ("recording",),
+    "command": ("source",),
+    "local": ("weights",),
+    **dict.fromkeys(("claude-cli", "codex-cli", "gemini-cli"), ("program", "source")),
+}
+"""The options that name a file or a folder, by kind; of `program`, and of the first word of `argv`, only what has a slash."""
 SECRET_OPTIONS = ("key_env", "token_env", "secret_env", "password_env")
 NOT_IN_A_FILE = frozenset({"api_key", "key", "token", "secret", "password", "auth_token"})
+HOSTED = frozenset({"openai", "anthropic"})
 VERBATIM = frozenset({"scripted", "replayed"})
 """Kinds that give out what was written for them, and so have no breaker unless one is asked for."""
 
@@ -90,7 +100,9 @@ def open_providers(
             raise MissingExtra(_placed(error, name, place)) from error
         except UsageError as error:
             raise UsageError(_placed(error, name, place)) from error
-    return {name: Scrubbed(provider, known) if known else provider for name, provider in opened.items()}
+    # Whoever hands in `secrets` may open others later, whose keys are then not to come back from these either.
+    scrubs = secrets is not None or bool(known)
+    return {name: Scrubbed(provider, known) if scrubs else provider for name, provider in opened.items()}
 
 
 async def close_providers(providers: Mapping[str, Provider]) -> None:
@@ -119,16 +131,31 @@ def _open(
         raise UsageError(
             f'{fields.where}: kind is missing; write kind = "openai" or one of {", ".join(registry.kinds())}'
         )
-    options = {key: value for key, value in table.items() if key not in COMMON}
-    for key in FILES:
-        if kind in VERBATIM and isinstance(options.get(key), str):
-            options[key] = str(folder / options[key])
+    options = _from(folder, kind, {key: value for key, value in table.items() if key not in COMMON})
     factory = _ours(kind) if kind in OURS else registry.find(kind)
     wanted = inspect.signature(factory).parameters
     provider = factory(name, options, environment, **{key: given[key]() for key in given if key in wanted})
     if not keeps_the_contract(provider):
         provider = Answering(provider)
     return _limited(_guarded(provider, kind, fields), fields)
+
+
+def _from(folder: Path, kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with paths that begin at this folder: where we happen to work must not decide what is run or read."""
+    for key in FILES.get(kind, ()):
+        if key != "program" or "/" in str(options.get(key)):
+            options |= {key: _path(folder, options[key])} if key in options else {}
+    argv = options.get("argv")
+    if kind == "command" and isinstance(argv, list) and argv and "/" in str(argv[0]):
+        options["argv"] = [_path(folder, argv[0]), *argv[1:]]
+    return options
+
+
+def _path(folder: Path, said: Any) -> Any:
+    """A path from here on; what is none, or begins at the root or at somebody's home, is left as it is."""
+    if not isinstance(said, str) or not said or said.startswith("~"):
+        return said
+    return str((folder / said).absolute())
 
 
 def _ours(kind: str) -> Factory:
@@ -173,9 +200,12 @@ def _collect_secrets(
     more = fields.any("secrets", [])
     if not isinstance(more, list) or not all(isinstance(each, str) for each in (*named, *more)):
         raise UsageError(f"{fields.where}: secrets and *_env must be names of environment variables")
-    for variable in (*(named or KEYS.get(fields.text("kind"), ())), *more):
+    kind = fields.text("kind")
+    for variable in (*(named or KEYS.get(kind, ())), *more):
         value = environment.get(variable, "").strip()
-        if value:
+        # Servers that want no key are often given a word instead. Where it is sent as a key all the same, that refuses it.
+        unused = kind in HOSTED and variable not in (*named, *more) and len(value) < SHORTEST
+        if value and not unused:
             secrets.add(variable, value)
 
 

@@ -1,5 +1,6 @@
 """Where a model is asked over HTTP, and with which key. Keys come by the NAME of an environment variable, never by value."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -7,6 +8,7 @@ from urllib.parse import urlsplit
 from hansard.errors import UsageError
 from hansard.providers.options import Options
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NO_KEY = "no-key-configured"
 """Sent where no key is configured: SDKs insist on one, and servers without keys do not look."""
 
@@ -31,7 +33,12 @@ def place_of(id: str, options: Options, environment: Mapping[str, str], *, base_
     """
     where = f"[providers.{id}]"
     url = _url(where, options, environment) or base_url
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        # Looked at because it is read only then: a port that is none is a ValueError.
+        _ = parts.port
+    except ValueError as error:
+        raise UsageError(f"{where}: base_url is no address: {error}") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UsageError(f"{where}: base_url must begin with http:// or https:// and name a host")
     if parts.username or parts.password or parts.query:
@@ -40,6 +47,9 @@ def place_of(id: str, options: Options, environment: Mapping[str, str], *, base_
     if not name:
         return Place(base_url=url)
     if not (key := environment.get(name, "").strip()):
+        if not _VARIABLE.fullmatch(name):
+            # Not quoted: it may be the key itself.
+            raise UsageError(f"{where}: api_key_env is no name of a variable; put the key into one, and name that")
         raise UsageError(f"{where}: there is no key: the environment variable {name} is not set")
     if not (key.isascii() and key.isprintable() and " " not in key):
         raise UsageError(f"{where}: the key in {name} holds characters that no key has; copy it again")

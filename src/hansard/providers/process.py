@@ -34,7 +34,7 @@ class NotStarted(ProviderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to run. `environment` is all that it sees; argv[0] without a slash is looked up on the PATH in there.
+    """What to run. `environment` is all that it sees; argv[0] is looked up on the PATH in there, or from `folder` with a slash.
 
     Of the output the first `max_output_bytes` are kept in memory, and `max_spill_bytes` behind them on disk; of stderr
     the last `max_stderr_bytes`. What it left running gets `linger_s` to finish by itself; between asking processes to end
@@ -210,7 +210,7 @@ class Process:
 
     def _start_reaper(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
         program, control = self.program, theirs.fileno()
-        path = found(program.argv[0], program.environment)
+        path = found(program.argv[0], program.environment, folder=program.folder)
         if path is None:
             raise OSError(errno.ENOENT, "there is no such program on its PATH")
         told = (str(control), str(program.linger_s), str(program.grace_s), program.environment.get("LC_CTYPE", ""))

@@ -49,10 +49,13 @@ class Replayed:
     async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
         call, digest = call_of(exchange), sha256(self._prompt(exchange)).hexdigest()
         known = self._calls.get(call, [])
-        for recorded in known:
-            if recorded.prompt_sha256 == digest:
-                heard.usage = recorded.completion.usage
-                return recorded.completion
+        if same := [recorded for recorded in known if recorded.prompt_sha256 == digest]:
+            recorded = same[0]
+            if len(same) > 1:
+                # It was asked once more, and answered anew.
+                known.remove(recorded)
+            heard.usage = recorded.completion.usage
+            return recorded.completion
         if known:
             was = ", ".join(recorded.prompt_sha256[:16] for recorded in known)
             miss = f"{call}: the prompt differs from the recorded one (sha256 {digest[:16]}, recorded {was})"

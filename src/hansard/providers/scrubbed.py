@@ -16,7 +16,8 @@ class Scrubbed(Wrapper):
         self._secrets = secrets
 
     async def complete(self, exchange: Exchange) -> Completion:
-        return without_secrets(exchange, await self.inner.complete(exchange), self._secrets)
+        completion = await self.inner.complete(exchange)
+        return without_secrets(exchange, completion, self._secrets) if self._secrets else completion
 
 
 def without_secrets(exchange: Exchange, completion: Completion, secrets: Secrets) -> Completion:

@@ -4,8 +4,11 @@ In strict mode every object lists all that it may hold and everything in it is r
 instead. Where a schema cannot be said so, there is no strict form, and the shape is described in words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
+
+from hansard.providers.schema.rule import identity
 
 _CANNOT_BE_SAID = frozenset(
     {
@@ -87,12 +90,12 @@ def _takes_null(schema: Mapping[str, Any]) -> bool:
 
 
 def _relaxed(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
-    schema = _resolved(schema, root)
+    if not isinstance(value, list | dict):
+        return value
+    meant = (each for each in _choices(schema, root) if _describes(each, value, root))
+    schema = next(meant, _resolved(schema, root))
     if isinstance(value, list):
         return [_relaxed(each, schema.get("items"), root) for each in value]
-    if not isinstance(value, dict):
-        return value
-    schema = _chosen(schema, value, root)
     properties, required = schema.get("properties", {}), schema.get("required", ())
     kept = {}
     for name, each in value.items():
@@ -103,10 +106,28 @@ def _relaxed(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     return kept
 
 
-def _chosen(schema: Mapping[str, Any], value: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema that describes this object: of several choices, the first that knows all of its names."""
-    choices = (_resolved(each, root) for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ())))
-    return next((each for each in choices if value.keys() <= each.get("properties", {}).keys()), schema)
+def _choices(schema: Any, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """What a value may be by this schema, choices within choices included, in their order; the schema itself comes last."""
+    schema = _resolved(schema, root)
+    for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
+        yield from _choices(each, root)
+    yield schema
+
+
+def _describes(schema: Mapping[str, Any], value: Any, root: Mapping[str, Any]) -> bool:
+    """Whether a list or an object is meant by this schema: it knows all names, and the values that it insists on are there."""
+    if isinstance(value, list):
+        return "items" in schema
+    properties = schema.get("properties", {})
+    return value.keys() <= properties.keys() and all(
+        each is None or _may_be(_resolved(properties[name], root), each) for name, each in value.items()
+    )
+
+
+def _may_be(schema: Mapping[str, Any], value: Any) -> bool:
+    return identity(value) in [
+        identity(each) for each in ([schema["const"]] if "const" in schema else schema.get("enum", [value]))
+    ]
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -114,7 +135,16 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(schema, Mapping):
             return {}
         place = schema.get("$ref")
-        if not isinstance(place, str) or not place.startswith("#/$defs/"):
+        if not isinstance(place, str) or not place.startswith("#"):
             return schema
-        schema = root.get("$defs", {}).get(place.removeprefix("#/$defs/"))
+        schema = _at(place, root)
     return {}
+
+
+def _at(place: str, root: Mapping[str, Any]) -> Any:
+    """The schema to which a reference leads, or None."""
+    found: Any = root
+    for step in unquote(place[1:]).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

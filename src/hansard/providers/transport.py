@@ -38,7 +38,7 @@ class _Bounded(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._room
         async for chunk in self._inner:
-            end = chunk.rfind(b"\n\n") if self._events else -1
+            end = max(chunk.rfind(b"\n\n"), chunk.rfind(b"\n\r\n")) if self._events else -1
             left = left - len(chunk) if end < 0 else self._room - (len(chunk) - end)
             if left < 0 and self._error:
                 return

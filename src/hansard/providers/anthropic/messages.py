@@ -11,7 +11,8 @@ from hansard.providers import shapes
 from hansard.providers.anthropic import models
 from hansard.providers.base import failure
 from hansard.providers.calls import called, is_result
-from hansard.providers.dialect import Lost, Said, count
+from hansard.providers.checks import count
+from hansard.providers.dialect import Lost, Said, none_in, reports
 
 MAX_TOKENS = 4096
 """The format asks for a limit; this is ours where the caller names none."""
@@ -101,7 +102,7 @@ def _offers(exchange: Exchange, name: str) -> bool:
 def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
     """What a message says. The input of the tool that stands for the schema is the answer."""
     if not isinstance(reply.get("content"), list):
-        raise Lost("internal", f"the reply holds no content; its keys are {', '.join(map(str, reply))}")
+        raise none_in(reply, "content")
     blocks = [block for block in reply["content"] if isinstance(block, Mapping)]
     text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
     ended = reply.get("stop_reason")
@@ -151,7 +152,7 @@ def _why(reply: Mapping[str, Any]) -> str:
 
 
 def _usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, Mapping):
+    if not reports(usage, "input_tokens", "output_tokens"):
         return None
     cached = count(usage, "cache_read_input_tokens")
     return Usage(

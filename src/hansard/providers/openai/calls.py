@@ -82,7 +82,8 @@ class CallPieces:
         call, function = self._call(piece), piece.get("function")
         said = function if isinstance(function, Mapping) else {}
         name, arguments = said.get("name"), said.get("arguments")
-        if isinstance(name, str):
+        # Some servers say the whole name again with every piece of the arguments.
+        if isinstance(name, str) and name and [name] != call.name:
             call.name.append(name)
         if arguments is not None:
             call.arguments.append(written(arguments))

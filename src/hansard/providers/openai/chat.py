@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Finish, Message, Usage
-from hansard.providers import shapes
+from hansard.providers import faults, shapes
 from hansard.providers.base import failure
 from hansard.providers.calls import called, is_result
-from hansard.providers.dialect import Lost, Said, count
+from hansard.providers.checks import count
+from hansard.providers.dialect import Head, Said, none_in, reports
 from hansard.providers.openai.calls import CallPieces, chat_calls, chat_tools, in_chat
+from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, reasons, sampling, shape, tells
 
 _NAME = re.compile(r"[^\s<|\\/>]{1,64}")
@@ -58,7 +60,7 @@ def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
     choice = _first(reply.get("choices"))
     message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise Lost("internal", f"the reply holds no message; its keys are {', '.join(map(str, reply))}")
+        raise none_in(reply, "message")
     ended = choice.get("finish_reason")
     refusal = message.get("refusal")
     said = Said(
@@ -72,6 +74,10 @@ def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
         why = failure("content_filter", f"the model refused: {refusal}")
         return replace(said, finish="content_filter", failure=why)
     said = called(said, in_chat(message), exchange)
+    if said.finish == "error" and choice.get("error"):
+        fault = faults.read_error(choice)
+        why = faults.told(fault, kind_of(fault), server="the server", key="its configuration")
+        return replace(said, failure=why)
     if said.finish == "error":
         return replace(said, failure=failure("internal", f"the answer ended with {ended!r}, which no format knows"))
     return said
@@ -88,7 +94,7 @@ def text_of(content: Any) -> str:
 
 
 def usage_of(usage: Any) -> Usage | None:
-    if not isinstance(usage, Mapping):
+    if not reports(usage, "prompt_tokens", "completion_tokens"):
         return None
     details = usage.get("prompt_tokens_details")
     return Usage(
@@ -107,31 +113,35 @@ class ChatFold:
     """A chat completion put together from its chunks."""
 
     def __init__(self) -> None:
-        self._head: dict[str, Any] = {}
+        self._head = Head()
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._calls = CallPieces()
         self._finish: str | None = None
-        self.held = 0
+        self._held = 0
 
     @property
     def done(self) -> bool:
         return self._finish is not None
 
+    @property
+    def held(self) -> int:
+        return self._held + self._head.size
+
     def take(self, event: Mapping[str, Any]) -> str:
-        self._head |= {name: value for name, value in event.items() if name != "choices" and value is not None}
+        self._head.take({name: value for name, value in event.items() if name != "choices" and value is not None})
         choice = _first(event.get("choices"))
         self._finish = choice.get("finish_reason") or self._finish
         delta = choice.get("delta")
         if not isinstance(delta, Mapping):
             return ""
         refusal, piece = delta.get("refusal"), text_of(delta.get("content"))
-        self.held += self._calls.take(delta.get("tool_calls"))
+        self._held += self._calls.take(delta.get("tool_calls"))
         if isinstance(refusal, str):
             self._refusal.append(refusal)
-            self.held += len(refusal)
+            self._held += len(refusal)
         self._text.append(piece)
-        self.held += len(piece)
+        self._held += len(piece)
         return piece
 
     def reply(self) -> dict[str, Any]:
@@ -141,4 +151,4 @@ class ChatFold:
         if calls := self._calls.calls():
             message["tool_calls"] = calls
         choice = {"index": 0, "message": message, "finish_reason": self._finish}
-        return {**self._head, "object": "chat.completion", "choices": [choice]}
+        return {**self._head.said, "object": "chat.completion", "choices": [choice]}

@@ -8,7 +8,8 @@ from hansard.domain.exchange import Exchange, Finish, Message, Usage
 from hansard.providers import faults, shapes
 from hansard.providers.base import failure
 from hansard.providers.calls import called, is_result
-from hansard.providers.dialect import Lost, Said, count
+from hansard.providers.checks import count
+from hansard.providers.dialect import Said, none_in, reports
 from hansard.providers.openai.calls import in_response, response_calls, response_tools
 from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, sampling, shape, tells
@@ -49,7 +50,7 @@ def _items(message: Message) -> list[dict[str, Any]]:
 def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
     """What a response says."""
     if not isinstance(reply.get("output"), list) and reply.get("status") != "failed":
-        raise Lost("internal", f"the reply holds no output; its keys are {', '.join(map(str, reply))}")
+        raise none_in(reply, "output")
     parts = _parts(reply.get("output"))
     refusal = _joined(parts, "refusal", "refusal")
     said = Said(
@@ -92,7 +93,7 @@ def _joined(parts: list[Mapping[str, Any]], kind: str, name: str) -> str:
 
 
 def _usage(usage: Any) -> Usage | None:
-    if not isinstance(usage, Mapping):
+    if not reports(usage, "input_tokens", "output_tokens"):
         return None
     return Usage(
         input_tokens=count(usage, "input_tokens"),

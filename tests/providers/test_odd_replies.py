@@ -1,0 +1,52 @@
+"""Replies with status 200 that say something odd: an error, or counts that nobody can have counted."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hansard.providers.checks import MOST_TOKENS
+from providers.asking import FORMS, Form, answers, failure_of
+from providers.wire import Raw, Say, Wire, serving
+from providers.wire_formats import FORMATS
+
+pytestmark = pytest.mark.parametrize("form", [form for form in FORMS if not form.streamed], ids=str)
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with serving() as wire:
+        yield wire
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"code": 429, "type": "rate_limit_error", "message": "slow down"}, "rate_limit"),
+        ({"type": "rate_limit_error", "message": "slow down"}, "rate_limit"),
+        ({"type": "api_error", "message": "slow down"}, "network"),
+        ("slow down", "internal"),
+    ],
+    ids=str,
+)
+def test_an_error_that_comes_with_status_200_has_its_kind(form: Form, wire: Wire, error: Any, kind: str) -> None:
+    body = json.dumps({"type": "error", "error": error}).encode()
+    completion = answers(form, wire, Raw(body=body))
+    assert failure_of(completion).kind == kind
+    assert "slow down" in failure_of(completion).message
+    assert completion.raw == body
+
+
+NAMES = {"chat": ("prompt_tokens", "completion_tokens"), "responses": ("input_tokens", "output_tokens")}
+
+
+@pytest.mark.parametrize("count", [-5, 10.0, "10", True, None, MOST_TOKENS + 1], ids=str)
+def test_a_count_that_cannot_be_one_is_no_report(form: Form, wire: Wire, count: Any) -> None:
+    first, second = NAMES.get(form.api, NAMES["responses"])
+    reply = json.loads(FORMATS[{"chat": "chat/completions"}.get(form.api, form.api)](Say(), {"model": "m"}, False))
+    for usage in ({first: count, second: 5}, {first: 5, second: count}, {second: 5}, {}):
+        completion = answers(form, wire, Raw(body=json.dumps({**reply, "usage": usage}).encode()))
+        assert completion.ok
+        assert completion.usage.estimated
+        assert completion.usage.input_tokens > 0 < completion.usage.output_tokens
