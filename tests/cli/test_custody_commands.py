@@ -3,17 +3,21 @@ import json
 import os
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forging import chain, read, write
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
 from hansard.surfaces.cli.main import main
 from small_run import record_run
+from store.disks import tmpfs
 
 
 @pytest.fixture
@@ -77,6 +81,15 @@ def test_a_receipt_is_checked_without_the_ledger(run: Any, ledger: Path, tmp_pat
     assert run("verify", ledger, "--against", proof)[0] == 0
 
 
+@pytest.mark.needs_root
+def test_a_receipt_that_finds_no_space_leaves_no_half_of_itself(run: Any, ledger: Path, tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", 8) as disk:
+        page = disk / "six.html"
+        code, _, err = run("ledger", "receipt", 6, "--html", "-o", page, "--ledger", ledger)
+        assert (code, "No space left on device; nothing was left there" in err) == (11, True), err
+        assert not page.exists()
+
+
 def test_an_export_carries_its_verifier(run: Any, ledger: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     code, out, _ = run("ledger", "export", folder, "--ledger", ledger)
@@ -102,6 +115,29 @@ def test_an_export_comes_back_as_the_same_log(run: Any, ledger: Path, tmp_path: 
     assert run("ledger", "import", tmp_path / "out", "--ledger", back)[0] == 2
     assert run("ledger", "import", tmp_path / "nothing", "--ledger", tmp_path / "new.db")[0] == 2
     assert not (tmp_path / "new.db").exists()
+
+
+def test_a_file_that_nothing_can_be_brought_in_from_makes_no_ledger(run: Any, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE recipes (name)")
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "entries.jsonl").write_text("gone\n")
+    for name in ("other.db", "gone"):
+        assert run("ledger", "import", tmp_path / name, "--ledger", tmp_path / "new.db")[0] == 2
+    assert not list(tmp_path.glob("new.db*"))
+
+
+@pytest.mark.parametrize("name", ["link.db", "link.jsonl"])
+def test_a_link_to_a_ledger_that_is_not_there_now_gets_no_new_one_in_its_place(
+    run: Any, tmp_path: Path, name: str
+) -> None:
+    link = tmp_path / name
+    link.symlink_to(tmp_path / "unmounted" / name)
+    for words in (("init",), ("submit", "hello", "--provider", "rehearsal", "--quiet"), ("ledger", "adopt", tmp_path)):
+        code, _, err = run(*words, "--ledger", link)
+        assert (code, name in err) == (2, True), err
+    assert link.is_symlink()
+    assert not (tmp_path / "unmounted").exists()
 
 
 def test_a_restored_backup_is_refused_loudly_and_can_be_adopted(run: Any, ledger: Path, tmp_path: Path) -> None:
@@ -265,6 +301,38 @@ def test_doctor_does_not_call_a_ledger_well_that_would_refuse_to_be_written(
     assert (code, said in err) == (11, True)
 
 
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [(rolled_back, "ROLLED BACK"), (epoch_key_gone, "epoch key 0"), (identity_key_gone, "identity key")],
+)
+def test_whoever_cannot_sign_anew_hands_out_what_was_signed_before(
+    run: Any, ledger: Path, state: Path, tmp_path: Path, spoil: Any, said: str
+) -> None:
+    [keys] = (state / "logs").iterdir()
+    spoil(run, ledger, keys)
+    for words in (("export", tmp_path / "out"), ("receipt", 6, "-o", tmp_path / "six.tlog-proof")):
+        code, _, err = run("ledger", *words, "--ledger", ledger)
+        assert (code, "nothing was signed anew" in err, said in err) == (0, True, True), err
+        assert run("verify", words[-1])[0] == 0
+
+
+@pytest.mark.parametrize("nonce", ["../../private", "..", "", "x" * 400])
+def test_a_log_of_a_stranger_leads_to_no_folder_outside_of_its_own(
+    run: Any, ledger: Path, state: Path, tmp_path: Path, nonce: str
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    entries = read(ledger)
+    entries[0]["data"]["nonce"] = nonce
+    write(ledger, chain(entries))
+    before = sorted(state.rglob("*"))
+    for words in (("doctor",), ("ledger", "show"), ("ledger", "export", tmp_path / "out")):
+        code, _, err = run(*words, "--ledger", ledger)
+        assert code == 0, err
+    assert run("ledger", "redact", 5, "prompt", "--reason", "legal", "--ledger", ledger)[0] == 11
+    assert (list(private.iterdir()), sorted(state.rglob("*"))) == ([], before)
+
+
 def advised(text: str) -> list[str]:
     """The command that a message ends with."""
     return shlex.split(text.strip().rpartition("hansard ")[2])
@@ -302,6 +370,7 @@ def test_a_rotation_without_the_lost_key_does_not_claim_a_seal(run: Any, ledger:
     assert "nothing from there on counts as sealed" in out
     report = json.loads(run("verify", ledger, "--json")[1])
     assert (report["signed"]["sealed_to"], report["unsealed_tail"]) == (13, 1)
+    assert json.loads(run("ledger", "consistency", 5, "--ledger", ledger, "--json")[1])["size"] == 13
     code, out, _ = run(*(str(ledger.with_name(word)) if word == "NEW.db" else word for word in advised(out)))
     assert code == 0
     assert run("verify", ledger.with_name("NEW.db"), "--strict", "--pin", out.splitlines()[-1])[0] == 0

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import pytest
 
 from forging import chain, falsify, write
 from hansard.app.service import Hansard
+from hansard.domain.custody import BodyRedacted
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
 from hansard.ledger.merkle import leaf_hash
+from hansard.record.recorder import Step, record_now
 from hansard.seal import genesis
+from hansard.store.sqlite import SqliteStore
 from hansard.surfaces.cli.main import main
 from small_run import record_run
 from store.disks import tmpfs
@@ -328,6 +332,31 @@ def test_doctor_says_what_works_and_changes_nothing(run: Any, tmp_path: Path, le
     assert not (tmp_path / "none.db").exists()
     code, out, _ = run("doctor", "--ledger", str(ledger))
     assert "13 entries" in out
+    run("init", "--ledger", str(tmp_path / "new.db"))
+    assert "new.db: 1 entry;" in run("doctor", "--ledger", str(tmp_path / "new.db"))[1]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "file", "file/below"])
+def test_doctor_names_a_state_folder_or_ledger_that_cannot_be_used(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "file").touch(0o600)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / name))
+    code, out, _ = run("doctor", "--ledger", str(tmp_path / ("x" * 300) / "l.db"), "--json")
+    found = {each["name"]: each for each in json.loads(out)}
+    assert (code, found["state folder"]["ok"], found["ledger"]["ok"]) == (0, False, False)
+    assert "cannot be used: " in found["state folder"]["detail"]
+    assert "File name too long" in found["ledger"]["detail"]
+
+
+def test_doctor_says_what_cannot_be_made(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "not" / "there"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    code, out, _ = run("doctor", "--ledger", str(tmp_path / "none.db"), "--json")
+    found = {each["name"]: each for each in json.loads(out)}
+    for name in ("state folder", "ledger"):
+        assert (code, found[name]["ok"]) == (0, False)
+        assert f"cannot be: you may not write to {tmp_path}" in found[name]["detail"]
 
 
 def test_init_makes_a_ledger_with_a_pin(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,6 +414,26 @@ def test_redaction_names_the_parts_that_hold_the_same_text(
     again = json.loads(run("ledger", "redact", "1", "request", "--reason", "personal_data", "--json")[1])
     assert again["also_in"] == []
     assert b"555-1234" not in (tmp_path / "l.db").read_bytes()
+
+
+def test_a_tombstone_of_another_commitment_redacts_nothing(run: Any, ledger: Path) -> None:
+    false = BodyRedacted(seq=5, part="prompt", commitment="0" * 64, reason="other")
+    with closing(SqliteStore.open(ledger)) as store:
+        [written] = record_now(store, [Step(false, "human:k1", (5,))])
+    assert "part    prompt: here" in run("ledger", "get", "5", "--ledger", str(ledger))[1]
+    told = run("ledger", "redact", "5", "prompt", "--reason", "legal", "--ledger", str(ledger), "--json")[1]
+    assert json.loads(told)["tombstone"] > written.seq
+    assert json.loads(run("verify", str(ledger), "--deep", "--json")[1])["bodies"]["missing"] == 0
+
+
+def test_redaction_looks_for_text_that_is_no_utf_8_as_json_writes_it(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSARD_LEDGER", str(tmp_path / "l.db"))
+    assert run("submit", r'{"call": "half a \ud83d smile"}', "--provider", "rehearsal", "--quiet")[0] == 0
+    code, out, err = run("ledger", "redact", "1", "request", "--reason", "personal_data", "--json")
+    assert code == 0, err
+    assert {"seq": 5, "part": "prompt"} in json.loads(out)["also_in"]
 
 
 READING = (

@@ -104,6 +104,15 @@ def test_a_tombstone_that_names_nothing_hides_nothing(log: SignedLog, tmp_path: 
     assert {each.code for each in verify(tmp_path / "export", Options(deep=True)).findings} == {"special"}
 
 
+def test_a_tombstone_of_another_commitment_hides_nothing(log: SignedLog, tmp_path: Path) -> None:
+    log.ask("plain")
+    named = {"commitment": "0" * 64, "part": "request", "reason": "other", "seq": 1}
+    put(log.store, draft(kind="body.redacted", run="", data=named))
+    done = export(log.store, tmp_path / "export")
+    assert (done.bodies, done.redacted) == (1, 0)
+    assert verify(tmp_path / "export", Options(deep=True)).bodies == verify(log.path, Options(deep=True)).bodies
+
+
 def test_an_export_verifies_like_the_log_that_it_came_from(full: SignedLog, tmp_path: Path) -> None:
     done = export(full.store, tmp_path / "out")
     theirs, ours = deep(tmp_path / "out"), deep(full.path)
@@ -295,6 +304,16 @@ def test_an_empty_folder_may_be_filled_and_a_full_one_is_left_alone(full: Signed
         export(full.store, tmp_path / "nowhere" / "out")
     assert sorted(path.name for path in (tmp_path / "empty").iterdir()) == names
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_folder_that_one_stands_in_is_no_new_folder(
+    full: SignedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UsageError, match="an export is a new folder; name one, such as audit"):
+        export(full.store, Path("."))
+    assert list(Path().iterdir()) == list(tmp_path.glob("**/*.partial")) == []
 
 
 def test_an_export_that_fails_leaves_nothing_behind(full: SignedLog, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -583,6 +584,74 @@ def test_a_view_that_poses_as_the_table_is_refused(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(UsageError, match="no table entries"):
         examine(path)
+
+
+def loose(path: Path, forum: Forum, *, rows: str = "", payloads: str = "") -> Path:
+    """A database of the format's columns, where nothing keeps a number from standing twice."""
+    with sqlite3.connect(path) as db:
+        db.execute(f"CREATE TABLE entries ({', '.join(forum.rows[0])}{rows})")
+        db.execute(f"CREATE TABLE payloads (payload_hash, body{payloads})")
+        insert_rows(db, forum.rows)
+        bodies = [(digest, json.dumps(body)) for digest, body in forum.payloads]
+        db.executemany("INSERT INTO payloads (payload_hash, body) VALUES (?, ?)", bodies)
+    db.close()
+    return path
+
+
+def insert_rows(db: sqlite3.Connection, rows: list[Row]) -> None:
+    names = ", ".join(rows[0])
+    db.executemany(
+        f"INSERT INTO entries ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [tuple(row.values()) for row in rows]
+    )
+
+
+def test_of_rows_with_one_seq_the_one_that_was_verified_comes_in(tmp_path: Path, store: Store) -> None:
+    forum = Forum.of(3)
+    path = loose(tmp_path / "forum.db", Forum(forum.rows[:1], forum.payloads))
+    with sqlite3.connect(path) as db:
+        insert_rows(db, [{**forum.rows[1], "actor": "forger"}, *forum.rows[1:]])
+    db.close()
+    report = import_foreign(store, path, actor="human:k7").report
+    assert (found(report), report.chained) == ({"entry_hash_differs": 1}, 3)
+    kept = [json.loads(body(store, entry.seq, "entry")) for entry in brought_in(store)]
+    assert kept == forum.rows
+
+
+def test_a_column_that_poses_as_the_rowid_gives_no_entry_the_payload_of_another(tmp_path: Path, store: Store) -> None:
+    path = loose(tmp_path / "forum.db", Forum.of(3), payloads=", rowid DEFAULT 7")
+    report = import_foreign(store, path, actor="human:k7").report
+    assert found(report) == {"field_unknown": 1}
+    for entry in brought_in(store):
+        named = json.loads(body(store, entry.seq, "entry"))["payload_hash"]
+        assert entry.data["body_state"] == "opened"
+        assert hashlib.sha256(body(store, entry.seq, "payload")).hexdigest() == named
+
+
+def test_never_fewer_than_no_entries_are_left_out(tmp_path: Path) -> None:
+    folder = Forum.of(3).write(tmp_path / "forum")
+    first, second, third = (folder / "entries.jsonl").read_bytes().splitlines()
+    turned = json.dumps(dict(reversed(json.loads(first).items()))).encode()
+    (folder / "entries.jsonl").write_bytes(turned + second + b"\n" + third + b"\n")
+    report = examine(folder)
+    assert (report.entries, report.left_out, found(report)) == (3, 0, {"line_glued": 2})
+
+
+def test_through_a_link_the_wal_is_read_too(tmp_path: Path) -> None:
+    path = Forum.of(3).write_sqlite(tmp_path / "forum.db")
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.db"
+    link.symlink_to(path)
+    db = sqlite3.connect(path)
+    db.execute("DELETE FROM entries WHERE seq = 2")
+    db.commit()
+    assert (tmp_path / "forum.db-wal").stat().st_size
+    assert examine(link).entries == 2
+    db.close()
+
+
+def test_a_pipe_is_no_ledger_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert not is_foreign(tmp_path / "pipe")
 
 
 def test_what_is_no_ledger_is_refused_by_name(tmp_path: Path) -> None:

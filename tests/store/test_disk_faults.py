@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,30 @@ def test_on_a_full_disk_appending_is_refused_and_goes_on_when_there_is_space(
         assert len(child.acknowledged) >= before + 6
         # Of each refused group at most all may have come through all the same.
         after_fault(path, child.acknowledged, batch=GROUP * len(child.refusals))
+
+
+def test_a_database_that_finds_no_space_to_be_opened_says_so(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "full", 512) as place:
+        path = new_ledger(named(place, "sqlite"))
+        _fill(place)
+        assert "see whether its disk is full" in _open(path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_ledger_that_finds_no_space_to_be_made_leaves_nothing_of_itself(tmp_path: Path, form: str) -> None:
+    with tmpfs(tmp_path / "full", 64) as place:
+        _fill(place)
+        with pytest.raises(StoreError, match="log"):
+            new_ledger(named(place, form))
+        assert {each.name for each in place.iterdir()} <= {"fill", "log.lock", "log.db.lock"}
+        make_space(place)
+        new_ledger(named(place, form))
+
+
+def _fill(place: Path) -> None:
+    with suppress(OSError), (place / "fill").open("wb", buffering=0) as fill:
+        while fill.write(bytes(4 << 10)):
+            pass
 
 
 @pytest.mark.parametrize("form", FORMS)

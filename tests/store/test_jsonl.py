@@ -352,7 +352,7 @@ def test_what_a_crash_left_of_a_rewriting_is_deleted_on_opening(path: Path) -> N
 
 
 def test_a_file_that_something_else_changed_is_not_written_to(path: Path) -> None:
-    for harm, what in ((_append_to, "something else writes"), (_delete, "was deleted or replaced")):
+    for harm, what in ((_append_to, "something else writes"), (_delete, "was deleted, moved or replaced")):
         store = made(path, 3)
         before = store.head()
         harm(path)

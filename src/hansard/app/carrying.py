@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from hansard.app.custody import pin_of
+from hansard.app.custody import pin_of, sign_anew
 from hansard.app.settings import Settings
 from hansard.app.verifying import readable
 from hansard.app.views import View
@@ -11,14 +11,13 @@ from hansard.app.wiring import Opened, found_ledger, ledger_exists, open_or_foun
 from hansard.errors import UsageError
 from hansard.record.adopt import adopt
 from hansard.record.export import export
-from hansard.record.foreign import import_foreign, is_foreign
+from hansard.record.foreign import check_foreign, import_foreign, is_foreign
 from hansard.record.imports import import_log
 
 
 def export_to(opened: Opened, folder: Path, *, bodies: bool = True) -> View:
     """A folder that anyone can verify without us; a new checkpoint is signed first, where this process may."""
-    if opened.sealer:
-        opened.sealer.checkpoint()
+    unsigned = sign_anew(opened)
     done = export(opened.store, folder, bodies=bodies)
     return {
         "folder": str(folder),
@@ -29,6 +28,7 @@ def export_to(opened: Opened, folder: Path, *, bodies: bool = True) -> View:
         "redacted": done.redacted,
         "left_out": done.left_out,
         "missing": done.missing,
+        "unsigned_because": unsigned,
     }
 
 
@@ -54,6 +54,8 @@ def bring(path: Path, settings: Settings, *, actor: str = "human:operator") -> V
 
 
 def _bring_foreign(path: Path, settings: Settings, actor: str) -> View:
+    if not ledger_exists(settings.ledger):
+        check_foreign(path)
     with open_or_found(settings) as opened:
         done = import_foreign(opened.store, path, actor=actor, sealing=opened.extending())
         report = done.report

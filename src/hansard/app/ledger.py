@@ -177,12 +177,14 @@ class LedgerService:
         return found
 
     def _tombstone(self, entry: Entry, part: str) -> int | None:
+        """The entry that redacts this part ([B3]); one that names another commitment does not."""
+        named = {"commitment": entry.body[part], "part": part, "seq": entry.seq}
         for effect in self.store.effects(entry.seq):
             try:
                 found = self.store.entry(effect)
             except StoreError:
                 continue
-            if found.kind == BodyRedacted.KIND and (found.data.get("seq"), found.data.get("part")) == (entry.seq, part):
+            if found.kind == BodyRedacted.KIND and named.items() <= found.data.items():
                 return effect
         return None
 
@@ -246,7 +248,8 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _written(text: str) -> list[bytes]:
-    forms = [text]
+    # A lone surrogate is no UTF-8: it stands in other bodies as JSON escapes it.
+    forms = [text.encode("utf-8", "backslashreplace").decode()]
     for _ in range(2):
         forms.append(json.dumps(forms[-1], ensure_ascii=False)[1:-1])
     return [form.encode() for form in forms]

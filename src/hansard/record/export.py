@@ -80,6 +80,8 @@ def export(
 
 
 def _check_target(folder: Path) -> None:
+    if not folder.name:
+        raise UsageError(f"cannot export to {folder}: an export is a new folder; name one, such as {folder / 'audit'}")
     if not folder.parent.is_dir():
         raise UsageError(f"cannot export to {folder}: {folder.parent} is not a folder; make it first")
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
@@ -98,11 +100,11 @@ class _Export:
         self._bodies = bodies
         self._progress = progress
         self._parts = _Parts()
-        self._tombstones: frozenset[tuple[int, str]] = frozenset()
+        self._tombstones: frozenset[tuple[int, str, str]] = frozenset()
 
     def run(self, name: Path) -> Exported:
         self._tombstones = frozenset(
-            (stone.seq, stone.part)
+            (stone.seq, stone.part, stone.commitment)
             for entry in self._store.select(Query(kind="body.redacted"))
             if (stone := tombstone_of(entry))
         )
@@ -159,7 +161,7 @@ class _Export:
             # The entry is exported as it is; what it might commit to cannot be told.
             return
         for part in sorted(entry.body):
-            if (entry.seq, part) in self._tombstones:
+            if (entry.seq, part, entry.body[part]) in self._tombstones:
                 self._parts.redacted += 1
             elif not self._bodies:
                 self._parts.left_out += 1

@@ -81,6 +81,9 @@ def is_foreign(path: Path) -> bool:
     """Whether this looks like a forum-engine ledger: a folder with its files, or a SQLite file that is not one of ours."""
     if path.is_dir():
         return (path / PAYLOADS).is_file() or ((path / ENTRIES).is_file() and not (path / "bodies.jsonl").exists())
+    if not path.is_file():
+        # A pipe would hold whoever opens it for ever.
+        return False
     try:
         with path.open("rb") as file:
             header = file.read(72)
@@ -98,6 +101,13 @@ def examine(path: Path) -> ForeignReport:
         source.close()
 
 
+def check_foreign(path: Path) -> None:
+    """UsageError where an import would find nothing to bring in. For whoever has to make a ledger for it first."""
+    report = examine(path)
+    if not report.entries:
+        raise _nothing_in(path, report)
+
+
 def import_foreign(
     store: Store, path: Path, *, actor: str, sealing: Sealing | None = None, progress: Progress | None = None
 ) -> ForeignImport:
@@ -109,7 +119,7 @@ def import_foreign(
     try:
         report, choice, payloads = _examined(path, source)
         if not choice.rows:
-            raise UsageError(f"nothing in {path} could be salvaged: {', '.join(report.findings) or 'it is empty'}")
+            raise _nothing_in(path, report)
         fact = Imported(
             format=report.format,
             entries=report.entries,
@@ -128,6 +138,10 @@ def import_foreign(
         return ForeignImport(seq=imported.seq, report=report)
     finally:
         source.close()
+
+
+def _nothing_in(path: Path, report: ForeignReport) -> UsageError:
+    return UsageError(f"nothing in {path} could be salvaged: {', '.join(report.findings) or 'it is empty'}")
 
 
 def _open(path: Path) -> ForeignSource:

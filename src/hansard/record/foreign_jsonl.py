@@ -52,8 +52,9 @@ class JsonlLedger:
     def rows(self, findings: Findings) -> Iterator[Row]:
         for line, at, raw in self._lines(ENTRIES, findings):
             place = f"{ENTRIES}:{line}"
-            self.rows_seen += max(1, raw.count(_ROW.encode()))
-            for start, length, members in _values(raw, _ROW, place, findings):
+            values = list(_values(raw, _ROW, place, findings))
+            self.rows_seen += max(1, raw.count(_ROW.encode()), len(values))
+            for start, length, members in values:
                 if check_row(members, place, findings):
                     yield row_of(members, line=line, at=at + start, length=length)
 

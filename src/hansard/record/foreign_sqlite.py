@@ -1,6 +1,7 @@
 """Reads a forum-engine ledger that lies in a SQLite file, from a copy: the file itself is neither opened nor locked."""
 
 import json
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -26,8 +27,10 @@ class SqliteLedger:
         self._path = path
         self._folder = tempfile.TemporaryDirectory(prefix="hansard-import-")
         try:
-            self._files = _copy(path, Path(self._folder.name))
-            self._db = _connect(Path(self._folder.name) / path.name)
+            # A journal lies beside the file itself, not beside a link to it.
+            real = Path(os.path.realpath(path))
+            self._files = _copy(real, Path(self._folder.name))
+            self._db = _connect(Path(self._folder.name) / real.name)
             self._columns = self._check_tables()
         except BaseException as error:
             self._folder.cleanup()
@@ -53,10 +56,7 @@ class SqliteLedger:
             for line, (rowid, digest, text) in enumerate(
                 self._db.execute("SELECT rowid, payload_hash, body FROM payloads ORDER BY rowid"), 1
             ):
-                try:
-                    body = json.loads(text) if isinstance(text, str) else None
-                except (ValueError, RecursionError):
-                    body = None
+                body = _parsed(text)
                 if not is_hash(digest) or (body is None and text != "null"):
                     findings.tell("payload_malformed", f"payloads row {line}")
                     continue
@@ -65,14 +65,23 @@ class SqliteLedger:
             findings.tell("database_damaged", f"payloads after row {line}")
 
     def row_bytes(self, row: Row) -> bytes:
-        values = self._one(f"SELECT {', '.join(FIELDS)} FROM entries WHERE seq = ?", row.at)
-        return json.dumps(dict(zip(FIELDS, values, strict=True)), ensure_ascii=False).encode()
+        # A stranger's table may hold a seq twice: only the row that was verified is the one.
+        for values in self._again(f"SELECT {', '.join(FIELDS)} FROM entries WHERE seq = ?", row.at):
+            members = dict(zip(FIELDS, values, strict=True))
+            if check_row(members, "", Findings()) and members["entry_hash"] == row.hash.hex():
+                return json.dumps(members, ensure_ascii=False).encode()
+        raise self._not_found_again()
 
     def payload_bytes(self, payload: Payload) -> bytes:
-        [text] = self._one("SELECT body FROM payloads WHERE rowid = ?", payload.at)
-        if not payload.holds:
-            return str(text).encode("utf-8", "surrogateescape")
-        return canonical(json.loads(text))
+        # And `rowid` may be a column of his, with one number for all rows.
+        digest = payload.hash.hex()
+        sql = "SELECT body FROM payloads WHERE rowid = ? AND payload_hash = ?"
+        for (text,) in self._again(sql, payload.at, digest):
+            if not payload.holds:
+                return str(text).encode("utf-8", "surrogateescape")
+            if gives(body := _parsed(text), digest):
+                return canonical(body)
+        raise self._not_found_again()
 
     def files(self) -> list[dict[str, Any]]:
         return self._files
@@ -106,16 +115,14 @@ class SqliteLedger:
         except sqlite3.Error:
             findings.tell("database_damaged", self._path.name)
 
-    def _one(self, sql: str, value: int) -> tuple[Any, ...]:
+    def _again(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         try:
-            row: tuple[Any, ...] | None = self._db.execute(sql, (value,)).fetchone()
+            return self._db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"cannot read {self._path}: {error}") from error
-        if row is None:
-            raise StoreError(
-                f"{self._path}: a row that was there is not found again; copy the file and import the copy"
-            )
-        return row
+
+    def _not_found_again(self) -> StoreError:
+        return StoreError(f"{self._path}: a row that was there is not found again; copy the file and import the copy")
 
 
 def _copy(path: Path, folder: Path) -> list[dict[str, Any]]:
@@ -133,6 +140,14 @@ def _copy(path: Path, folder: Path) -> list[dict[str, Any]]:
     ]:
         raise StoreError(f"{path} is being written to; stop what writes there, and try again")
     return [_digested(folder / each.name) for each, _ in before]
+
+
+def _parsed(text: object) -> Any:
+    """What a cell holds as JSON; None where it holds none."""
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _digested(path: Path) -> dict[str, Any]:

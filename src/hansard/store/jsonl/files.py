@@ -18,7 +18,7 @@ MODE = 0o600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Where the files of one ledger lie."""
+    """Where the files of one ledger lie: all beside its entries, also when those were named by a link."""
 
     entries: Path
     bodies: Path
@@ -31,7 +31,8 @@ class Paths:
     def of(cls, entries: Path) -> Self:
         if entries.suffix != ".jsonl":
             raise UsageError(f"{entries} does not end in .jsonl, as the name of a ledger in JSON lines does")
-        name = str(entries)[: -len(".jsonl")]
+        real = os.path.realpath(entries) if entries.is_symlink() else str(entries)
+        name = real.removesuffix(".jsonl")
         return cls(
             entries=entries,
             bodies=Path(f"{name}.bodies.jsonl"),
@@ -49,10 +50,11 @@ class NotSynced(OSError):
 class Tail:
     """The growing end of one file. What was appended counts from `keep` on; until then `take_back` undoes it."""
 
-    __slots__ = ("_dirty", "_end", "fd", "kept", "path")
+    __slots__ = ("_dirty", "_end", "_place", "fd", "kept", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._place = os.path.abspath(path)
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
         self.kept = self._end = os.fstat(self.fd).st_size
         # A writer before us may have been killed between its write and its sync.
@@ -61,13 +63,19 @@ class Tail:
     def moved(self) -> str | None:
         """What somebody else did to the file, which only this process may change."""
         now = os.fstat(self.fd)
-        if not now.st_nlink:
-            return f"{self.path} was deleted or replaced while it was open"
+        if not self._is_at_its_path(now):
+            return f"{self.path} was deleted, moved or replaced while it was open"
         if now.st_size != self.kept:
             return (
                 f"{self.path} has {now.st_size} bytes, this process left it at {self.kept}: something else writes to it"
             )
         return None
+
+    def _is_at_its_path(self, now: os.stat_result) -> bool:
+        try:
+            return os.path.samestat(now, os.stat(self._place))
+        except OSError:
+            return False
 
     def append(self, data: bytes) -> None:
         """Write behind the end, going on after short writes; OSError leaves the rest to take_back."""
@@ -176,8 +184,8 @@ def pieces(fd: int, start: int, end: int) -> Iterator[bytes]:
 
 
 def spare(path: Path) -> Path:
-    """The name under which a file is written before it takes its place."""
-    return path.with_name(f"{path.name}.tmp")
+    """The name under which a file is written before it takes its place: beside the file itself, not beside a link to it."""
+    return Path(f"{os.path.realpath(path)}.tmp")
 
 
 def replace(path: Path, content: Iterable[bytes]) -> None:
@@ -189,12 +197,13 @@ def replace(path: Path, content: Iterable[bytes]) -> None:
             file.writelines(content)
             file.flush()
             os.fsync(fd)
-        new.replace(path)
+        # Through a link: to replace that would leave what was erased where it leads.
+        new.replace(os.path.realpath(path))
     except BaseException:
         with suppress(OSError):
             new.unlink()
         raise
-    sync_folder(path.parent)
+    sync_folder(new.parent)
 
 
 def sync_folder(folder: Path) -> None:

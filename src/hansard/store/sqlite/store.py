@@ -65,20 +65,21 @@ class SqliteStore:
             raise StoreError(
                 f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
             ) from error
+        # Under another name until it is whole: a half-made ledger could neither be opened nor made again.
+        unfinished = Path(f"{path}.new")
         try:
             take_turn(lock_fd, str(path))
             for found in (path, Path(f"{path}-wal")):
                 if found.exists() and found.stat().st_size:
                     raise StoreError(f"{found} exists already; open the ledger, or choose another name")
-            # Under another name until it is whole: a half-made ledger could neither be opened nor made again.
-            unfinished = Path(f"{path}.new")
-            for ending in ("", "-journal", "-wal", "-shm"):
-                Path(f"{unfinished}{ending}").unlink(missing_ok=True)
+            _clear(unfinished)
             os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             lay_out(unfinished, genesis, int(clock() * 1_000_000))
             unfinished.replace(path)
             _sync_folder(path.parent)
         except (sqlite3.Error, OSError) as error:
+            with suppress(OSError):
+                _clear(unfinished)
             raise StoreError(f"cannot create {path}: {error}") from error
         finally:
             os.close(lock_fd)
@@ -98,10 +99,15 @@ class SqliteStore:
                 )
             return cls(path, clock=clock)
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code == sqlite3.SQLITE_NOTADB:
                 raise UsageError(f"{path} is not a SQLite file") from error
             if not os.access(path.parent, os.W_OK):
                 raise _closed_folder(path) from error
+            if code & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+                raise StoreError(
+                    f"cannot open {path}: {error}; SQLite has to write beside it: see whether its disk is full"
+                ) from error
             raise StoreError(f"cannot open {path}: {error}; `hansard verify` tells what is left of it") from error
         except OSError as error:
             if not os.access(path.parent, os.W_OK):
@@ -374,6 +380,12 @@ def _closed_folder(path: Path) -> StoreError:
         f"cannot open {path}: SQLite has to write beside it, and this process may not; copy it to another folder, "
         f"together with {path}-wal where that is there"
     )
+
+
+def _clear(path: Path) -> None:
+    """Remove a database and whatever SQLite laid beside it."""
+    for ending in ("", "-journal", "-wal", "-shm"):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
 
 
 def _bounded(seq: int) -> int:

@@ -33,7 +33,7 @@ class Writer:
         self.broken: str | None = None
         self.closed = False
         self.read_only = is_still(path)
-        self._path = path
+        self._path = path.absolute()
         self._clock = clock
         self._seen: int | None = None
         self._version = 0
@@ -41,12 +41,13 @@ class Writer:
         self._dropped = False
         self._lock_fd = -1
         self.connection = connect(path)
+        self._file = _identity(self._path)
 
     def lock_file(self) -> None:
         """Open the lock file; only once it is known that this is a ledger, so that a mistyped path leaves nothing behind."""
         if self.read_only:
             return
-        self._lock_fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock_fd = os.open(f"{os.path.realpath(self._path)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def transaction(self, *, trusting: bool = True) -> "Transaction":
         """One durable commit around a block. Whatever fails, the cached head is read anew before the next one."""
@@ -87,6 +88,9 @@ class Writer:
             raise StoreError(f"{self.place} is closed")
         if self.read_only:
             raise StoreError(f"{self.place} lies where nothing can be written; copy it to another folder to extend it")
+        if not self.broken and _identity(self._path) != self._file:
+            # SQLite would go on to write, durably, into a file that nobody can find any more.
+            self.broken = "it was deleted, moved or replaced while it was open"
         if self.broken:
             raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
 
@@ -240,6 +244,15 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name; None when none has."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def is_still(path: Path) -> bool:

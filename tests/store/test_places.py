@@ -1,0 +1,120 @@
+"""A ledger that is reached by a link is the one ledger that it is; one that is taken away while it is open is not written to."""
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import StoreError
+from hansard.ledger.verify import Options, verify
+from hansard.store.base import Store
+from hansard.store.conformance.sample import Clock, draft, genesis, part, put, redacted
+from hansard.store.jsonl import JsonlStore
+from hansard.store.sqlite import SqliteStore
+
+NAMES = ["log.jsonl", "log.db"]
+
+
+def created(path: Path) -> Store:
+    if path.suffix == ".db":
+        return SqliteStore.create(path, genesis(), clock=Clock())
+    return JsonlStore.create(path, genesis(), clock=Clock())
+
+
+def reopened(path: Path) -> Store:
+    return SqliteStore.open(path, clock=Clock()) if path.suffix == ".db" else JsonlStore.open(path, clock=Clock())
+
+
+def verified_size(path: Path) -> int:
+    report = verify(path, Options(deep=True, jobs=1))
+    assert report.ok, report.findings
+    return report.size
+
+
+def _delete(path: Path) -> None:
+    path.unlink()
+
+
+def _move(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+
+
+def _replace(path: Path) -> None:
+    copy = path.with_name("copy")
+    shutil.copyfile(path, copy)
+    copy.replace(path)
+
+
+def _rotate(path: Path) -> None:
+    """What a program does that keeps old logs."""
+    path.rename(path.with_name("log.1"))
+    shutil.copyfile(path.with_name("log.1"), path)
+
+
+@pytest.mark.parametrize("harm", [_delete, _move, _replace, _rotate])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_ledger_that_is_taken_away_while_it_is_open_is_not_written_to(
+    quick_folder: Path, name: str, harm: Callable[[Path], None]
+) -> None:
+    path = quick_folder / name
+    with closing(created(path)) as store:
+        put(store, draft(parts=[part(b"kept")]))
+        harm(path)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="was deleted, moved or replaced while it was open"):
+                store.append([[draft()]])
+        assert store.broken
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whoever_goes_to_another_folder_still_writes_to_his_ledger(
+    quick_folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(quick_folder)
+    with closing(created(Path(name))) as store:
+        (quick_folder / "elsewhere").mkdir()
+        monkeypatch.chdir(quick_folder / "elsewhere")
+        put(store, draft(parts=[part(b"kept")]))
+    assert verified_size(quick_folder / name) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_through_a_link_it_is_the_same_ledger(quick_folder: Path, name: str) -> None:
+    for folder in ("real", "linked"):
+        (quick_folder / folder).mkdir()
+    path, link = quick_folder / "real" / name, quick_folder / "linked" / name
+    with closing(created(path)) as store:
+        put(store, draft(parts=[part(b"by its name")]))
+    link.symlink_to(path)
+    with closing(reopened(link)) as store:
+        put(store, draft(parts=[part(b"by a link")]))
+        # While it is open: entries may lie in what is beside the file.
+        assert verified_size(link) == verified_size(path) == 3
+    assert verified_size(link) == verified_size(path) == 3
+    assert os.listdir(quick_folder / "linked") == [name]
+
+
+def test_a_second_writer_through_a_link_is_refused_like_any_other(quick_folder: Path) -> None:
+    path = quick_folder / "log.jsonl"
+    (quick_folder / "link.jsonl").symlink_to(path)
+    with closing(created(path)), pytest.raises(StoreError, match="has one writer"):
+        reopened(quick_folder / "link.jsonl")
+
+
+def test_what_is_erased_is_gone_from_where_a_link_leads(quick_folder: Path) -> None:
+    path, bodies, elsewhere = (quick_folder / name for name in ("log.jsonl", "log.bodies.jsonl", "elsewhere"))
+    secret = part(b"the secret word")
+    with closing(created(path)) as store:
+        put(store, draft(parts=[secret]))
+    bodies.rename(elsewhere)
+    bodies.symlink_to(elsewhere)
+    with closing(reopened(path)) as store:
+        put(store, redacted(1, secret))
+        store.erase(1, secret.name)
+        put(store, draft(parts=[part(b"later")]))
+    assert bodies.is_symlink()
+    assert b"the secret word" not in elsewhere.read_bytes()
+    assert verified_size(path) == 4
