@@ -20,7 +20,7 @@ demo-local: environment-dev ## the same with a real small model on this machine 
 		$(BIN)/hansard demo --local
 
 test: lint ## lint, then every quick test, with branch coverage and its floor
-	@$(PY) tests/halves.py
+	@$(PY) tests/side_by_side.py
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 

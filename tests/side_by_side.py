@@ -1,42 +1,58 @@
-"""Runs the quick tests in two halves at once, with coverage: one core alone would take twice as long.
+"""Runs the quick tests part by part, with coverage, as many parts at once as there are cores.
 
-    python tests/halves.py
+    python tests/side_by_side.py
 
-What is in no half is in the second. A program and not a line of shell: a shell has what it runs in the background ignore
-SIGINT and SIGQUIT, and tests of ours look at just that. Fails also where the halves together leave a requirement of the
-protocol without a test that passed.
+A part is a folder of tests, or the files beside the folders. Each has a process of its own, so that nothing that one leaves
+behind meets another. A program and not a line of shell: a shell has what it runs in the background ignore SIGINT and
+SIGQUIT, and tests of ours look at just that. Fails also where all parts together leave a requirement of the protocol
+without a test that passed.
 """
 
 import os
 import subprocess
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from requirements_shown import PLACE, report
 
-FIRST = ("dashboard", "deliberation", "domain", "ledger", "mcp", "providers", "record", "seal", "store")
-HERE = Path(__file__).parent.name
+HERE = Path(__file__).parent
+BESIDE = "beside"
+LONGEST = ("orchestration", "app", "deliberation", "cli", "serve", "providers", "store")
+"""These first: whatever is short fills the gap at the end."""
+NOTHING_COLLECTED = 5
 
 
-def start(name: str, words: list[str], shown: Path, log: int | None) -> "subprocess.Popen[bytes]":
-    argv = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", *words]
-    environment = {**os.environ, "COVERAGE_FILE": f".coverage.{name}", PLACE: str(shown)}
-    return subprocess.Popen(argv, env=environment, stdout=log, stderr=log)
+def parts() -> dict[str, list[str]]:
+    """What pytest is given for each part, by the part's name."""
+    folders = sorted({path.relative_to(HERE).parts[0] for path in HERE.glob("*/**/test_*.py")})
+    ordered = sorted(folders, key=lambda each: LONGEST.index(each) if each in LONGEST else len(LONGEST))
+    found = {each: [f"{HERE.name}/{each}"] for each in ordered}
+    return {**found, BESIDE: [f"{HERE.name}/{path.name}" for path in sorted(HERE.glob("test_*.py"))]}
+
+
+def run(name: str, words: list[str], kept: Path) -> int:
+    """One part. Its whole output is shown where it fails, otherwise its last lines."""
+    argv = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "--color=no", *words]
+    environment = {**os.environ, "COVERAGE_FILE": f".coverage.{name}", PLACE: str(kept / name)}
+    began = time.monotonic()
+    done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    good = done.returncode in (0, NOTHING_COLLECTED)
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    said = [line for line in lines if line.startswith("SKIPPED")] + lines[-1:] if good else lines
+    print(f"{name:13} {time.monotonic() - began:5.0f} s", *said, sep="\n  ", flush=True)
+    return 0 if good else done.returncode
 
 
 def main() -> int:
     for old in Path().glob(".coverage*"):
         old.unlink()
-    folders = [f"{HERE}/{each}" for each in FIRST]
-    with tempfile.TemporaryDirectory() as kept, tempfile.TemporaryFile() as log:
-        shown = [Path(kept, name) for name in ("first", "second")]
-        first = start("first", folders, shown[0], log.fileno())
-        second = start("second", [f"--ignore={each}" for each in folders], shown[1], None)
-        codes = [second.wait(), first.wait()]
-        log.seek(0)
-        sys.stdout.buffer.write(log.read())
-        lines = report({id for each in shown if each.exists() for id in each.read_text().split()})
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        kept = Path(folder)
+        codes = list(pool.map(lambda part: run(part[0], part[1], kept), parts().items()))
+        lines = report({id for each in kept.iterdir() for id in each.read_text().split()})
     print("\n".join(lines), flush=True)
     return max(*codes, int(len(lines) > 1))
 
