@@ -396,3 +396,17 @@ async def test_a_lost_call_of_a_plain_session_counts_in_its_last_word_too(tmp_pa
         await hansard.deliberations.resume(run)
         [ended] = entries(hansard, run, "run.ended")
         assert ended.data["calls"] == hansard.runs.show(run)["spent"]["calls"] == len(voices.calls) == 5
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_a_first_answer_for_which_no_call_is_left_is_not_on_the_record_as_asked_for(limit: int) -> None:
+    voices = Voices(versed)
+    at = desk(voices)
+    deliberations = Deliberations(at.recorder, at.store, at.pool)
+    config = default_config("Keep it?", "voices", "voice")
+    made = Call(config=config, panel=["critic", "engineer"], ensemble=True, max_calls=limit)
+    run = await deliberations.convene(convening(at.settings, at.pool, made))
+    await deliberations.hold(run)
+    alone = [each for each in voices.calls if each.schema_name == "ensemble_answer"]
+    asked = [entry for entry in at.entries(run, "turn.asked") if entry.data["round"] == 0]
+    assert len(asked) == len(alone) == limit

@@ -438,3 +438,16 @@ async def test_after_a_crash_a_panel_is_shown_where_its_answer_is() -> None:
         assert last["verdict"]["panel"]["outcome"] == "synthesis"
         assert last["verdict"]["panel"]["session"] != last["panel"]["session"]
         assert not any("panel" in each for each in given_up), commits
+
+
+@pytest.mark.parametrize("most", [None, 50_000])
+async def test_no_answer_of_a_panel_may_have_more_tokens_than_are_left_for_it(most: int | None) -> None:
+    voices = Voices(tokens=(1_000, 3_000))
+    run = {"ladder": ["panel:bench"], **({"max_output_tokens": most} if most else {})}
+    d = set_up(voices, budget={"max_tokens": 12_000}, run=run)
+    await d.run("rate limits", plan=plan(task("limits")))
+    for asked, exchange in enumerate(voices.calls):
+        bound = exchange.limits.max_output_tokens
+        assert bound is not None
+        assert bound <= 12_000 - asked * 4_000
+    assert len(voices.calls) >= 2

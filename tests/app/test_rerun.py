@@ -14,6 +14,7 @@ from hansard.app.configuring import Wishes
 from hansard.app.gates import Gates
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.domain.budget import Budget
 from hansard.domain.exchange import Exchange
 from hansard.errors import StoreError, UsageError
 from hansard.orchestration.gates import read_rules
@@ -237,6 +238,134 @@ async def test_a_run_that_ran_out_of_calls_stops_at_the_same_place(limit: int) -
     assert ended.state == "stopped"
     report = await again(at, ended.run)
     assert report["identical"] is True, report
+
+
+class Reversed:
+    """Everybody does what is asked, but workers come back in the reverse of their order: c, then b, then a."""
+
+    def __init__(self, *stuck: tuple[str, str]) -> None:
+        self.back = {id: asyncio.Event() for id in "abcd"}
+        self.back["d"].set()
+        self.stuck, self.reached = stuck, asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> Said:
+        role, about, _ = who(exchange)
+        if role == "worker" and about in "abc":
+            await self.back[chr(ord(about) + 1)].wait()
+            self.back[about].set()
+        if (role, about) in self.stuck:
+            self.reached.set()
+            await asyncio.sleep(60)
+        said = obliging(exchange)
+        assert isinstance(said, str | dict)
+        return said
+
+
+SIDE_BY_SIDE = plan(task("a"), task("b"), task("c"), task("d", "a"))
+
+
+@pytest.mark.parametrize("limit", [3, 4, 5, 6, 7, 8])
+async def test_who_got_the_last_of_a_budget_gets_it_again(limit: int) -> None:
+    at = desk(Answers(Reversed()))
+    ended = await at.run(plan=SIDE_BY_SIDE, wishes=Wishes(max_calls=limit))
+    assert ended.state == "stopped"
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+async def test_who_got_the_last_of_a_lanes_budget_gets_it_again() -> None:
+    at = desk(Answers(Reversed()))
+    lanes = roster(alpha={"budget": Budget(max_calls=4)})
+    ended = await at.run(plan=SIDE_BY_SIDE, wishes=Wishes(roster=lanes))
+    assert {entry.data["lane"] for entry in at.entries(ended.run, "budget.breached")} == {"alpha"}
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("how", ["cancelled", "interrupted"])
+@pytest.mark.parametrize("limit", [4, 5, 6])
+async def test_who_got_the_last_of_a_budget_before_a_run_was_cut_gets_it_again(limit: int, how: str) -> None:
+    told = Reversed(("validator", "c"))
+    at = desk(Answers(told))
+    run = await at.submit(plan=SIDE_BY_SIDE, wishes=Wishes(max_calls=limit))
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    await told.reached.wait()
+    if how == "cancelled":
+        await at.runs.cancel(run)
+    else:
+        driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("wishes", [Wishes(judge="checks", answer="join"), Wishes(), Wishes(max_calls=6)])
+async def test_a_run_that_was_killed_anywhere_and_then_retried_comes_out_the_same(wishes: Wishes) -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    ended = await at.run(plan=plan(task("a"), task("b")), wishes=wishes)
+    for commits in range(3, len(ledger.commits) + 1):
+        retried = desk(Answers(), store=ledger.until(commits))
+        await retried.runs.retry(ended.run, "a")
+        report = await again(retried, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+async def test_a_role_that_is_asked_again_after_a_retry_answers_what_it_answered_then() -> None:
+    ledger = Ledger()
+    at = desk(
+        Answers(lambda each: fails("rate_limit") if who(each)[0] == "validator" else obliging(each)), store=ledger
+    )
+    ended = await at.run(plan=plan(task("a"), task("b")), wishes=Wishes(ladder=("told",)))
+    for commits in range(3, len(ledger.commits)):
+        retried = desk(Answers(), store=ledger.until(commits))
+        await retried.runs.retry(ended.run, "b")
+        report = await again(retried, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+@pytest.mark.parametrize("limit", [4, 5, 6])
+@pytest.mark.parametrize("role", ["validator", "synthesizer"])
+async def test_a_role_whose_last_answer_was_unusable_when_its_driver_was_killed(role: str, limit: int) -> None:
+    def unusable(exchange: Exchange) -> Said:
+        return completion("", finish="length") if who(exchange)[0] == role else obliging(exchange)
+
+    ledger, wishes = Ledger(), Wishes(max_calls=limit, ladder=("told",))
+    at = desk(Answers(unusable), store=ledger)
+    ended = await at.run(plan=plan(task("a"), task("b", "a")), wishes=wishes)
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(Answers(unusable), store=ledger.until(commits))
+        await resumed.runs.drive(ended.run)
+        report = await again(resumed, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+@pytest.mark.parametrize("limit", [5, 8])
+async def test_a_panel_whose_last_answer_was_unusable_when_its_driver_was_killed(limit: int) -> None:
+    settings = {"panels": PANELS, "budget": {"max_calls": limit}, "roles": {"validator": "panel:bench"}}
+    ledger = Ledger()
+    at = desk(Answers(), Voices(), store=ledger, settings=settings)
+    ended = await at.run(plan=plan(task("a")))
+    answered = [entry.data["error"] for entry in at.entries(ended.run, "role.answered")]
+    assert answered[0] in ("malformed_response", "quota_exhausted")
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(Answers(), Voices(), store=ledger.until(commits), settings=settings)
+        await resumed.runs.drive(ended.run)
+        report = await again(resumed, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+async def test_a_session_with_which_the_next_attempt_went_on_counts_once() -> None:
+    ledger = Ledger()
+    settings = {"panels": PANELS, "budget": {"max_calls": 14}}
+    at = desk(Answers(), Voices(), store=ledger, settings=settings)
+    ended = await at.run(plan=plan(task("a"), task("b", lane="beta")), wishes=IN_PANEL)
+    assert ended.state == "answered"
+    for commits in range(3, len(ledger.commits)):
+        retried = desk(Answers(), Voices(), store=ledger.until(commits), settings=settings)
+        await retried.runs.retry(ended.run, "b")
+        report = await again(retried, ended.run)
+        assert report["identical"] is True, (commits, report)
 
 
 async def test_a_changed_validator_is_the_first_divergence() -> None:
@@ -574,6 +703,56 @@ async def test_programs_of_checks_and_of_workers_are_not_run_again(tmp_path: Pat
         report = await hansard.runs.rerun(run.id)
     assert report["identical"] is True, report
     assert trace.read_text() == before
+
+
+class Moody(Library):
+    """A verifier that says something else each time."""
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        self.asked += 1
+        return Verification(outcome="refused" if self.asked == 1 else "passed", detail=f"look {self.asked}")
+
+
+async def test_a_verifier_says_of_each_answer_what_it_said_then() -> None:
+    at = desk(Answers())
+    at.pool.seams["library"] = Moody()
+    run = await at.runs.submit(
+        "please", replace(at.config(), verifier={"entry_point": "library"}), plan=plan(task("a"), task("b"))
+    )
+    await at.runs.drive(run)
+    await at.runs.retry(run, "b")
+    outcomes = [e.data["outcome"] for e in at.entries(run, "answer.checked") if e.data["check"] == "verifier"]
+    assert outcomes == ["refused", "passed"]
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+async def test_a_check_that_nobody_could_pay_the_validator_for_is_no_miss() -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=plan(task("a", checks=[{"regex": "result"}])), wishes=Wishes(max_calls=1))
+    assert ended.state == "stopped"
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+async def test_a_program_of_a_check_ends_each_time_as_it_ended_then(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    fickle = f"import os, sys; been = os.path.exists({str(trace)!r}); open({str(trace)!r}, 'w'); sys.exit(not been)"
+    checks = [{"command": [sys.executable, "-I", "-S", "-c", fickle]}]
+    at = desk(Answers(lambda each: "the same" if who(each)[0] == "worker" else obliging(each)))
+    ended = await at.run(plan=plan(task("a", checks=checks)), wishes=Wishes(ladder=("told", "told:better")))
+    assert [entry.data["ok"] for entry in at.entries(ended.run, "task.judged")] == [False, True]
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+async def test_a_program_that_could_not_be_run_fails_again_in_the_same_words(tmp_path: Path) -> None:
+    checks = [{"command": [str(tmp_path / "no-such-program")]}]
+    at = desk(Answers())
+    ended = await at.run(plan=plan(task("a", checks=checks)), wishes=Wishes(ladder=("told", "told:better")))
+    assert ended.state == "failed"
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
 
 
 async def test_a_tampered_body_is_refused(tmp_path: Path) -> None:

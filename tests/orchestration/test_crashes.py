@@ -286,3 +286,25 @@ async def test_seams_are_asked_once_and_what_they_said_survives_every_cut() -> N
         audit(copy, run)
         checks = Counter(str(each.data["check"]) for each in again.entries(run, "answer.checked"))
         assert set(checks.values()) == {1}
+
+
+@pytest.mark.parametrize("where", ["budget", "check"])
+async def test_what_came_back_is_on_the_record_while_it_waits_for_the_budget_or_for_its_checks(where: str) -> None:
+    async def says(exchange: Exchange) -> Said:
+        if who(exchange)[0] == "validator":
+            await asyncio.sleep(120)
+        return "done"
+
+    at = desk(Answers(says))
+    checks: dict[str, Any] = {"checks": [{"command": ["sleep", "120"]}]} if where == "check" else {}
+    # The third call is the validator's of whoever comes first: the other result waits for what it leaves.
+    wishes = Wishes(max_calls=3 if where == "budget" else None)
+    run = await at.submit(plan=plan(task("a"), task("b", **checks)), wishes=wishes)
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    async with asyncio.timeout(30):
+        while len(at.entries(run, "task.returned")) < 2:  # noqa: ASYNC110 - it is the record that tells
+            await asyncio.sleep(0.01)
+    assert all(entry.data["ok"] for entry in at.entries(run, "task.returned"))
+    assert len(at.entries(run, "role.asked")) == 1
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)

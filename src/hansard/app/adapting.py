@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from hansard.app.allowance import Allowance, Charged
+from hansard.app.allowance import Allowance, Charged, Counted
 from hansard.app.convening import Convening
 from hansard.app.deliberationviews import Spent, spent_on_record
 from hansard.app.pool import Pool
@@ -219,8 +219,12 @@ class _Preparing:
         config, agent = setting.config, setting.config.agent(id)
         if agent is None or id not in setting.personas:
             return None
-        provider = Charged(setting.provider_of(id), self._allowance)
         exchange = first_exchange(config, agent, setting.personas[id], self._nonce(f"first|{id}"))
+        if Charged(setting.provider_of(id), self._allowance).refusal(exchange):
+            # A question that nobody is asked is not on the record as one.
+            return None
+        # The others ask at once: what this call takes is taken before it is written down.
+        provider = Counted(setting.provider_of(id), self._allowance)
         fact = TurnAsked(
             session=config.session_id,
             agent=id,

@@ -55,11 +55,11 @@ class Allowance:
 
     def bounded(self, exchange: Exchange) -> Exchange:
         """The question with its answer bounded to what is left."""
-        output, timeout_s = [self._most_output, exchange.limits.max_output_tokens], exchange.limits.timeout_s
-        # Only where that is little: a server refuses a bound beyond what its model can say.
-        if self.tokens is not None and (left := self.tokens - estimated_tokens(exchange)) < USUAL:
-            output.append(left)
+        output, timeout_s = (self._most_output, exchange.limits.max_output_tokens), exchange.limits.timeout_s
         most = min((each for each in output if each is not None), default=None)
+        # Where nobody said how much, only where that is little: a server refuses a bound beyond what its model can say.
+        if self.tokens is not None and (left := self.tokens - estimated_tokens(exchange)) < (most or USUAL):
+            most = max(LEAST, left)
         if self._left_s is not None:
             timeout_s = min(timeout_s, self._left_s())
         return replace(exchange, limits=replace(exchange.limits, max_output_tokens=most, timeout_s=timeout_s))
@@ -87,10 +87,17 @@ class Charged(Wrapper):
         return replace(failed(self, exchange, self._allowance.why(used_up)), refused=True) if used_up else None
 
     async def complete(self, exchange: Exchange) -> Completion:
-        allowance = self._allowance
         if refusal := self.refusal(exchange):
             return refusal
-        allowance.take()
+        self._allowance.take()
+        return await self._made(exchange)
+
+    # What is charged is what the one inside has answered within its contract.
+    complete.keeps_the_contract = True  # type: ignore[attr-defined]
+
+    async def _made(self, exchange: Exchange) -> Completion:
+        """A call that was let through and counted."""
+        allowance = self._allowance
         try:
             completion = await self.inner.complete(allowance.bounded(exchange))
         except asyncio.CancelledError:
@@ -100,5 +107,15 @@ class Charged(Wrapper):
         allowance.charge(completion)
         return completion
 
-    # What is charged is what the one inside has answered within its contract.
+
+class Counted(Charged):
+    """A provider whose one call is counted from the beginning: who asks while its question is recorded does not get it."""
+
+    def __init__(self, inner: Provider, allowance: Allowance) -> None:
+        super().__init__(inner, allowance)
+        allowance.take()
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        return await self._made(exchange)
+
     complete.keeps_the_contract = True  # type: ignore[attr-defined]

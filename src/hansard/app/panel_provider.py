@@ -24,6 +24,7 @@ from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
 from hansard.errors import Fenced, OutcomeUnknown, StoreError, UsageError
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.nested import Because, Nested
+from hansard.orchestration.purse import USUAL_OUTPUT_TOKENS
 from hansard.providers.base import Heard, Provider, answer, answered, failed, failure
 from hansard.providers.prompt import prompt_of
 from hansard.providers.secrets import Secrets
@@ -168,9 +169,13 @@ class Panel:
     def _setting(self, config: Config, most_output: int | None, nested: Nested, taken: Spend = NOTHING) -> Setting:
         """The setting, in which everybody is asked within the share of the run and what is left of the panel's own limits."""
         share, own = nested.share, self.share
+        tokens = _left(share.max_tokens, own.max_tokens, taken.tokens)
+        if most_output is None and tokens is not None:
+            # As for whoever else the run asks: without a bound the last answer would have none.
+            most_output = USUAL_OUTPUT_TOKENS
         allowance = Allowance(
             calls=_left(share.max_calls, own.max_calls, taken.calls),
-            tokens=_left(share.max_tokens, own.max_tokens, taken.tokens),
+            tokens=tokens,
             cost_usd_nano=_left(share.max_cost_usd_nano, own.max_cost_usd_nano, taken.cost_usd_nano),
             most_output=most_output,
             charge=nested.charge,

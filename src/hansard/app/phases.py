@@ -4,21 +4,33 @@ A phase that was cut (cancelled, out of time, interrupted and not gone on with) 
 tells that moment is the record: which questions were asked and never answered, and what had been done by then.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from hansard.ledger.entry import Entry
 from hansard.providers.recording import Call
 from hansard.record.replaying import CUT_SHORT, WORKER, Reader, call_asked
 
 Deed = tuple[object, ...]
-_DEEDS = (
-    *("run.routed", "context.given", "plan.made", "gate.opened", "gate.closed", "task.returned", "task.judged"),
-    *("task.escalated", "role.answered", "run.answered", "answer.checked", "answer.revised"),
+
+
+class Refused(NamedTuple):
+    """A budget said no: that of a lane, or the run's."""
+
+    lane: str | None
+
+
+_DEEDS = frozenset(
+    {
+        *("run.routed", "context.given", "plan.made", "gate.opened", "gate.closed", "task.returned", "task.judged"),
+        *("task.escalated", "task.skipped", "role.answered", "run.answered", "answer.checked", "answer.revised"),
+        *("budget.breached", "run.ended"),
+    }
 )
-_NAMES = ("task", "attempt", "role", "turn", "gate", "check", "source")
+_NAMES = ("task", "attempt", "role", "turn", "gate", "check", "source", "lane", "unit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +40,9 @@ class Phase:
     retry: Entry | None
     """What began it: somebody wants a task done again. None for the first."""
     ended: Entry | None
+    first: int
     last: int
-    """Its last entry."""
+    """Its first entry, and its last."""
     asked: frozenset[Call]
     open: frozenset[tuple[Call, str]]
     """The questions that it left without an answer, each with the SHA-256 of its prompt."""
@@ -37,12 +50,16 @@ class Phase:
     """The entries of those at which it stood in the end."""
     attempts: Mapping[str, Sequence[int]]
     """By task: attempts that were answered, or at which it stood in the end. What a crash cut short is not among them."""
-    done: frozenset[Deed]
+    unjudged: bool
+    """Whether something came back of which no verdict came."""
+    done: Counter[Deed]
     """What had been done by its end, since the run began."""
+    order: Sequence[Call | Refused]
+    """Whom it asked, one after another, and where a budget said no; what a crash cut short is not among them."""
 
     @property
     def cut(self) -> bool:
-        return self.ended is None or self.ended.data["reason"] in CUT_SHORT
+        return is_cut(self.ended)
 
     def stands_at(self, call: Call, digest: str) -> bool:
         """Whether the recorded run came no further than this question."""
@@ -75,50 +92,113 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
     for call in (calls[seq][0] for seq in asked if seq in answered or seq in stood):
         if call.role == WORKER:
             attempts.setdefault(call.task, []).append(call.attempt)
+    ended = next((entry for entry in reversed(own) if entry.kind == "run.ended"), None)
+    waits = stood if is_cut(ended) else set[int]()
     return Phase(
         retry=own[0] if own[0].kind == "run.retry_asked" else None,
-        ended=next((entry for entry in reversed(own) if entry.kind == "run.ended"), None),
+        ended=ended,
+        first=own[0].seq,
         last=own[-1].seq,
         asked=frozenset(call for call, _ in calls.values()),
         open=frozenset(calls[seq] for seq in left),
         left=frozenset(stood),
         attempts=attempts,
+        unjudged=_are_unjudged(so_far),
         done=deeds(so_far),
+        order=_order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits}),
     )
 
 
+def _are_unjudged(entries: Sequence[Entry]) -> bool:
+    def attempts(kind: str) -> set[tuple[object, object]]:
+        return {(entry.data["task"], entry.data["attempt"]) for entry in entries if entry.kind == kind}
+
+    return not attempts("task.returned") <= attempts("task.judged")
+
+
+def _order(entries: Iterable[Entry], calls: Mapping[int, Call]) -> Sequence[Call | Refused]:
+    newest = {call: seq for seq, call in calls.items()}
+    order: list[Call | Refused] = []
+    for entry in entries:
+        if (call := calls.get(entry.seq)) is not None and newest[call] == entry.seq:
+            order.append(call)
+        elif entry.kind == "budget.breached" and not is_of_the_cut(entry):
+            order.append(Refused(entry.data.get("lane")))
+    return order
+
+
+def is_cut(ended: Entry | None) -> bool:
+    """Whether what ended so, or not at all, stopped at a moment that no re-run can hit again."""
+    return ended is None or ended.data["reason"] in CUT_SHORT
+
+
 def given_up(entries: Iterable[Entry]) -> frozenset[int]:
-    """Questions to roles, with their answers, that led to nothing: a driver ended between the turns of a role, and the next one
-    began with its first turn again.
+    """Questions to roles, with their answers, that led to nothing: a driver ended between the turns of a role, or behind the
+    last, and the next one begins with its first turn again, or finds that the budget has nothing left for it.
     """
     turns: dict[tuple[object, ...], list[int]] = {}
     about: dict[int, tuple[object, ...]] = {}
     found: set[int] = set()
     for entry in entries:
         data = entry.data
-        if entry.kind == "run.retry_asked":
-            turns.clear()
-        elif entry.kind == "role.asked":
-            key = about[entry.seq] = (data["role"], data.get("task"), data["attempt"])
-            if data["turn"] == 1:
-                found.update(turns.pop(key, ()))
-            turns.setdefault(key, []).append(entry.seq)
-        elif entry.kind == "role.answered" and (asked := about.get(entry.causes[0])) in turns:
-            turns[asked].append(entry.seq)
+        match entry.kind:
+            case "run.retry_asked":
+                turns.clear()
+            case "run.claimed":
+                answered = [key for key, seqs in turns.items() if len(seqs) > 1]
+                found.update(seq for key in answered for seq in turns.pop(key))
+            case "role.asked":
+                about[entry.seq] = (data["role"], data.get("task"), data["attempt"])
+                turns.setdefault(about[entry.seq], []).append(entry.seq)
+            case "role.answered" if (key := about.get(entry.causes[0])) in turns:
+                about[entry.seq] = key
+                turns[key].append(entry.seq)
+                if data["ok"] is True and key[0] != "reviser":
+                    del turns[key]
+            case "task.judged" if (key := about.get(entry.causes[0])) in turns:
+                del turns[key]
+            case "answer.checked" if data["check"] == "intent_judge":
+                turns.pop(("intent_judge", None, 1), None)
+            case "answer.revised":
+                turns.pop(("reviser", None, 1), None)
     return frozenset(found)
 
 
-def deeds(entries: Iterable[Entry]) -> frozenset[Deed]:
-    """What was done in a run, each by a name that a re-run gives it too."""
+def deeds(entries: Iterable[Entry]) -> Counter[Deed]:
+    """What was done in a run, each by a name that a re-run gives it too. What was said when it was cut is not among it."""
     asked: dict[int, Any] = {}
-    found: set[Deed] = set()
+    late: set[int] = set()
+    found: Counter[Deed] = Counter()
     for entry in entries:
         if entry.kind == "role.asked":
             asked[entry.seq] = entry.data
-        elif entry.kind in _DEEDS and (is_answer(entry) or entry.kind not in ("task.returned", "role.answered")):
+        elif is_of_the_cut(entry) or (entry.kind == "task.skipped" and not late.isdisjoint(entry.causes)):
+            late.add(entry.seq)
+        else:
             data = {**(asked.get(entry.causes[0], {}) if entry.causes else {}), **entry.data}
-            found.add((entry.kind, *(data.get(name) for name in _NAMES)))
-    return frozenset(found)
+            if (name := deed(entry.kind, data.get)) is not None:
+                found[name] += 1
+    return found
+
+
+def deed(kind: str, said: Callable[[str], object]) -> Deed | None:
+    """The name of something that was done, from what is `said` in its fields; None for what only leads to it."""
+    return (kind, *map(said, _NAMES)) if kind in _DEEDS else None
+
+
+def is_of_the_cut(entry: Entry) -> bool:
+    """Whether this was said because the run was cut: a re-run cuts by itself."""
+    data = entry.data
+    match entry.kind:
+        case "task.returned" | "role.answered":
+            return not is_answer(entry)
+        case "task.skipped":
+            return bool(data["because"] == "cancelled")
+        case "run.ended":
+            return is_cut(entry)
+        case "budget.breached":
+            return bool(data["unit"] == "seconds" and not data.get("lane"))
+    return False
 
 
 def is_answer(entry: Entry) -> bool:

@@ -9,17 +9,20 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from hansard.app.bounds import Bounded, Until
 from hansard.app.decisions import Key, decisions
+from hansard.app.order import Order
 from hansard.app.panels import share_of
-from hansard.app.phases import given_up, phases_of
+from hansard.app.phases import Phase, given_up, phases_of
 from hansard.app.settings import Settings
-from hansard.app.stage import PanelStage, Programs, Said, Stage, Taken, Until
+from hansard.app.stage import PanelStage, Programs, Said, Stage, Taken
 from hansard.app.views import View
 from hansard.app.wiring import found_ledger, replayed
-from hansard.domain.budget import Spend
+from hansard.domain.budget import Budget, Spend
 from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
@@ -111,21 +114,19 @@ class _Rerun:
         self._progress = progress_of(run, self._entries)
         self._given_up = given_up(self._entries)
         kept = [entry for entry in self._entries if entry.seq not in self._given_up]
-        self._recording = recording_of(store, kept)
         self._phases = phases_of(self._reader, kept)
-        self._until = Until(memory, run, self._phases[0])
-        self._programs = Programs(self._recording, self._until)
-        self._replayed = replayed(self._recording)
+        self._until = Until(memory, self._phases[0])
+        self._order = Order(memory, self._until)
+        self._programs = Programs(self._reader, kept, self._until)
+        self._replayed = replayed(recording_of(store, kept))
         self._taken = Taken(self._reader, self._entries)
         self._metered = _metered(self._entries)
         self._late = False
 
     async def report(self) -> Rerun:
-        recorder = Recorder(self._memory)
+        recorder = Bounded(self._memory, self._until)
         left = frozenset[int]().union(*(phase.left for phase in self._phases if phase.cut))
-        for lane in (lane for seq, lane in self._progress.lost.items() if seq not in left):
-            self._taken.add(lane, Spend(calls=1))
-        self._taken.add_what_nobody_took_up(left)
+        self._taken.add_what_nobody_took_up(left, self._given_up)
         self._taken.add_answers(self._given_up)
         engine = Engine(
             recorder,
@@ -213,17 +214,28 @@ class _Rerun:
             if phase.retry is not None:
                 await self._retry(recorder, phase.retry)
             self._until.begin(phase)
+            self._order.begin(phase)
+            self._lose(phase)
             state = await self._gone_through(engine, recorder)
+            self._until.cut()
             if state in UNFINISHED and phase.ended is not None:
                 await self._cancel(recorder)
                 state = (await engine.drive(self._run)).state
         return state
+
+    def _lose(self, phase: Phase) -> None:
+        """Count the calls that a crash swallowed in a phase. What was lost when it was cut is lost from then on."""
+        own = ((seq, lane) for seq, lane in self._progress.lost.items() if phase.first <= seq <= phase.last)
+        for lane in (lane for seq, lane in own if not (phase.cut and seq in phase.left)):
+            lose = partial(self._taken.add, lane, Spend(calls=1))
+            self._until.owe(lose) if phase.cut else lose()
 
     async def _gone_through(self, engine: Engine, recorder: Recorder) -> str:
         """Drive to the end of a phase, or to where the recorded run was cut in it."""
         while True:
             driving = asyncio.ensure_future(engine.drive(self._run))
             over = asyncio.ensure_future(self._until.over())
+            order = asyncio.ensure_future(self._order.kept())
             try:
                 await asyncio.wait({driving, over}, return_when=asyncio.FIRST_COMPLETED)
                 if not driving.done():
@@ -232,7 +244,8 @@ class _Rerun:
             finally:
                 driving.cancel()
                 over.cancel()
-                await asyncio.gather(driving, over, return_exceptions=True)
+                order.cancel()
+                await asyncio.gather(driving, over, order, return_exceptions=True)
             if ended.state != "waiting" or not await self._decide(recorder, ended.gates):
                 return ended.state
 
@@ -285,7 +298,7 @@ class _Rerun:
     def _means_of(self, config: RunConfig) -> Means:
         models = _models(self._entries)
         names = dict.fromkeys((*config.providers, *models))
-        said = Said(self._reader, self._entries)
+        said = Said(self._reader, self._entries, self._until)
         sources = tuple(
             Source(
                 name=table["name"],
@@ -304,6 +317,8 @@ class _Rerun:
             verifier=said if config.verifier else None,
             reviser=said if config.reviser else None,
             number=lambda task, previous: self._until.phase.number(task, previous),
+            # Somebody else's answers lead to other questions. Without a limit nobody takes anything from anybody.
+            turn=self._order.turn if _is_limited(config) and not self._swap else None,
         )
 
     def _stage(self, name: str, model: str, config: RunConfig) -> Stage:
@@ -327,6 +342,11 @@ class _Rerun:
 
     def _clock_us(self) -> int:
         return FOREVER_US if self._late else time.time_ns() // 1_000
+
+
+def _is_limited(config: RunConfig) -> bool:
+    """Whether calls take something from each other. A run's seconds are told by the clock."""
+    return replace(config.budget, max_seconds=None) != Budget() or any(lane.budget for lane in config.roster.lanes)
 
 
 def _models(entries: Sequence[Entry]) -> dict[str, str]:

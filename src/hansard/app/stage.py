@@ -1,15 +1,15 @@
 """What stands in for the world while a run is run again: recorded answers, programs and seams, no further than the record goes."""
 
-import asyncio
+import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from hansard.app.bounds import Until
 from hansard.app.nested_sessions import calls_by_session, sessions_by_question
-from hansard.app.phases import Phase, deeds, is_answer
+from hansard.app.phases import is_answer
 from hansard.domain.budget import Budget, Spend
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import ProviderError
@@ -17,55 +17,8 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.nested import Nested, is_panel
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
-from hansard.providers.recording import Call, Recording, call_of, opened
+from hansard.providers.recording import Call, call_of, opened
 from hansard.record.replaying import Reader, call_asked
-from hansard.store.base import Query, Store
-
-LOOK_S = 0.01
-PATIENCE_S = 2.0
-
-
-class Until:
-    """Knows how far the recorded run came in a phase. Whoever asks for more waits, as it waited until it was cut."""
-
-    def __init__(self, memory: Store, run: str, first: Phase) -> None:
-        self._memory, self._run, self.phase = memory, run, first
-        self._stands = asyncio.Event()
-        self._live = 0
-
-    async def reached(self, exchange: Exchange) -> None:
-        """Come back where the recorded run got past this question, or had none such."""
-        if self.phase.stands_at(call_of(exchange), sha256(opened(exchange)).hexdigest()):
-            await self.held()
-
-    async def held(self) -> None:
-        self._stands.set()
-        await asyncio.Event().wait()
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """While somebody is asked live."""
-        self._live += 1
-        try:
-            yield
-        finally:
-            self._live -= 1
-
-    def begin(self, phase: Phase) -> None:
-        self.phase = phase
-        self._stands.clear()
-
-    async def over(self) -> None:
-        """Wait until somebody waits for more, and all that the recorded run did is done; or nothing was done for a while."""
-        await self._stands.wait()
-        size, idle_s = -1, 0.0
-        while idle_s < PATIENCE_S:
-            now = self._memory.head().size
-            if now != size and self.phase.done <= deeds(self._memory.select(Query(run=self._run))):
-                return
-            idle_s = idle_s + LOOK_S if now == size and not self._live else 0.0
-            size = now
-            await asyncio.sleep(LOOK_S)
 
 
 class Stage:
@@ -110,6 +63,7 @@ class Taken:
             entry.data["task"]: str(entry.data["lane"]) for entry in entries if entry.kind == "task.attempted"
         }
         self._calls = calls_by_session(entries)
+        self._taken: set[str] = set()
         self._waiting: defaultdict[tuple[Call, str], list[str]] = defaultdict(list)
         self._questions = sessions_by_question(entries)
         for entry in (entry for entry in entries if entry.seq in self._questions):
@@ -119,20 +73,26 @@ class Taken:
                 waiting.append(self._questions[entry.seq])
 
     def by(self, exchange: Exchange) -> Sequence[Completion]:
-        """The calls of the next session on this question; none where the recorded run held no more of them."""
+        """The calls of the next session on this question; none where the recorded run held no more of them, or where they
+        were taken already: by the attempt that a crash cut short, with whose session the next one went on.
+        """
         waiting = self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()]
-        return self._calls.get(waiting.pop(0), ()) if waiting else ()
+        if not waiting or (session := waiting.pop(0)) in self._taken:
+            return ()
+        self._taken.add(session)
+        return self._calls.get(session, ())
 
     def add(self, lane: str | None, took: Spend) -> None:
         self.elsewhere[lane] = self.elsewhere.get(lane, Spend()).more(
             took.calls, took.tokens, took.cost_usd_nano, took.elapsed_us
         )
 
-    def add_what_nobody_took_up(self, left: Set[int]) -> None:
-        """Add the sessions whose questions have no answer, and at which the run did not stand in the end either (`left`): a
-        crash cut them short. Nobody asks these questions here.
+    def add_what_nobody_took_up(self, left: Set[int], given_up: Set[int]) -> None:
+        """Add the sessions whose questions have no answer, or one that was `given_up`, and at which the run did not stand in
+        the end either (`left`): a crash cut them short. Nobody asks these questions here.
         """
-        answered = {seq for entry in self._entries if is_answer(entry) for seq in entry.causes}
+        taken_up = (entry for entry in self._entries if is_answer(entry) and entry.seq not in given_up)
+        answered = {seq for entry in taken_up for seq in entry.causes}
         kept = {self._questions[seq] for seq in self._questions if seq in answered or seq in left}
         lanes = self._lanes
         task_of = {
@@ -172,6 +132,9 @@ class PanelStage(Stage):
 
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         swapped = str(exchange.metadata.get("role", "")) in self._swapped
+        if not swapped and self._until.stands_at(exchange):
+            self._until.owe(lambda: self._count(exchange, self._taken.by(exchange)))
+            await self._until.held()
         for took in () if swapped else self._taken.by(exchange):
             self._charge(exchange, nested, took)
         completion = await self.complete(exchange)
@@ -181,8 +144,12 @@ class PanelStage(Stage):
 
     def _charge(self, exchange: Exchange, nested: Nested, took: Completion) -> None:
         nested.charge(took)
+        self._count(exchange, [took])
+
+    def _count(self, exchange: Exchange, calls: Sequence[Completion]) -> None:
         lane = exchange.metadata.get("lane")
-        self._taken.add(str(lane) if lane else None, Spend().plus(took, took.latency_us))
+        for took in calls:
+            self._taken.add(str(lane) if lane else None, Spend().plus(took, took.latency_us))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,33 +160,41 @@ class _Ran:
 
 
 class Programs:
-    """Recorded runs of programs; anything else is a miss."""
+    """Recorded runs of programs, each as often as it was run; anything else is a miss."""
 
-    def __init__(self, recording: Recording, until: Until) -> None:
-        self._ran = {(each.argv, each.stdin_sha256): each for each in recording.programs}
+    def __init__(self, reader: Reader, entries: Sequence[Entry], until: Until) -> None:
+        self._ran: defaultdict[tuple[tuple[str, ...], str], list[Mapping[str, Any]]] = defaultdict(list)
+        for entry in (entry for entry in entries if entry.kind == "task.judged" and "reasons" in entry.body):
+            for row in json.loads(reader.data(entry, "reasons")):
+                if (ran := row.get("program")) is not None:
+                    self._ran[tuple(ran["argv"]), ran["stdin_sha256"]].append({"said": row["detail"], **ran})
         self._until = until
         self.miss: str | None = None
 
     async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> _Ran:
-        found = self._ran.get((argv, sha256(stdin).hexdigest()))
-        if found is None and self._until.phase.cut:
-            await self._until.held()
-        if found is None:
+        known = self._ran.get((argv, sha256(stdin).hexdigest()), [])
+        if not known and self._until.phase.unjudged:
+            # What stands in no verdict let its result through to the validator, whom nobody came to ask.
+            return _Ran(exit_code=0, stdout=b"", stderr=b"")
+        if not known:
             self.miss = self.miss or f"program {argv!r}: the recorded run started none with this input"
             raise ProviderError(self.miss)
-        return _Ran(exit_code=found.exit_code, stdout=found.stdout, stderr=found.stderr)
+        found = known.pop(0) if len(known) > 1 else known[0]
+        if found.get("failed") is True:
+            raise ProviderError(found["said"])
+        return _Ran(exit_code=found["exit_code"], stdout=b"", stderr=found["said"].encode("utf-8", "surrogatepass"))
 
 
 class Said:
     """What seams said, from the record."""
 
-    def __init__(self, reader: Reader, entries: Sequence[Entry]) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, entries: Sequence[Entry], until: Until) -> None:
+        self._reader, self._until = reader, until
         self._entries = entries
         self.source = ""
 
     def of(self, source: str) -> "Said":
-        made = Said(self._reader, self._entries)
+        made = Said(self._reader, self._entries, self._until)
         made.source = source
         return made
 
@@ -233,7 +208,7 @@ class Said:
         raise ProviderError(f"the recorded run asked no source {self.source!r} about this")
 
     async def verify(self, request: str, answer: str) -> Verification | None:
-        found = _last(self._entries, "answer.checked", check="verifier")
+        found = self._said("answer.checked", check="verifier")
         if found is None:
             raise ProviderError("the recorded run asked no verifier")
         if found.data["outcome"] == "crashed":
@@ -241,13 +216,14 @@ class Said:
         return Verification(outcome=found.data["outcome"], detail=_text(self._reader, found, "detail"))
 
     async def revise(self, request: str, answer: str) -> str | None:
-        found = _last(self._entries, "answer.revised")
+        found = self._said("answer.revised")
         return _text(self._reader, found, "answer") if found else None
 
-
-def _last(entries: Sequence[Entry], kind: str, **data: str) -> Entry | None:
-    found = [e for e in entries if e.kind == kind and all(e.data.get(key) == value for key, value in data.items())]
-    return found[-1] if found else None
+    def _said(self, kind: str, **data: str) -> Entry | None:
+        """What was said of the answer of this phase."""
+        first, last = self._until.phase.first, self._until.phase.last
+        own = (each for each in self._entries if each.kind == kind and first <= each.seq <= last)
+        return next((each for each in own if data.items() <= each.data.items()), None)
 
 
 def _text(reader: Reader, entry: Entry, part: str) -> str:

@@ -8,6 +8,7 @@ import hmac
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
@@ -29,11 +30,15 @@ from hansard.providers.ask import corrected, wants_correction
 from hansard.providers.base import Provider, failure
 from hansard.providers.prices import Price
 from hansard.providers.prompt import prompt_of
+from hansard.providers.recording import Call, call_of
 from hansard.providers.retry import Retries
 from hansard.providers.schema import compile as compile_schema
-from hansard.record.recorder import Cause, Step
+from hansard.record.recorder import Cause, Step, Within
 
 V = TypeVar("V")
+T = TypeVar("T")
+Turn = Callable[[Call, str | None], AbstractAsyncContextManager[None]]
+"""Is entered when it is the turn of a call, of a lane or of none; what happens inside comes before the next one's turn."""
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 
 
@@ -51,6 +56,8 @@ class Means:
     reviser: Reviser | None = None
     number: Callable[[str, int], int] = lambda _, previous: previous + 1
     """The number of a task's next attempt after this one; a re-run passes over those that a crash cut short."""
+    turn: "Turn | None" = None
+    """Who may reserve next, where that is not whoever comes first: a re-run asks in the order of its record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +150,8 @@ class Asker:
 
     async def before_others(self, tasks: Iterable[str]) -> None:
         """Come back when something is set aside for each of these tasks, which an earlier driver has begun, or it is over."""
+        if self.means.turn is not None:
+            return
         self._going_on.update(tasks)
         while self._going_on:
             self._served.clear()
@@ -182,19 +191,24 @@ class Asker:
         nested = Nested(journal=self.journal, entry=entry, share=share, charge=charge)
         return checks.checked(exchange, await convenes.convene(exchange, nested))
 
-    async def after_a_call(self, breach: Breach) -> None:
-        """Wait until a call that is under way has settled; raises the breach where none is."""
-        if not breach.passing:
-            raise breach
-        self._freed.clear()
-        await self._freed.wait()
+    async def affordable(self, call: Call, lane: str | None, reserve: Callable[[], T]) -> T:
+        """What `reserve` gives once the budget allows it; Breach when no call that is under way could change that."""
+        async with self.means.turn(call, lane) if self.means.turn else nullcontext():
+            while True:
+                try:
+                    return reserve()
+                except Breach as breach:
+                    if not breach.passing:
+                        raise
+                    self._freed.clear()
+                    await self._freed.wait()
 
-    async def _affordable(self, exchange: Exchange, target: Target, lane: str | None) -> list[tuple[Purse, Reserved]]:
-        while True:
-            try:
-                return self.reserve(exchange, target, lane)
-            except Breach as breach:
-                await self.after_a_call(breach)
+    def at_once(self, reserve: Callable[[], T]) -> T | None:
+        """What `reserve` gives where nobody has to wait for it."""
+        try:
+            return reserve() if self.means.turn is None else None
+        except Breach:
+            return None
 
     def pause_s(self, completion: Completion, made: int, about: str) -> float | None:
         """How long to wait before another try, None for no other try. The jitter follows from the run's nonce."""
@@ -262,14 +276,22 @@ class Asker:
         ahead: Sequence[Step],
         lane: str | None,
     ) -> tuple[list[int], Exchange, list[tuple[Purse, Reserved]]]:
-        """Reserve, and put the question on the record; its entry is the last."""
-        try:
-            held = await self._affordable(exchange, target, lane)
-        except Exception:
+        """Reserve, and put the question on the record; its entry is the last.
+
+        What stands ahead does not wait: it came back, and whatever happens meanwhile must not lose it.
+        """
+        before: list[int] = []
+
+        def reserve() -> list[tuple[Purse, Reserved]]:
+            return self.reserve(exchange, target, lane)
+
+        if (held := self.at_once(reserve)) is None:
             if ahead:
-                await self.journal.record_all(ahead)
-            raise
-        exchange = held[-1][1].exchange
+                before = [each.seq for each in await self.journal.record_all(ahead)]
+                causes = [before[cause.index] if isinstance(cause, Within) else cause for cause in causes]
+                ahead = ()
+            held = await self.affordable(call_of(exchange), lane, reserve)
+        asked = held[-1][1].exchange
         fact = RoleAsked(
             role=question.role,
             task=question.task,
@@ -278,14 +300,14 @@ class Asker:
             provider=target.name,
             model=target.model_name,
             template=question.template.id,
-            prompt=Body.text(prompt_of(exchange)),
+            prompt=Body.text(prompt_of(asked)),
         )
         try:
             recorded = await self.journal.record_all([*ahead, Step(fact, "engine", causes)])
         except BaseException:
             settle(held, None)
             raise
-        return [each.seq for each in recorded], exchange, held
+        return [*before, *(each.seq for each in recorded)], asked, held
 
     def _meaning(self, question: Question[V], exchange: Exchange, completion: Completion) -> tuple[Completion, Any]:
         """The answer with its meaning; one that makes no sense is malformed, with the fault quoted."""

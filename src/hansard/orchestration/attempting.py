@@ -16,17 +16,18 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Asker, NoAnswer, Target, settle
 from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
-from hansard.orchestration.execute import Assignment, Rejection, returned, seen, worker_exchange
+from hansard.orchestration.execute import WORKER_ROLE, Assignment, Rejection, returned, seen, worker_exchange
 from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.journal import MAX_CAUSES
 from hansard.orchestration.judge import WHOLE, Finding, at_a_glance, declared
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Attempt, Progress, TaskProgress
-from hansard.orchestration.purse import Breach, Purse, Reserved
+from hansard.orchestration.purse import Purse, Reserved
 from hansard.orchestration.roles import Result, Verdict, as_json, validator
 from hansard.orchestration.templates import WORKER
 from hansard.providers.prompt import prompt_of
+from hansard.providers.recording import Call
 from hansard.record.reading import read_body, read_text
 from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
@@ -297,11 +298,8 @@ class Attempts:
 
     async def _affordable(self, task: Task, rung: Rung, number: int) -> Ready:
         """An attempt once the budget allows it; Breach when no call that is under way could change that."""
-        while True:
-            try:
-                return self.ready(task, rung, number, {})
-            except Breach as breach:
-                await self._asker.after_a_call(breach)
+        call = Call(WORKER_ROLE, task.id, number, 1)
+        return await self._asker.affordable(call, task.lane, lambda: self.ready(task, rung, number, {}))
 
     async def _put(self, task: Task, ready: Ready, extra: Sequence[Cause]) -> int:
         """Put an attempt on the record, before anybody is asked."""
@@ -326,6 +324,10 @@ class Attempts:
         """Cheap checks first, then the validator. Either the attempt is given, or a result that is recorded already."""
         findings = [at_a_glance(completion)]
         if task.checks and findings[0].ok:
+            if attempted is not None:
+                # Programs take their time: what came back is on the record before, whatever happens meanwhile.
+                step = Step(returned(task.id, number, completion), actor(task), [attempted])
+                result, attempted = (await self._journal.record_all([step]))[0].seq, None
             findings += await declared(task.checks, completion.text, self._asker.means.programs)
         ahead = [] if attempted is None else [Step(returned(task.id, number, completion), actor(task), [attempted])]
         cause: Cause = Within(0) if result is None else result

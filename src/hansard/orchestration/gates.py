@@ -133,7 +133,7 @@ def gate_id(nonce: str, rule: str, task: str | None, number: int) -> str:
 
 def closing(gate: Gate, rule: Rule, now_us: int) -> Closing | None:
     """Whether a gate can be closed now, and how."""
-    standing = _standing(gate, rule)
+    standing = counting(gate, rule)
     edits = [each for each in standing.values() if each.data["decision"] == "edit"]
     if edits:
         newest = max(edits, key=lambda each: each.seq)
@@ -150,7 +150,7 @@ def closing(gate: Gate, rule: Rule, now_us: int) -> Closing | None:
     return None
 
 
-def _standing(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
+def counting(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
     """The newest decision of each who may decide, of those made on exactly what is shown, before the deadline."""
     standing: dict[str, Entry] = {}
     for each in gate.decisions:

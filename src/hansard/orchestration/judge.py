@@ -97,7 +97,8 @@ async def _program(name: str, argv: tuple[str, ...], stdin: bytes, programs: Pro
     try:
         ran = await programs(argv, stdin, timeout_s)
     except ProviderError as error:
-        return Finding(check=name, ok=False, detail=str(error)[:DETAIL_CHARACTERS], program=about | {"failed": True})
+        said = str(error)[:DETAIL_CHARACTERS]
+        return Finding(check=name, ok=False, detail=said, program=about | {"failed": True, "said": said})
     said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip()[-DETAIL_CHARACTERS:]
     about |= {"exit_code": ran.exit_code, "said": said}
     if ran.exit_code == 0:

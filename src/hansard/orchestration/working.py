@@ -240,10 +240,8 @@ class Crew:
         busy = task.id in self._progress.tasks or self._attempts.contexts.any_for(task.id) or self._awaited(task)
         if busy or len(task.needs) >= MAX_CAUSES:
             return None
-        try:
-            return self._attempts.ready(task, self._attempts.rungs[task.lane][0], self._number(task.id, 0), pending)
-        except Breach:
-            return None
+        rung, number = self._attempts.rungs[task.lane][0], self._number(task.id, 0)
+        return self._asker.at_once(lambda: self._attempts.ready(task, rung, number, pending))
 
     async def _lose(self, task: Task, judged: Judged) -> None:
         skips = self.schedule.failed(task.id)

@@ -136,10 +136,10 @@ def _failed(
     misses it again.
     """
     kind: Any = answer.data.get("error")
-    if kind is None or kind == "malformed_response":
-        return completion
     text, label = completion.text, f"[{kind}] "
     # Where there was no output, the reason stands in its place.
+    if kind is None or kind == "malformed_response":
+        return replace(completion, text="") if text.startswith(label) else completion
     message, text = (text.removeprefix(label), "") if text.startswith(label) else (text or kind, text)
     verdict = next((entry for entry in built_on if entry.kind == "task.judged" and "reasons" in entry.body), None)
     if verdict is not None and question.kind == "task.attempted":

@@ -1,0 +1,75 @@
+"""In which order a run is run again: as it stands in the record. Where a budget was scarce, who came first decided who got it."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from hansard.app.bounds import LOOK_S, PATIENCE_S, Until
+from hansard.app.phases import Phase, Refused
+from hansard.orchestration.purse import Breach
+from hansard.providers.recording import Call
+from hansard.store.base import Store
+
+
+class Order:
+    """Whose turn it is. A question that the record does not have waits for where a budget said no, or for the end."""
+
+    def __init__(self, memory: Store, until: Until) -> None:
+        self._memory, self._until = memory, until
+        self._due: deque[Call | Refused] = deque()
+        self._known: set[Call] = set()
+        self._waiting: dict[Call, tuple[str | None, asyncio.Event]] = {}
+        self._given_up = False
+
+    def begin(self, phase: Phase) -> None:
+        self._due, self._given_up = deque(phase.order), False
+        self._known = {each for each in phase.order if isinstance(each, Call)}
+
+    @asynccontextmanager
+    async def turn(self, call: Call, lane: str | None) -> AsyncIterator[None]:
+        """The turn of a call."""
+        if not self._is_due(call, lane):
+            called = asyncio.Event()
+            self._waiting[call] = lane, called
+            await called.wait()
+        refused = False
+        try:
+            yield
+        except Breach:
+            refused = True
+            raise
+        finally:
+            if self._due and (self._due[0] == call or (refused and _is_refusal(self._due[0], lane))):
+                self._due.popleft()
+            self._call()
+
+    async def kept(self) -> None:
+        """Give the order up where nobody gets anywhere with it: whoever is due does not come."""
+        before, idle_s = (-1, -1), 0.0
+        while idle_s < PATIENCE_S:
+            await asyncio.sleep(LOOK_S)
+            now = self._memory.head().size, len(self._due)
+            idle_s = idle_s + LOOK_S if now == before and self._waiting else 0.0
+            before = now
+        self._given_up = True
+        self._call()
+
+    def _is_due(self, call: Call, lane: str | None) -> bool:
+        if self._given_up or not self._due:
+            return True
+        return self._due[0] == call or (call not in self._known and _is_refusal(self._due[0], lane))
+
+    def _call(self) -> None:
+        """Call whoever is due now."""
+        if self._due and self._due[0] in self._known and not self._given_up:
+            due = [self._due[0]]
+        else:
+            due = [call for call, (lane, _) in self._waiting.items() if self._is_due(call, lane)]
+        for call in due:
+            if (waiting := self._waiting.pop(call, None)) is not None:
+                waiting[1].set()
+
+
+def _is_refusal(due: Call | Refused, lane: str | None) -> bool:
+    return isinstance(due, Refused) and due.lane in (None, lane)
