@@ -66,7 +66,26 @@ async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> 
         with pytest.raises(Draining):
             await made.submit(request(made))
         with pytest.raises(Draining):
-            await made.ask(run, made.hansard.runs.resume(run))
+            await made.ask(run, made.hansard.runs.cancel(run))
+        with pytest.raises(Draining):
+            await made.resume(run, surface="http", actor="human:ann")
+        with pytest.raises(Draining):
+            await made.route("fix the login page", surface="http", actor="human:ann")
+        assert not list(made.hansard.ledger.show(kind="route.given"))
+
+
+async def test_a_run_that_goes_on_waits_for_its_turn_too() -> None:
+    async with daemon(most=1) as (made, _):
+        free = asyncio.Event()
+        busy = asyncio.create_task(made.in_turn(free.wait()))
+        run = await request(made)
+        await made.resume(run, surface="http", actor="human:ann")
+        await asyncio.sleep(0.3)
+        assert [view["kind"] for view in made.hansard.runs.views(run)][-1] == "run.resume_asked"
+        free.set()
+        await busy
+        await made.wait(run, 30)
+        assert made.hansard.runs.show(run)["state"] == "answered"
 
 
 async def test_what_was_asked_for_is_on_the_record_before_it_is_accepted() -> None:

@@ -51,6 +51,21 @@ def test_a_word_that_comes_too_late_is_refused(place: Path) -> None:
     assert hansard(place, "runs", "resume", "last").returncode == 0
 
 
+def test_only_approvers_are_counted_and_named(tmp_path: Path) -> None:
+    place = workplace(tmp_path)
+    rule = '[[gate]]\nname = "board"\nbefore = "plan"\napprovers = ["human:ann"]\n'
+    (place / "hansard.toml").write_text(f'ledger = "l.db"\n{rule}')
+    assert hansard(place, "submit", "x", "--plan", "plan.json", "--provider", "rehearsal").returncode == 14
+    waiting = gate(place)
+    hansard(place, "gates", "approve", waiting, "--by", "human:mallory")
+    assert " 0 of 1 approved" in hansard(place, "gates", "list").stdout
+    assert "(does not count)" in hansard(place, "gates", "show", waiting).stdout
+    hansard(place, "gates", "approve", waiting, "--by", "human:ann")
+    late = hansard(place, "gates", "reject", waiting, "--by", "human:ann")
+    assert "is approved already, by human:ann; nothing was changed" in late.stderr
+    assert " 1 of 1 approved" in hansard(place, "gates", "list", "--all").stdout
+
+
 def test_nobody_decides_without_a_name(place: Path) -> None:
     refused = hansard(place, "gates", "approve", gate(place), "--by", "")
     assert (refused.returncode, "actor" in refused.stderr) == (2, True)

@@ -44,7 +44,7 @@ def held(shell: Shell) -> Shell:
 
 
 @requirement("R-7.5-1", "R-7.5-2")
-@pytest.mark.parametrize("name", ["runs/s-1", "s-1", "runs/s-1/artifact.json"])
+@pytest.mark.parametrize("name", ["runs/s-1", "s-1", "runs/s-1/artifact.json", "last"])
 def test_replay_prints_the_exact_bytes_and_nothing_else(name: str, held: Shell) -> None:
     artifact = json.loads((held.folder / "runs/s-1/artifact.json").read_bytes())
     code, out = held.type("session", "replay", name)
@@ -75,6 +75,20 @@ def test_replay_does_not_wait_for_a_pipe(held: Shell) -> None:
 def test_a_directory_that_is_not_there_is_said_to_be_missing(verb: str, held: Shell) -> None:
     assert held.type("session", verb, "nothere")[0] == (1 if verb == "execution-replay" else 2)
     assert "nothere" in held.err
+
+
+def test_last_is_the_newest_deliberation_on_the_record(held: Shell) -> None:
+    assert held.asks("session", "validate", "last")["valid"]
+    assert held.type("session", "resume", "last")[0] == 2
+    assert "there is nothing to resume" in held.err
+    (held.folder / "runs/s-1/artifact.json").unlink()
+    assert held.type("session", "resume", "last")[0] == 0
+    assert held.asks("session", "replay", "last")["matches"]
+    for verb in ("replay", "validate", "resume"):
+        assert held.type("session", verb, "last", "--ledger", "nothere.db")[0] == 2
+    assert held.type("init", "--ledger", "empty.db")[0] == 0
+    assert held.type("session", "replay", "last", "--ledger", "empty.db")[0] == 2
+    assert "has no deliberation yet" in held.err
 
 
 def test_execution_replay_tells_a_match_a_violation_and_a_mismatch_apart(held: Shell) -> None:
@@ -227,6 +241,10 @@ TAMPERING: dict[str, Callable[[Path], object]] = {
     "a file more": lambda folder: (folder / "more.json").write_bytes(b"{}"),
     "no artifact": lambda folder: (folder / "artifact.json").unlink(),
     "no journal": lambda folder: (folder / "transcript.jsonl").unlink(),
+    "seal entry": rewritten("seal.json", lambda s: s.update(entry=0)),
+    "seal entry that is no number": rewritten("seal.json", lambda s: s.update(entry=[])),
+    "no seal entry": rewritten("seal.json", lambda s: s.pop("entry")),
+    "more in the seal": rewritten("seal.json", lambda s: s.update(signed_by="the board")),
     "no seal": lambda folder: (folder / "seal.json").unlink(),
 }
 

@@ -198,3 +198,17 @@ def test_another_encoding_gets_the_same_words(tmp_path: Path, encoding: str, mon
     if encoding != "latin-1":
         shown = hansard(tmp_path, "runs")
         assert (shown.returncode, "漢字" in shown.stdout) == (0, encoding == "utf-8")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_name_in_other_bytes_is_spelled_out_in_json(
+    tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / os.fsdecode(b"n\xff")
+    folder.mkdir()
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    done = hansard(folder, "doctor", "--json")
+    found = {each["name"]: each["detail"] for each in json.loads(done.stdout)}
+    assert f"{tmp_path}/n\\xff" in found["state folder"]
+    # A strict reader takes it: every string is text.
+    json.dumps(found, ensure_ascii=False).encode()

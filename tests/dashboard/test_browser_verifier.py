@@ -134,6 +134,7 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
     "an unsealed rotation": unsealed_rotation,
     "the seal of a rotation lost": lambda log: log.checkpoints.pop(1),
     "another root": with_notes(lambda note: note.replace(note.split("\n")[2], base64(bytes(32)))),
+    "a size that not every reader has": with_notes(lambda note: note.replace("\n40\n", f"\n{2**53}\n")),
     "another origin": with_notes(lambda note: note.replace("log.example", "log.other")),
     "no signature of ours": with_notes(lambda note: note.replace("— log.example", "— log.other")),
     "one signature only": with_notes(lambda note: "\n".join(note.split("\n")[:5]) + "\n"),

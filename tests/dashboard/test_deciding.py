@@ -96,6 +96,22 @@ def test_who_approves_twice_is_counted_once(tmp_path: Path) -> None:
             assert "1 of 2 approved" in Visitor(daemon).text("/dashboard/gates")
 
 
+def test_who_is_no_approver_is_not_counted(tmp_path: Path) -> None:
+    board = '[[gate]]\nname = "board"\nbefore = "plan"\nneeded = 2\napprovers = ["human:ann", "human:bob"]\n'
+    with serving(place(tmp_path, more=board)) as daemon:
+        run = daemon.submit(provider="quick")["run"]
+        daemon.until(run, "waiting")
+        [gate] = daemon.get("/v1/gates").json()
+        said = daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "approve"}).json()
+        assert [(each["by"], each["counts"]) for each in said["decisions"]] == [("human:default", False)]
+        page = Visitor(daemon).text("/dashboard/gates")
+        assert "0 of 2 approved" in page
+        assert "does not count" in page
+        daemon.cli("gates", "approve", gate["gate"], "--by", "human:ann")
+        page = Visitor(daemon).text("/dashboard/gates")
+        assert "1 of 2 approved" in page
+
+
 def test_a_task_is_done_again(daemon: Served, visitor: Visitor) -> None:
     run = daemon.submit(wait=30)["run"]
     assert "Do one again" in visitor.text(f"/dashboard/runs/{run}")

@@ -50,6 +50,12 @@ def test_the_zip_file_alone_verifies_every_form(zipped: Path, tmp_path: Path) ->
         assert (report["form"], report["ok"], report["signed"]["keys"]) == (form, True, "pinned")
 
 
+def test_a_path_in_other_bytes_is_spelled_out_in_json(zipped: Path, tmp_path: Path) -> None:
+    place = honest().write_sqlite(tmp_path / os.fsdecode(b"\xff.db"))
+    done = run("-I", "-S", zipped, place, "--json")
+    assert json.loads(done.stdout)["path"].encode().endswith(b"/\\xff.db")
+
+
 def test_the_zip_file_uses_several_processes(zipped: Path, ledger: Path) -> None:
     done = run("-I", "-S", zipped, ledger, "--jobs", "2")
     assert (done.returncode, done.stderr) == (0, "")

@@ -407,6 +407,23 @@ class TestSince:
         report = check(log, Options(since=str(tmp_path / "kept"), against=(str(tmp_path / "older"),)))
         assert [(each.size, each.ok) for each in report.anchors] == [(300, True), (520, True)]
 
+    def test_an_older_anchor_is_held_against_what_was_kept_and_not_against_what_lies_there(
+        self, tmp_path: Path
+    ) -> None:
+        """A fork behind an old checkpoint, with the old lines put back in the place that this checkpoint is told by."""
+        old, fork = honest(600), honest(600)
+        (tmp_path / "older").write_text(old.note(300))
+        fork.edit(280, lambda entry: entry["data"].update(task="t9"))
+        fork.rechain(281)
+        fork.checkpoints[-1] = fork.note()
+        (tmp_path / "kept").write_text(fork.note(520))
+        path = fork.write_sqlite(tmp_path / "x.db")
+        for seq in range(256, 300):
+            tampered(path, f"UPDATE entries SET line = '{old.lines[seq].decode()}' WHERE seq = {seq}")
+        report = verify(path, Options(since=str(tmp_path / "kept"), against=(str(tmp_path / "older"),)), FAST)
+        assert [(each.size, each.ok) for each in report.anchors] == [(300, False), (520, True)]
+        assert (codes(report), report.exit_code) == (["fork"], 21)
+
 
 class TestBodies:
     def test_are_not_read_unless_asked_for(self, check: Check) -> None:

@@ -9,7 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult
 
-from hansard.app.configuring import Wishes
+from hansard.app.configuring import Wishes, run_config
+from hansard.app.daemon import Daemon
 from hansard.domain.exchange import Exchange
 from hansard.surfaces.mcp.desk import Desk
 from mcp_clients import called, client_of, desk_in, eventually, refused
@@ -176,6 +177,39 @@ async def test_a_daemon_that_drains_interrupts_a_call_and_cancels_nothing(tmp_pa
         call = asyncio.create_task(refused(client, "submit", {"request": "x", "plan": PLAN}))
         await slow.asked_times(1)
         await desk.hansard.runs.close()
+        assert "was interrupted here; run_resume goes on" in await call
+        [view] = desk.hansard.runs.listed()
+        assert view["state"] == "interrupted"
+
+
+@pytest.mark.parametrize("tool", ["generate_persona", "run_resume"])
+async def test_in_a_daemon_every_run_waits_for_its_turn_and_is_counted(tmp_path: Path, tool: str) -> None:
+    answers, free = Answers(), asyncio.Event()
+    async with desk_in(tmp_path, answers) as desk, client_of(desk) as client:
+        desk.daemon = daemon = Daemon(desk.hansard, lambda *_, **__: None, most=1)
+        asked = {"need": "law"}
+        if tool == "run_resume":
+            config = run_config(desk.hansard.settings, desk.hansard.pool, desk.wishes)
+            asked = {"run": await desk.hansard.runs.submit("x", config, lane="backend")}
+        busy = asyncio.create_task(daemon.in_turn(free.wait()))
+        call = asyncio.create_task(client.call_tool(tool, asked))
+        await eventually(lambda: daemon.driving == 1)
+        await asyncio.sleep(0.3)
+        assert not answers.calls
+        free.set()
+        await busy
+        await answers.asked_times(1)
+        await call
+        assert daemon.driving == 0
+
+
+async def test_a_daemon_that_drains_interrupts_a_persona_and_cancels_nothing(tmp_path: Path) -> None:
+    slow = Answers(pause_s=3600)
+    async with desk_in(tmp_path, slow) as desk, client_of(desk) as client:
+        desk.daemon = Daemon(desk.hansard, lambda *_, **__: None)
+        call = asyncio.create_task(refused(client, "generate_persona", {"need": "law"}))
+        await slow.asked_times(1)
+        await desk.daemon.drain(0)
         assert "was interrupted here; run_resume goes on" in await call
         [view] = desk.hansard.runs.listed()
         assert view["state"] == "interrupted"

@@ -55,6 +55,10 @@ def test_an_edited_plan_brings_no_programs_along(daemon: Served) -> None:
     edit = json.dumps({"tasks": [{**ONE["tasks"][0], "checks": [{"command": ["true"]}]}]})
     said = daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "edit", "edit": edit})
     assert said.status_code == 403
+    # A plan with two readings is none, wherever it stands.
+    twice = f'{{"tasks": [], {json.dumps(ONE)[1:]}'
+    said = daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "edit", "edit": twice})
+    assert (said.status_code, "stands twice" in said.json()["detail"]) == (409, True)
     assert daemon.post(f"/v1/runs/{run}/cancel").json()["state"] == "cancelled"
 
 

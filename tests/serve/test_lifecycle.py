@@ -72,10 +72,13 @@ def test_what_came_in_over_mcp_is_counted_may_end_and_is_refused_while_draining(
         refused = submit_over_mcp(daemon, asked)
         assert refused["isError"]
         assert "shutting down" in refused["content"][0]["text"]
+        for way in ("/v1/route", "/v1/route?long=1"):
+            assert daemon.post(way, {"text": "fix the login page"}).status_code == 503
         assert daemon.process.wait(30) == 0
     found = {view["run"]: view["kind"] for view in entries(daemon)}
     assert found[run] == "run.ended"
     assert list(found.values()).count("run.interrupted") == 1
+    assert "route.given" not in [view["kind"] for view in entries(daemon)]
 
 
 def test_there_is_room_for_so_many_runs_wherever_they_come_in(tmp_path: Path) -> None:

@@ -4,13 +4,16 @@ from typing import TYPE_CHECKING
 
 from hansard.app.views import View
 from hansard.app.wiring import Opened
-from hansard.errors import UsageError
+from hansard.domain.custody import AnchorRecorded
+from hansard.errors import StoreError, UsageError
 from hansard.ledger.checkpoint import parse_checkpoint
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import parse_note
 from hansard.record.epochs import read_keys
+from hansard.record.reading import read_text
 from hansard.record.receipts import make_consistency, make_receipt
-from hansard.store.base import Store, StoredCheckpoint
+from hansard.record.sealed import newest_signed
+from hansard.store.base import Query, Store, StoredCheckpoint
 
 if TYPE_CHECKING:
     from hansard.record.sealer import Sealer
@@ -50,18 +53,47 @@ def replace_lost_key(opened: Opened) -> View:
     return checkpoint_view(sealer.checkpoint()) | {"epoch": sealer.epoch}
 
 
-def receipt(opened: Opened, seq: int, disclose: tuple[str, ...]) -> View:
-    """The proof of one entry under a checkpoint that covers it; a new one is signed where this process may."""
-    if opened.sealer:
-        opened.sealer.checkpoint()
-    return {"seq": seq, "disclosed": list(disclose), "receipt": make_receipt(opened.store, seq, disclose)}
+def sign_anew(opened: Opened) -> str | None:
+    """Sign the log as it stands, where this process may, before something of it is handed out.
+
+    Why that was refused, or None. A lost key or a full disk must not keep the record from those who ask for it: they get
+    what was signed before.
+    """
+    try:
+        if opened.sealer:
+            opened.sealer.checkpoint()
+    except StoreError as error:
+        return str(error)
+    return None
+
+
+def receipt(opened: Opened, seq: int, disclose: tuple[str, ...], *, cosigned: bool = False) -> View:
+    """The proof of one entry under a checkpoint that covers it; a new one is signed where this process may.
+
+    `cosigned` takes the newest that a witness has seen instead.
+    """
+    under = _cosigned(opened.store, seq) if cosigned else None
+    unsigned = None if cosigned else sign_anew(opened)
+    made = make_receipt(opened.store, seq, disclose, under)
+    return {"seq": seq, "disclosed": list(disclose), "receipt": made, "unsigned_because": unsigned}
+
+
+def _cosigned(store: Store, seq: int) -> StoredCheckpoint:
+    for entry in store.select(Query(kind=AnchorRecorded.KIND, newest_first=True)):
+        size = entry.data.get("size")
+        if entry.data.get("by") == "witness" and isinstance(size, int) and size > seq:
+            token = read_text(store, entry, "token")
+            if token is not None:
+                return StoredCheckpoint(size=size, note=token)
+    raise UsageError(f"no witness has seen entry {seq} of {store.place} yet; ask one: hansard ledger witness")
 
 
 def consistency(opened: Opened, old_size: int) -> View:
     """The proof that the newest checkpoint extends the log of an older size."""
-    newest = next(iter(opened.store.checkpoints(newest_first=True)), None)
-    if newest is None:
+    signed = newest_signed(opened.store)
+    if signed is None:
         raise UsageError(f"{opened.store.place} has no checkpoint yet; sign one: hansard ledger checkpoint")
+    newest = StoredCheckpoint(size=signed.checkpoint.size, note=signed.note)
     return {"old": old_size, "size": newest.size, "consistency": make_consistency(opened.store, old_size, newest)}
 
 

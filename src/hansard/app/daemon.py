@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.following import OVER, Follower, over_at
 from hansard.app.gates import decided
 from hansard.app.routed import Routes
 from hansard.app.service import Hansard
+from hansard.app.views import View
 from hansard.app.webhooks import KINDS, Webhooks
 from hansard.app.worker import AGAIN_S, CLAIM, GRACE_S, LEASE_S
+from hansard.domain.work import Surface
 from hansard.errors import Fenced, HansardError, StoreError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
@@ -31,10 +33,14 @@ LATE_S = 2.0
 
 Tell = Callable[..., None]
 Work = Coroutine[Any, Any, Ended | None]
+T = TypeVar("T")
 
 
 class Draining(StoreError):
     """The daemon is on its way out and takes nothing new."""
+
+    def __init__(self) -> None:
+        super().__init__("the daemon is shutting down; try again in a moment")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,11 +60,11 @@ class Daemon:
     ) -> None:
         self.hansard, self.tally = hansard, Tally()
         self.follower = Follower(hansard.store)
-        self.routes = Routes(hansard.recorder, hansard.settings)
+        self._routes = Routes(hansard.recorder, hansard.settings)
         self.draining = False
         self._tell, self._resume, self._webhooks = tell, resume, webhooks
         self._slots = asyncio.Semaphore(most)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._resting: set[str] = set()
         self._configs: dict[Wishes, RunConfig] = {}
         self._looking: set[asyncio.Task[None]] = set()
@@ -107,7 +113,7 @@ class Daemon:
         """The same for whoever drives it himself."""
         if self.draining:
             make.close()
-            raise Draining("the daemon is shutting down; try again in a moment")
+            raise Draining
         run = await make
         self.tally.submitted += 1
         return run
@@ -118,19 +124,40 @@ class Daemon:
             before = self._tasks.get(run)
             self._track(run, asyncio.create_task(self._drive(run, first, before)))
 
-    def adopt(self, run: str, task: "asyncio.Task[None]") -> None:
+    async def resume(self, run: str, *, surface: Surface, actor: str) -> None:
+        """Put it on the record that somebody wants a run to go on, and start on it."""
+        if self.draining:
+            raise Draining
+        await self.hansard.runs.ask_to_resume(run, surface=surface, actor=actor)
+        self.start(run)
+
+    async def route(self, text: str, *, surface: Surface, actor: str) -> View:
+        """Where this request would go, and why, with the entry that says so."""
+        if self.draining:
+            raise Draining
+        return await self._routes.route(text, surface=surface, actor=actor)
+
+    def adopt(self, run: str, task: "asyncio.Task[Any]") -> None:
         """Take this for what drives a run here, if nothing else does: it is counted, and may end when the daemon drains."""
         if run not in self._tasks:
             self._track(run, task)
 
-    def _track(self, run: str, task: "asyncio.Task[None]") -> None:
+    def _track(self, run: str, task: "asyncio.Task[Any]") -> None:
         self._tasks[run] = task
         task.add_done_callback(lambda done: self._done(run, done))
 
     async def drive(self, run: str) -> Ended:
         """Drive a run as far as it comes, once there is room for it."""
-        async with self._slots:
-            return await self.hansard.runs.drive(run)
+        return await self.in_turn(self.hansard.runs.drive(run))
+
+    async def in_turn(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work of a run once there is room for it."""
+        try:
+            async with self._slots:
+                return await work
+        finally:
+            # Its turn may never have come.
+            work.close()
 
     async def rest(self, run: str, until: Coroutine[Any, Any, None]) -> None:
         """Wait for people or for another process; nobody waits for this run when the daemon drains."""
@@ -144,7 +171,7 @@ class Daemon:
         """Ask for something that goes on in the background; gives back control once it is on the record, or refused."""
         if self.draining:
             first.close()
-            raise Draining("the daemon is shutting down; try again in a moment")
+            raise Draining
         with self.follower.follow(run) as heard:
             accepted = asyncio.create_task(heard.wait(30.0))
             work = asyncio.ensure_future(first)
@@ -174,13 +201,12 @@ class Daemon:
         await self.follower.caught_up(LATE_S / 2)
         self.follower.close()
 
-    async def _drive(self, run: str, first: Work | None, before: "asyncio.Task[None] | None") -> None:
+    async def _drive(self, run: str, first: Work | None, before: "asyncio.Task[Any] | None") -> None:
         if before:
             await asyncio.wait({before})
         while True:
             try:
-                async with self._slots:
-                    ended = await (first or self.hansard.runs.drive(run))
+                ended = await self.in_turn(first or self.hansard.runs.drive(run))
                 first = None
                 if ended is None or ended.state != "waiting":
                     return
@@ -190,7 +216,7 @@ class Daemon:
                 first = None
                 await self.rest(run, asyncio.sleep(AGAIN_S))
 
-    def _done(self, run: str, task: "asyncio.Task[None]") -> None:
+    def _done(self, run: str, task: "asyncio.Task[Any]") -> None:
         if self._tasks.get(run) is task:
             del self._tasks[run]
         if not task.cancelled() and (error := task.exception()):

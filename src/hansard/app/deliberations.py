@@ -5,7 +5,7 @@ The run is on the record before its session, and its end behind it; what is show
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -78,6 +78,8 @@ ENDS: dict[str, EndState] = {
 
 Listener = Callable[[str, Recorded[Fact]], None]
 Mode = Literal["deliberation", "persona"]
+Made = Coroutine[Any, Any, tuple[Ended, Persona | None]]
+"""What makes a persona: how its run ended, and what came of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +166,9 @@ class Deliberations:
         """Put it on the record that a persona is wanted; gives the run. Nobody is asked yet."""
         return await self.convene(replace(made, runs=None, ensemble=False), surface=surface, actor=actor, mode=PERSONA)
 
-    async def generated(self, run: str) -> View:
-        """The persona of such a run, which is made here and now."""
-        ended, persona = await self._generated(run)
+    async def generated(self, run: str, drive: Callable[[Made], Made] | None = None) -> View:
+        """The persona of such a run, which is made here and now, or by `drive`, where runs wait for each other."""
+        ended, persona = await (drive(self._generated(run)) if drive else self._generated(run))
         if persona is None and ended.state == "stopped":
             raise UsageError(f"no persona came of run {run}: {ended.detail}; allow more in [budget], or by flags")
         if persona is None:

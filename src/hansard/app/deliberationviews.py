@@ -176,11 +176,14 @@ def directory_of(store: Store, run: str) -> Path | None:
     return Path(made.runs) / session if made.runs else None
 
 
-def listings_of(store: Store, session: str) -> list[bytes]:
-    """Every list of the files of a session of this id that is on the record, the newest first."""
-    archived = store.select(Query(kind="session.archived", newest_first=True))
-    stored = [read_body(store, entry, "manifest") for entry in archived if entry.data["session"] == session]
-    return [each.body for each in stored if each is not None]
+def listings_of(store: Store, session: str) -> dict[bytes, list[int]]:
+    """Every list of the files of a session of this id that is on the record, with the entries that hold it, newest first."""
+    found: dict[bytes, list[int]] = {}
+    for entry in store.select(Query(kind="session.archived", newest_first=True)):
+        stored = read_body(store, entry, "manifest") if entry.data["session"] == session else None
+        if stored is not None:
+            found.setdefault(stored.body, []).append(entry.seq)
+    return found
 
 
 def listing_of(store: Store, run: str) -> bytes | None:

@@ -1,6 +1,7 @@
 """What works on this machine: looked up, never changed."""
 
 import importlib.util
+import os
 import shutil
 import socket
 import sqlite3
@@ -13,7 +14,7 @@ from pathlib import Path
 from hansard.app.settings import Settings, recordable
 from hansard.app.views import View
 from hansard.app.wiring import can_be_written, form_of, open_ledger, open_providers
-from hansard.errors import HansardError
+from hansard.errors import HansardError, plainly
 
 WAL_RESET_FIXED = (3, 51, 3)
 
@@ -53,12 +54,28 @@ def _extra(module: str, purpose: str, install: str, without: str) -> View:
 
 
 def _state(folder: Path) -> View:
-    if not folder.exists():
-        return _finding("state folder", True, f"{folder} (not made yet; keys will live there)")
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & 0o077:
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return _unmade("state folder", folder, "keys will live there")
+    except OSError as error:
+        return _finding(
+            "state folder", False, f"{folder} cannot be used: {plainly(error)}; HANSARD_STATE names another"
+        )
+    if not stat.S_ISDIR(found.st_mode) or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        why = "you may not read, write and enter it" if stat.S_ISDIR(found.st_mode) else "it is no folder"
+        return _finding("state folder", False, f"{folder} cannot be used: {why}; HANSARD_STATE names another")
+    if stat.S_IMODE(found.st_mode) & 0o077:
         return _finding("state folder", False, f"{folder} can be read by others; run: chmod 700 {folder}")
     return _finding("state folder", True, str(folder))
+
+
+def _unmade(name: str, path: Path, how: str) -> View:
+    """Something that is not there yet: well where it can be made."""
+    above = next(each for each in path.absolute().parents if each.exists())
+    if not os.access(above, os.W_OK | os.X_OK):
+        return _finding(name, False, f"{path} is not made yet, and cannot be: you may not write to {above}")
+    return _finding(name, True, f"{path} (not made yet; {how})")
 
 
 def _config(settings: Settings) -> View:
@@ -112,14 +129,17 @@ def _ledger(settings: Settings) -> View:
     try:
         form = form_of(settings.ledger)
         if form in ("sqlite", "jsonl") and not Path(settings.ledger).exists():
-            return _finding("ledger", True, f"{settings.ledger} (not made yet; `hansard init` makes it)")
+            return _unmade("ledger", Path(settings.ledger), "`hansard init` makes it")
         opened = open_ledger(settings)
     except HansardError as error:
         return _finding("ledger", False, str(error))
+    except OSError as error:
+        return _finding("ledger", False, f"cannot use {error.filename or settings.ledger}: {plainly(error)}")
     try:
         broken, size = opened.store.broken, opened.store.head().size
         writable = can_be_written(settings.ledger)
-        said = broken or (f"{size:,} entries" if writable else f"{size:,} entries, but it can be read only")
+        held = f"{size:,} {'entry' if size == 1 else 'entries'}"
+        said = broken or (held if writable else f"{held}, but it can be read only")
         if writable and not broken:
             opened.check()
         return _finding("ledger", not broken and writable, f"{opened.store.place}: {said}; seals: {opened.custody}")

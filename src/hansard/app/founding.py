@@ -100,6 +100,11 @@ ledger = "{ledger}"
 #[prices."my-model"]
 #input = 0.40
 #output = 1.60
+
+# Somebody else's witness, which cosigns the log as it grows: proof that nobody has rewritten it since (docs/witness.md).
+#[witnesses.example]
+#url = "https://example.org"
+#key = "example.org/witness+..."     # what `hansard witness key` prints there
 """
 
 _ORIGIN = """

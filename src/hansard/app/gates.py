@@ -1,20 +1,20 @@
 """Gates, for every surface: which are open, and what people decide. A decision is bound to exactly what the gate shows."""
 
 import asyncio
-import json
 import time
 from dataclasses import replace
 from typing import Any
 
 from hansard.app.people import human
 from hansard.app.views import View, moment
+from hansard.deliberation.documents.reading import read_json
 from hansard.domain.fact import Body
 from hansard.domain.gate import Decision as Decision
 from hansard.domain.gate import GateDecided
 from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
-from hansard.orchestration.gates import Closing, Gate, closing
+from hansard.orchestration.gates import Gate, Rule, closing, counting
 from hansard.orchestration.plan import parse_plan
 from hansard.orchestration.progress import progress_of
 from hansard.record.reading import read_body, read_for_list, read_text
@@ -97,10 +97,7 @@ class Gates:
         if opened.data["before"] != "plan":
             return
         config = self._config(opened.run)
-        try:
-            data = json.loads(edit)
-        except (ValueError, RecursionError) as error:
-            raise UsageError(f"the edited plan is no JSON: {error}") from error
+        data = read_json(edit, where="the edited plan")
         parse_plan(data, config.roster, config.policy, where="the edited plan", commands=True)
 
     def _config(self, run: str) -> RunConfig:
@@ -117,20 +114,15 @@ class Gates:
         ]
         return newest[0] > newest[1]
 
-    def _end(self, opened: Entry, decisions: list[Entry]) -> Closing | None:
-        """How a gate ends with the words that it has got, before a driver has taken them up."""
-        gate = Gate(id=str(opened.data["gate"]), rule=str(opened.data["rule"]), opened=opened, decisions=decisions)
-        if not decisions and gate.deadline_us is None:
-            return None
+    def _rule(self, opened: Entry) -> Rule | None:
+        """What is asked of the deciders at this gate; None where it cannot be read, and then nobody can drive its run."""
         try:
-            rule = next(rule for rule in self._config(opened.run).gates if rule.name == gate.rule)
+            rule = next(rule for rule in self._config(opened.run).gates if rule.name == opened.data["rule"])
         except (HansardError, StopIteration):
-            # Nobody can drive the run of a gate whose rule cannot be read.
             return None
         editors = self._editors(opened)
         approvers = tuple(each for each in rule.approvers if each not in editors)
-        left = replace(rule, needed=opened.data["needed"], approvers=approvers)
-        return closing(gate, left, time.time_ns() // 1_000)
+        return replace(rule, needed=opened.data["needed"], approvers=approvers)
 
     def _editors(self, opened: Entry) -> list[str]:
         """Who edited what the gate shows: they have had their say."""
@@ -154,7 +146,11 @@ class Gates:
         closed = next((each for each in effects if each.kind == "gate.closed"), None)
         decisions = [each for each in effects if each.kind == "gate.decided"]
         over = not closed and self._is_over(opened.run)
-        end = None if closed or over else self._end(opened, decisions)
+        asked = Gate(id=gate, rule=str(data["rule"]), opened=opened, decisions=decisions)
+        rule = self._rule(opened) if decisions or asked.deadline_us is not None else None
+        counted = {each.seq for each in counting(asked, rule).values()} if rule else set()
+        # How it ends with the words that it has got, before a driver has taken them up.
+        end = closing(asked, rule, time.time_ns() // 1_000) if rule and not closed and not over else None
         deadline = data.get("deadline_us")
         return {
             "gate": gate,
@@ -170,17 +166,24 @@ class Gates:
             "shown": list(data["shown"]),
             "state": closed.data["outcome"] if closed else end.outcome if end else VOID if over else "open",
             "expired": bool(closed.data["expired"] if closed else end and end.expired),
-            "decisions": [_decision(each) for each in decisions],
+            "decisions": [_decision(each, each.seq in counted) for each in decisions],
         }
+
+
+def approvals(gate: View) -> int:
+    """How many approvals count."""
+    return sum(each["counts"] and each["decision"] == "approve" for each in gate["decisions"])
 
 
 def _names(decisions: list[View], state: str) -> str:
     """Whose words made it so."""
+    counted = [each for each in decisions if each["counts"]]
     said = {"approved": "approve", "edited": "edit", "rejected": "reject"}[state]
-    return ", ".join(dict.fromkeys(each["by"] for each in decisions if each["decision"] == said)) or "nobody"
+    return ", ".join(dict.fromkeys(each["by"] for each in counted if each["decision"] == said)) or "nobody"
 
 
-def _decision(entry: Entry) -> View:
+def _decision(entry: Entry, counts: bool) -> View:
+    """One word. It counts where it is the last of somebody who may decide, on what is shown and in time."""
     data: Any = entry.data
     return {
         "seq": entry.seq,
@@ -188,6 +191,7 @@ def _decision(entry: Entry) -> View:
         "by": entry.actor,
         "decision": data["decision"],
         "authenticated": data["authenticated"],
+        "counts": counts,
     }
 
 

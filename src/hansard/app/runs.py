@@ -216,9 +216,13 @@ class Runs:
 
     async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
         """Drive an unfinished run on from the record."""
+        await self.ask_to_resume(run, surface=surface, actor=actor)
+        return await self.drive(run)
+
+    async def ask_to_resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
+        """Put it on the record that somebody wants an unfinished run to go on. Nobody drives it yet."""
         requested = self._unfinished(run)
         await self._recorder.record(ResumeAsked(surface=surface), actor=actor or human(), run=run, causes=[requested])
-        return await self.drive(run)
 
     async def retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
         """Do one task again, and with it whatever was built on it."""

@@ -5,13 +5,13 @@ Where a ledger is given, a directory is also held against what the record says o
 
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hansard.app.deliberationviews import MODE, find_session, listing_of, listings_of
+from hansard.app.deliberationviews import MODE, deliberations, directory_of, find_session, listing_of, listings_of
 from hansard.app.ids import new_run_id
 from hansard.app.people import human
 from hansard.app.settings import Settings
@@ -88,6 +88,19 @@ def place_of(name: str, runs: Path, *, gone: bool = False) -> Path:
         f"there is no session {name!r}: neither a directory here nor an id under {runs}; "
         f"`hansard runs show RUN` says where that of a run lies"
     )
+
+
+def newest_place(store: Store) -> Path:
+    """The directory of the newest deliberation on the record."""
+    run = next(deliberations(store), None)
+    if run is None:
+        raise UsageError(f"{store.place} has no deliberation yet; `--ledger LEDGER` asks another ledger")
+    folder = directory_of(store, run)
+    if folder is None:
+        raise UsageError(
+            f"run {run}, the newest deliberation, has no directory; `hansard session export {run}` shows it"
+        )
+    return folder
 
 
 def artifact_of(folder: Path) -> dict[str, Any]:
@@ -174,8 +187,9 @@ def validated(path: Path, store: Store | None = None, *, named: bool = False) ->
 
 def _directory(folder: Path, store: Store | None, named: bool) -> Validation:
     if (folder / ARTIFACT).is_file():
-        listed, unknown = _listed(folder, store)
+        listed, entries, unknown = _listed(folder, store)
         found, notes = directory_breaches(folder, recorded=listed), [unknown] if unknown else []
+        found = [*found, *_misplaced(folder, entries)]
         if unknown and named:
             found, notes = [*found, Breach(document="directory", path="", rule="record", message=unknown)], []
         if listed is None and not (folder / SEAL).exists():
@@ -193,17 +207,30 @@ def _directory(folder: Path, store: Store | None, named: bool) -> Validation:
     return Validation(document="directory", breaches=(), notes=(note,))
 
 
-def _listed(folder: Path, store: Store | None) -> tuple[bytes | None, str | None]:
-    """The list on the record that a directory comes closest to, wherever it lies by now; or why there is none."""
+def _listed(folder: Path, store: Store | None) -> tuple[bytes | None, list[int], str | None]:
+    """The list on the record that a directory comes closest to, wherever it lies by now, and its entries; or why there is none."""
     if store is None:
-        return None, "no ledger was asked: a directory that was changed and sealed anew would not be noticed"
+        return None, [], "no ledger was asked: a directory that was changed and sealed anew would not be noticed"
     try:
         session = read_manifest(folder).session_id
         if listings := listings_of(store, session):
-            return closest(folder, listings), None
+            listed = closest(folder, listings)
+            return listed, listings[listed], None
     except (UsageError, OSError) as error:
-        return None, f"not held against the record: {error}"
-    return None, f"not held against the record: {store.place} lists no files of a session {session!r}"
+        return None, [], f"not held against the record: {error}"
+    return None, [], f"not held against the record: {store.place} lists no files of a session {session!r}"
+
+
+def _misplaced(folder: Path, entries: Sequence[int]) -> list[Breach]:
+    """A seal that points to another entry than those that hold its list, or that says more; what is no seal is told already."""
+    try:
+        sealed = json.loads(read_file(folder / SEAL)) if entries else None
+    except (OSError, ValueError, RecursionError):
+        return []
+    if not isinstance(sealed, dict) or (sealed.keys() == {"entry", "files"} and sealed["entry"] in entries):
+        return []
+    message = f"does not say, and nothing else, that the record lists these files at entry {entries[0]}"
+    return [Breach(document=SEAL, path="", rule="seal", message=message)]
 
 
 def _archived_here(folder: Path, store: Store | None) -> bytes | None:

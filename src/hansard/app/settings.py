@@ -15,7 +15,7 @@ CONFIG_NAME = "hansard.toml"
 LEDGER_NAME = Path(".hansard") / "ledger.db"
 MAX_FILE_BYTES = 64_000_000
 OF_KEYS = ("tiers", "roles", "run", "budget", "policy", "roster", "verifier", "reviser")
-OF_NAMES = ("providers", "prices", "panels", "personas", "tools")
+OF_NAMES = ("providers", "prices", "panels", "personas", "tools", "witnesses")
 """Tables that hold one table for each name."""
 ROLES = ("default", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 KNOWN = ("ledger", "origin", "gate", "context", *OF_KEYS, *OF_NAMES)
@@ -44,6 +44,7 @@ class Settings:
     panels: Mapping[str, Any] = field(default_factory=dict)
     personas: Mapping[str, Any] = field(default_factory=dict)
     tools: Mapping[str, Any] = field(default_factory=dict)
+    witnesses: Mapping[str, Any] = field(default_factory=dict)
     roster_file: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -112,6 +113,7 @@ def read_settings(
         panels=_table(table, "panels", config),
         personas=_table(table, "personas", config),
         tools=_table(table, "tools", config),
+        witnesses=_table(table, "witnesses", config),
         roster_file=_roster_file(table, config),
         environment=dict(env),
     )

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,12 +53,16 @@ def readable(location: str) -> Iterator[str]:
         yield location
         return
     from hansard.app.wiring import open_store
+    from hansard.providers.temporary import new_folder, remove
     from hansard.record.export import export
 
-    with tempfile.TemporaryDirectory(prefix="hansard-verify-") as folder:
+    folder = new_folder()
+    try:
         store = open_store(location, reading=True)
         try:
-            export(store, Path(folder) / "export")
+            export(store, folder / "export")
         finally:
             store.close()
-        yield str(Path(folder) / "export")
+        yield str(folder / "export")
+    finally:
+        remove(folder)

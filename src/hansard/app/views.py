@@ -6,6 +6,7 @@ from typing import Any
 
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
+from hansard.ledger.report import whole as whole
 from hansard.record.encoder import fast_dumper
 from hansard.record.history import LedgerState, RunState
 from hansard.store.base import StoredBody
@@ -23,7 +24,7 @@ def encoded(view: Any) -> bytes:
         except TypeError:
             # Half of a surrogate pair, or a number beyond 64 bits: the slow way takes them.
             pass
-    return json.dumps(view, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    return whole(json.dumps(view, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 def moment(ts_us: int) -> str:

@@ -12,18 +12,17 @@ import http.client
 import json
 import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from hansard.app.marks import Marks
+from hansard.app.posting import check_url, post
 from hansard.app.views import entry_view
-from hansard.errors import HansardError, StoreError, UsageError
+from hansard.errors import HansardError, StoreError
 from hansard.ledger.entry import Entry
 from hansard.store.base import Query, Store
 
@@ -61,7 +60,7 @@ class Webhooks:
         self._secret, self._tell, self._store, self._marks = secret, tell, store, marks
         self._news = {url: asyncio.Event() for url in urls}
         for url in urls:
-            _refuse(url)
+            check_url(url, "--webhook")
 
     def take(self, _: Entry) -> None:
         """There is something that somebody should know of."""
@@ -110,7 +109,7 @@ class Webhooks:
     def _post(self, url: str, entry: Entry) -> str:
         """The answer's status, or why there was none."""
         body = json.dumps({"type": entry.kind, "run": entry.run, "entry": entry_view(entry)}).encode()
-        id, now, parts = f"{entry.run}.{entry.seq}", int(time.time()), urlsplit(url)
+        id, now = f"{entry.run}.{entry.seq}", int(time.time())
         headers = {
             "content-type": "application/json",
             "user-agent": "hansard",
@@ -118,20 +117,10 @@ class Webhooks:
             "webhook-timestamp": str(now),
             "webhook-signature": signature(self._secret, id, now, body),
         }
-        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        assert parts.hostname is not None
-        connection = make(parts.hostname, parts.port, timeout=TIMEOUT_S)
-        late = threading.Timer(TIMEOUT_S, _hang_up, [connection])
-        late.daemon = True
-        late.start()
         try:
-            connection.request("POST", f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}", body, headers)
-            return str(connection.getresponse().status)
+            return str(post(url, body, headers, timeout_s=TIMEOUT_S).status)
         except (OSError, http.client.HTTPException) as error:
             return f"{type(error).__name__}: {error}"
-        finally:
-            late.cancel()
-            connection.close()
 
 
 def _aside(call: Callable[[], str]) -> "asyncio.Future[str]":
@@ -147,24 +136,6 @@ def _aside(call: Callable[[], str]) -> "asyncio.Future[str]":
 
     threading.Thread(target=carried_out, name="hansard-webhook", daemon=True).start()
     return asyncio.wrap_future(made)
-
-
-def _hang_up(connection: http.client.HTTPConnection) -> None:
-    """The limit of a socket is for each of its bytes: an answer can come in time for ever and never be there."""
-    if connection.sock is not None:
-        with suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
-
-
-def _refuse(url: str) -> None:
-    """UsageError unless this is a URL that can be called."""
-    try:
-        parts = urlsplit(url)
-        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.username
-    except ValueError:
-        fits = False
-    if not fits or not url.isascii() or not url.isprintable():
-        raise UsageError(f"--webhook {url!r:.100}: write http://… or https://…, in ASCII, without a name or password")
 
 
 def webhooks(urls: tuple[str, ...], folder: Path, store: Store, tell: Tell) -> Webhooks:

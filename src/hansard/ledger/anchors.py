@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .canonical import Malformed
-from .checkpoint import parse_decimal
 from .events import Noted, read_note
 from .merkle import verify_consistency
-from .note import from_base64
+from .note import COSIGNATURE_V1, VerifierKey
 from .receipt import HEADER, parse_proof
 from .report import Anchor, Findings
 from .seals import Pin, Seals
 from .sources.base import CannotRead, open_regular
+from .witness import split_request
 
 _MAX_FILE = 64 << 20
 
@@ -62,6 +62,17 @@ def load_pin(text: str) -> Pin:
         raise CannotRead(f"{text} does not hold a pin: {error}") from error
 
 
+def load_witness(text: str) -> VerifierKey:
+    """The verifier key of a witness, or the file that holds it."""
+    try:
+        key = VerifierKey.parse(text if "+" in text else _read(text).decode().strip())
+        if key.algorithm != COSIGNATURE_V1:
+            raise Malformed(f"{key.name} signs a log and cosigns nothing")
+    except (Malformed, UnicodeDecodeError) as error:
+        raise CannotRead(f"{text[:120]!r} is not the key of a witness, nor a file that holds one: {error}") from error
+    return key
+
+
 def compare(kept: Kept, *, roots: Mapping[int, bytes], size: int, seals: Seals, findings: Findings) -> Anchor:
     """Hold one anchor against the log: same origin, not longer, same root."""
     checkpoint = kept.noted.checkpoint
@@ -91,20 +102,8 @@ def _contradiction(kept: Kept, roots: Mapping[int, bytes], size: int, seals: Sea
 
 
 def _consistency(path: str, data: bytes) -> Kept:
-    try:
-        head, blank, note = data.decode().partition("\n\n")
-    except UnicodeDecodeError as error:
-        raise Malformed("not UTF-8") from error
-    if not blank:
-        raise Malformed("[P4] it has no blank line before its checkpoint")
-    first, *proof = head.split("\n")
-    old = parse_decimal(first.removeprefix("old "), "[P4] the old size")
-    return Kept(
-        what=path,
-        noted=read_note(note),
-        old=old,
-        proof=tuple(from_base64(line, "[P4] a hash of the proof") for line in proof),
-    )
+    old, proof, note = split_request(data)
+    return Kept(what=path, noted=read_note(note), old=old, proof=proof)
 
 
 def _read(path: str) -> bytes:

@@ -7,10 +7,12 @@ from typing import assert_never
 from .anchors import Kept, compare
 from .bodies import Redactions
 from .canonical import Malformed
+from .cosigned import Shown, on_record, witnessed
 from .entry import parse
 from .events import SPECIAL, Absent, Anchored, Event, Genesis, Noted, Rotated, Tombstone, read_event
 from .form import Tools
 from .merkle import leaf_hash
+from .note import VerifierKey
 from .report import Anchor, Bodies, Bracket, Findings, Report, Signed
 from .seals import Pin, Seals
 from .sources.base import Source, State
@@ -34,6 +36,7 @@ class Asked:
     since: Kept | None
     pin: Pin | None
     against: tuple[Kept, ...]
+    witnesses: tuple[VerifierKey, ...]
     all_signatures: bool
     jobs: int | None
 
@@ -99,7 +102,7 @@ class Audit:
     def _walk(self, start: State) -> State:
         wanted = tuple(sorted({size for kept in self._asked.anchors() for size in kept.sizes()}))
         older = [size for size in wanted if size < start.size]
-        self._tally.roots = self._source.roots(older)
+        self._tally.roots = self._before(older, start)
         size = self._source.entries
         jobs = jobs_for(self._source, self._asked.jobs)
         if jobs > 1 and isinstance(self._source, SqliteSource):
@@ -112,6 +115,11 @@ class Audit:
                 self._tally.add(tally)
                 return end
         return self._walk_alone(start, wanted[len(older) :], size)
+
+    def _before(self, sizes: list[int], start: State) -> dict[int, bytes]:
+        """The roots at sizes that the walk does not pass, of the very tree that it starts from; none where that is not shown."""
+        found = self._source.roots([*sizes, start.size]) if sizes else {}
+        return found if found.get(start.size) == start.frontier.root() else {}
 
     def _walk_alone(self, start: State, wanted: tuple[int, ...], size: int) -> State:
         self._source.examine(self._asked.deep, start.size)
@@ -165,7 +173,9 @@ class Audit:
         if isinstance(self._source, ExportSource):
             self._source.compare_published(signed.sealed_to, start.size)
         anchors = tuple(self._compare(kept, end.size) for kept in self._asked.anchors())
-        brackets = self._brackets()
+        brackets = self._brackets(start)
+        shown = self._shown(anchors, brackets) if self._asked.witnesses else []
+        vouched = witnessed(self._asked.witnesses, shown, self._findings, self._tools.ed25519)
         self._grade(signed, bodies, end.size)
         genesis = self._seals.genesis
         return Report(
@@ -181,17 +191,30 @@ class Audit:
             anchors=anchors,
             bodies=bodies,
             brackets=brackets,
+            witnessed=vouched,
             unread_prefix=start.size,
             findings=self._findings.all(),
             more_findings=self._findings.more,
         )
 
+    def _shown(self, anchors: tuple[Anchor, ...], brackets: tuple[Bracket, ...]) -> list[Shown]:
+        """Every checkpoint at hand that a witness may have cosigned, and that the log agrees with."""
+        pairs = zip(self._asked.anchors(), anchors, strict=True)
+        files = [Shown(kept.what, kept.noted) for kept, anchor in pairs if anchor.ok]
+        agreeing, genesis = {each.seq for each in brackets}, self._seals.genesis
+        if genesis is None:
+            return files
+        anchored = [each for each in self._anchored if each.seq in agreeing]
+        return [*files, *on_record(self._source, anchored, genesis.origin)]
+
     def _compare(self, kept: Kept, size: int) -> Anchor:
         return compare(kept, roots=self._tally.roots, size=size, seals=self._seals, findings=self._findings)
 
-    def _brackets(self) -> tuple[Bracket, ...]:
+    def _brackets(self, start: State) -> tuple[Bracket, ...]:
         """Recorded anchors that agree with the log they stand in ([V7])."""
-        roots = self._source.roots(sorted({each.size for each in self._anchored if each.size <= each.seq}))
+        sizes = sorted({each.size for each in self._anchored if each.size <= each.seq})
+        roots = self._before([each for each in sizes if each < start.size], start)
+        roots |= self._source.roots([each for each in sizes if each >= start.size])
         agreeing = []
         for each in self._anchored:
             if roots.get(each.size, b"").hex() == each.root:

@@ -6,11 +6,11 @@ The body only. Signatures are the note module's; whether two checkpoints agree i
 import re
 from dataclasses import dataclass
 
-from .canonical import Malformed
-from .merkle import HASH, MAX_SIZE
+from .canonical import MAX_INT, Malformed
+from .merkle import HASH
 from .note import check_text, from_base64, to_base64
 
-_DECIMAL = re.compile("0|[1-9][0-9]{0,18}")
+_DECIMAL = re.compile("0|[1-9][0-9]{0,15}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ def format_checkpoint(origin: str, size: int, root: bytes) -> str:
 
 
 def parse_decimal(text: str, what: str) -> int:
-    """Read a count below 2^63 in ASCII digits without leading zeros."""
+    """Read a count below 2^53, which every reader has exactly ([E3]), in ASCII digits without leading zeros."""
     number = int(text) if _DECIMAL.fullmatch(text) else -1
-    if not 0 <= number <= MAX_SIZE:
-        raise Malformed(f"{what} is not a decimal number below 2^63 without leading zeros: {text[:40]!r}")
+    if not 0 <= number <= MAX_INT:
+        raise Malformed(f"{what} is not a decimal number below 2^53 without leading zeros: {text[:40]!r}")
     return number

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from .form import STANDARD, Tools
-from .report import Report, lines
+from .report import Report, lines, whole
 from .verify import CannotRead, Options, verify
 
 EPILOG = """\
@@ -70,6 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser, *, needs_path: bool = True) -
         help="checkpoints, receipts or consistency files kept elsewhere, which the log must extend",
     )  # fmt: skip
     parser.add_argument(
+        "--witness", metavar="KEY", nargs="+", action="extend", default=[],
+        help="ask for the word of these witnesses: their verifier keys, or files that hold them",
+    )  # fmt: skip
+    parser.add_argument(
         "--all-signatures", action="store_true", help="check every checkpoint's signatures, not only those that seal"
     )
     parser.add_argument(
@@ -86,6 +90,7 @@ def run(args: argparse.Namespace, tools: Tools = STANDARD) -> int:
         since=args.since,
         pin=args.pin,
         against=tuple(args.against),
+        witnesses=tuple(args.witness),
         all_signatures=args.all_signatures,
         jobs=args.jobs,
     )
@@ -103,10 +108,15 @@ def run(args: argparse.Namespace, tools: Tools = STANDARD) -> int:
 
 
 def _show(report: Report, *, as_json: bool) -> None:
-    text = json.dumps(report.as_json(), indent=2) if as_json else "\n".join(lines(report))
+    text = _json(report) if as_json else "\n".join(lines(report))
     # A terminal that cannot write a name must not hide the verdict.
     encoding = sys.stdout.encoding or "ascii"
     _print(text.encode(encoding, "backslashreplace").decode(encoding), sys.stdout)
+
+
+def _json(report: Report) -> str:
+    """In letters that every encoding has."""
+    return json.dumps(json.loads(whole(json.dumps(report.as_json(), ensure_ascii=False))), indent=2)
 
 
 def _print(text: str, to: TextIO, *, end: str = "\n") -> None:

@@ -21,6 +21,8 @@ def _limits(report: Report, *, pinned: bool, anchored: bool, deep: bool) -> Iter
         yield from _ledger_limits(report, anchored=anchored, deep=deep)
     if report.signed.identity is not None:
         yield "that retired private keys were destroyed: whoever kept them all can rebuild the log"
+    if report.witnessed:
+        yield "that a witness is somebody else than the keeper of this log: whoever asks for its word must know whose it is"
     yield "the times: ts is the writer's claim" + (
         ", and the tokens of recorded anchors were not checked" if report.brackets else ""
     )

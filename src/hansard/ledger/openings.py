@@ -11,6 +11,7 @@ from typing import Any
 from .anchors import Kept
 from .body import opens
 from .canonical import Malformed, decode
+from .cosigned import Shown, witnessed
 from .entry import GENESIS, HASH, Entry, parse
 from .events import ROTATED, Genesis, Noted, Rotated, epoch_name, read_event, read_note
 from .form import STANDARD, Tools
@@ -59,18 +60,26 @@ class Contents:
     opened: dict[str, Opening] = field(default_factory=dict)
 
 
-def verify_receipt(path: Path, *, pin: Pin | None, against: Sequence[Kept], tools: Tools) -> Report:
+def verify_receipt(
+    path: Path, *, pin: Pin | None, against: Sequence[Kept], witnesses: Sequence[VerifierKey] = (), tools: Tools
+) -> Report:
     """Verify one receipt file; CannotRead when the file itself cannot be had."""
     try:
         with open_regular(path) as file:
             data = file.read(MAX_RECEIPT + 1)
     except OSError as error:
         raise CannotRead(f"cannot read {path}: {error.strerror or error}") from error
-    return check_receipt(data, path=str(path), pin=pin, against=against, tools=tools)
+    return check_receipt(data, path=str(path), pin=pin, against=against, witnesses=witnesses, tools=tools)
 
 
 def check_receipt(
-    data: bytes, *, path: str = "", pin: Pin | None = None, against: Sequence[Kept] = (), tools: Tools = STANDARD
+    data: bytes,
+    *,
+    path: str = "",
+    pin: Pin | None = None,
+    against: Sequence[Kept] = (),
+    witnesses: Sequence[VerifierKey] = (),
+    tools: Tools = STANDARD,
 ) -> Report:
     """Verify the bytes of a receipt; any bytes give a report."""
     findings = Findings()
@@ -83,6 +92,9 @@ def check_receipt(
         findings.add("receipt", "structure", f"[P1] not a receipt of a ledger: {error}")
     else:
         report = _Check(contents, findings, pin, tools).report(report, against)
+        own = Shown("the checkpoint of the receipt", contents.noted)
+        same = [Shown(kept.what, kept.noted) for kept in against if kept.noted.checkpoint == own.noted.checkpoint]
+        report = replace(report, witnessed=witnessed(witnesses, [own, *same], findings, tools.ed25519))
     limits = not_proven(report, pinned=pin is not None, anchored=bool(against), deep=True)
     return replace(report, findings=findings.all(), more_findings=findings.more, not_proven=limits)
 

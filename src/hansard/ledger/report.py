@@ -3,9 +3,11 @@
 Computes verdicts and renders them; it opens nothing and checks nothing itself.
 """
 
+import re
 from bisect import insort
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 Grade = Literal["structure", "signature", "anchor", "missing", "grade", "warning", "note"]
@@ -17,6 +19,7 @@ KEPT_PER_GRADE = 100
 _EXIT: dict[Grade, int] = {"structure": 20, "signature": 20, "anchor": 21, "missing": 22, "grade": 23}
 _VERDICTS = {0: "OK", 20: "BROKEN", 21: "CONTRADICTED", 22: "BODIES MISSING", 23: "GRADE NOT REACHED"}
 _SHOWN = 12
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,15 @@ class Bracket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Witnessed:
+    """A witness that was asked for ([W5]): the largest size that it cosigned, and when, in POSIX seconds."""
+
+    name: str
+    size: int
+    time_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """What a receipt shows: one entry, its opened parts, and who signed."""
 
@@ -108,6 +120,7 @@ class Report:
     anchors: tuple[Anchor, ...] = ()
     bodies: Bodies = field(default_factory=Bodies)
     brackets: tuple[Bracket, ...] = ()
+    witnessed: tuple[Witnessed, ...] = ()
     unread_prefix: int = 0
     receipt: Receipt | None = None
     findings: tuple[Finding, ...] = ()
@@ -151,6 +164,16 @@ class Report:
             "first_bad": asdict(first) if first else None,
         }
         return computed | plain
+
+
+def whole(text: str) -> str:
+    """JSON text that is UTF-8: half of a surrogate pair is spelled out in its string, as the byte that it stands for in a name."""
+    return _HALF.sub(_spelled, text)
+
+
+def _spelled(half: re.Match[str]) -> str:
+    code = ord(half[0])
+    return f"\\\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\\\u{code:04x}"
 
 
 class Findings:
@@ -241,11 +264,21 @@ def _facts(report: Report) -> Iterator[str]:
         yield f"  bodies       {_body_facts(report.bodies)}"
     for anchor in report.anchors:
         yield f"  anchor       {anchor.what}: {'agrees' if anchor.ok else 'CONTRADICTS'} at size {anchor.size:,}"
+    for each in report.witnessed:
+        yield f"  witness      {each.name} saw size {each.size:,} at {_moment(each.time_s)}"
     for bracket in report.brackets[:_SHOWN]:
         yield (
             f"  time         entries below {bracket.size:,} are older, those after {bracket.seq:,} younger than"
             f" {bracket.time_us} us, if the {bracket.by} anchor in entry {bracket.seq} is true"
         )
+
+
+def _moment(time_s: int) -> str:
+    """A time as people read it; a witness may say any number."""
+    try:
+        return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_s} s"
 
 
 def _receipt_facts(receipt: Receipt) -> Iterator[str]:

@@ -7,7 +7,7 @@ process has open for writing: reading it beside SQLite and closing it drops that
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .anchors import load_kept, load_pin
+from .anchors import load_kept, load_pin, load_witness
 from .audit import Asked, Audit, Progress
 from .form import STANDARD, Tools
 from .limits import not_proven
@@ -22,13 +22,16 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is asked for. `pin` is a pin or a file that holds one; `since` and `against` name files."""
+    """What is asked for. `pin` is a pin or a file that holds one; `since` and `against` name files; `witnesses` are
+    verifier keys, or files that hold them.
+    """
 
     deep: bool = False
     strict: bool = False
     since: str | None = None
     pin: str | None = None
     against: tuple[str, ...] = ()
+    witnesses: tuple[str, ...] = ()
     all_signatures: bool = False
     jobs: int | None = None
 
@@ -49,7 +52,9 @@ def verify(
     form = recognise(place)
     try:
         if form == "receipt":
-            return verify_receipt(place, pin=asked.pin, against=asked.anchors(), tools=tools)
+            return verify_receipt(
+                place, pin=asked.pin, against=asked.anchors(), witnesses=asked.witnesses, tools=tools
+            )
         return _steady(place, asked, tools, progress)
     except NotALedger as error:
         return _failed(place, "not_a_ledger", f"not a ledger: {error}")
@@ -70,6 +75,7 @@ def _asked(options: Options) -> Asked:
         since=load_kept(options.since) if options.since is not None else None,
         pin=load_pin(options.pin) if options.pin is not None else None,
         against=tuple(load_kept(each) for each in options.against),
+        witnesses=tuple(load_witness(each) for each in options.witnesses),
         all_signatures=options.all_signatures,
         jobs=options.jobs,
     )

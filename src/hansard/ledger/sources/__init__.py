@@ -1,5 +1,6 @@
 """Where ledgers lie: recognises a layout by its bytes and opens it for reading."""
 
+import os
 from pathlib import Path
 
 from ..receipt import HEADER
@@ -34,6 +35,9 @@ def recognise(path: Path) -> Form:
 def open_source(path: Path, findings: Findings) -> Source:
     """Open the ledger at this path; NotALedger when the bytes are something else, CannotRead when they cannot be had."""
     form = recognise(path)
+    if form in ("sqlite", "jsonl"):
+        # The other files of a ledger lie beside the file itself, not beside a link to it.
+        path = Path(os.path.realpath(path))
     if form == "sqlite":
         return _open_sqlite(path, findings)
     if form == "jsonl":

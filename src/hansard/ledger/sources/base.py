@@ -118,7 +118,10 @@ class Source(Protocol):
         ...
 
     def roots(self, sizes: Iterable[int]) -> dict[int, bytes]:
-        """The roots at these sizes, which must rise, from what is stored; those that cannot be had are left out."""
+        """The roots at these sizes, which must rise, from what is stored; those that cannot be had are left out.
+
+        They are of one tree that grows: whoever knows the last one to be right knows it of all.
+        """
         ...
 
     def unchanged(self) -> bool:

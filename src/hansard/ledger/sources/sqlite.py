@@ -199,25 +199,29 @@ class SqliteSource:
                 yield line
 
     def frontier(self, size: int) -> Frontier:
-        tree, at = Frontier(), 0
-        for level in range(56, 0, -8):
-            while size - at >= 1 << level:
-                tree.push_subtree(level, self._node(level, at >> level))
-                at += 1 << level
-        for _, line in self.lines(at, size) if at < size else ():
-            tree.push(leaf_hash(line))
-        if tree.size != size:
-            raise Malformed(f"the log has fewer than {size} entries")
+        tree = Frontier()
+        self._grow(tree, size)
         return tree
 
     def roots(self, sizes: Iterable[int]) -> dict[int, bytes]:
-        found = {}
-        for size in sizes:
-            try:
-                found[size] = self.frontier(size).root()
-            except Malformed:
-                continue
+        tree, found = Frontier(), {}
+        with suppress(Malformed):
+            for size in sizes:
+                self._grow(tree, size)
+                found[size] = tree.root()
         return found
+
+    def _grow(self, tree: Frontier, size: int) -> None:
+        """Let a tree grow to this size by the largest nodes that fit, and by lines where none does."""
+        while (at := tree.size) < size:
+            fits = (each for each in range(56, 0, -8) if at % (1 << each) == 0 and size - at >= 1 << each)
+            if level := next(fits, 0):
+                tree.push_subtree(level, self._node(level, at >> level))
+                continue
+            for _, line in self.lines(at, min(size, (at | 255) + 1)):
+                tree.push(leaf_hash(line))
+            if tree.size == at:
+                raise Malformed(f"the log has fewer than {size} entries")
 
     def unchanged(self) -> bool:
         return self._view.unchanged()

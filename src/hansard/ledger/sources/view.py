@@ -7,13 +7,13 @@ there. It opens no ledger and knows no table.
 import os
 import shutil
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from .aside import Aside, new_aside
 from .base import CannotRead
 
 try:
@@ -36,7 +36,7 @@ class View:
 
     original: Path
     readable: Path
-    folder: Path | None
+    aside: Aside | None
     stamp: Stamp
     steady: bool
     """False when the files moved each time that they were copied."""
@@ -48,15 +48,15 @@ class View:
 
     def unchanged(self) -> bool:
         """Whether all that was read so far came from one state."""
-        return self.steady and (self.folder is not None or _stamp(self.original) == self.stamp)
+        return self.steady and (self.aside is not None or _stamp(self.original) == self.stamp)
 
     def has_journal(self) -> bool:
         """Whether a rollback journal lies beside the file. It is not read here, and SQLite would restore from it."""
         return _has_content(_seen(_beside(self.original, "-journal")))
 
     def close(self) -> None:
-        if self.folder:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self.aside:
+            self.aside.remove()
 
 
 def take_view(path: Path) -> View:
@@ -64,15 +64,15 @@ def take_view(path: Path) -> View:
     try:
         stamp = _stamp(path)
         if not _has_content(stamp[1]):
-            return View(original=path, readable=path, folder=None, stamp=stamp, steady=True)
+            return View(original=path, readable=path, aside=None, stamp=stamp, steady=True)
         return _copied(path)
     except OSError as error:
         raise CannotRead(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _copied(path: Path) -> View:
-    folder = Path(tempfile.mkdtemp(prefix="hansard-verify-"))
-    copy, steady = folder / "ledger.db", False
+    aside = new_aside()
+    copy, steady = aside.folder / "ledger.db", False
     try:
         for _ in range(_COPIES):
             with _shared_lock(path):
@@ -87,9 +87,9 @@ def _copied(path: Path) -> View:
                 break
         _join(copy)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        aside.remove()
         raise
-    return View(original=path, readable=copy, folder=folder, stamp=stamp, steady=steady)
+    return View(original=path, readable=copy, aside=aside, stamp=stamp, steady=steady)
 
 
 def _join(copy: Path) -> None:

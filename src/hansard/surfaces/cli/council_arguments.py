@@ -67,7 +67,11 @@ def add_deliberate(command: argparse.ArgumentParser) -> None:
 def add_session(command: argparse.ArgumentParser, make: Command) -> None:
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
     replay = make(
-        verbs, "replay", "the transcript's canonical bytes, and whether its digest is right", "session:replay"
+        verbs,
+        "replay",
+        "the transcript's canonical bytes, and whether its digest is right",
+        "session:replay",
+        ledger=True,
     )
     again = make(verbs, "execution-replay", "hold the session again", "session:execution_replay", ledger=True)
     validate = make(
@@ -81,14 +85,14 @@ def add_session(command: argparse.ArgumentParser, make: Command) -> None:
     export = make(verbs, "export", "the debate as Markdown, or as a page of its own", "session:export", ledger=True)
     export.add_argument("--html", action="store_true", help="one HTML page that needs nothing else")
     for each in (replay, again, resume):
-        each.add_argument("directory", metavar="DIR", help="a session's directory, or its id")
+        each.add_argument("directory", metavar="DIR", help="a session's directory or id, or `last`")
     for each in (metrics, export):
         each.add_argument(
             "directory", metavar="DIR", help="a session's directory or id, a run of the ledger, or `last`"
         )
     for each in (replay, again, validate, metrics, resume, export):
         each.add_argument("--runs", metavar="DIR", default="runs", help="where ids are looked up (default: runs)")
-    validate.add_argument("path", metavar="PATH", help="a session's directory, or one document")
+    validate.add_argument("path", metavar="PATH", help="a session's directory or id, one document, or `last`")
     for each in (metrics, export):
         each.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
     _add_again(again)

@@ -3,6 +3,7 @@
 import argparse
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hansard.app import custody as service
 from hansard.app.settings import ledger_settings, read_settings
 from hansard.app.wiring import can_be_written, open_ledger
 from hansard.errors import StoreError, UsageError
-from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.show import as_json, plain, say
 
 
 def checkpoint(args: argparse.Namespace) -> int:
@@ -43,7 +44,8 @@ def seal(args: argparse.Namespace) -> int:
 def receipt(args: argparse.Namespace) -> int:
     settings = ledger_settings(args.ledger)
     with open_ledger(settings, writing=can_be_written(settings.ledger)) as opened:
-        view = service.receipt(opened, args.seq, tuple(args.disclose))
+        view = service.receipt(opened, args.seq, tuple(args.disclose), cosigned=args.cosigned)
+    _warn(view)
     if not args.html:
         return _deliver(args, view, view["receipt"], f"check it with: hansard verify {shlex.quote(args.output or '')}")
     from hansard.surfaces.cli.receipt_page import receipt_page
@@ -63,6 +65,7 @@ def export(args: argparse.Namespace) -> int:
     settings = ledger_settings(args.ledger)
     with open_ledger(settings, writing=can_be_written(settings.ledger)) as opened:
         view = carrying.export_to(opened, Path(args.folder), bodies=not args.without_bodies)
+    _warn(view)
     _print(args, view, f"exported {view['entries']:,} entries and {view['bodies']:,} bodies to {view['folder']}")
     if not args.json:
         folder, deep = shlex.quote(args.folder), "" if args.without_bodies else " --deep"
@@ -96,6 +99,11 @@ def adopt(args: argparse.Namespace) -> int:
     return 0
 
 
+def _warn(view: dict[str, Any]) -> None:
+    if view["unsigned_because"]:
+        print(f"hansard: nothing was signed anew: {plain(view['unsigned_because'])}", file=sys.stderr)
+
+
 def _print(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
     if args.json:
         as_json(view)
@@ -109,13 +117,23 @@ def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str, then: st
     """Print a proof, or write it to a new file of the user's and say what to do with that."""
     if not args.output:
         return _print(args, view, text)
-    try:
-        with os.fdopen(
-            os.open(args.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{args.output} is there already; choose another name") from error
-    except OSError as error:
-        raise StoreError(f"cannot write {args.output}: {error.strerror}") from error
+    new_file(args.output, text)
     return _print(args, view, f"wrote {args.output}; {then}")
+
+
+def new_file(path: str, text: str) -> None:
+    """Write a file of the user's that is not there yet, whole or not at all."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already; choose another name") from error
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+    except BaseException as error:
+        os.unlink(path)
+        if isinstance(error, OSError):
+            raise StoreError(f"cannot write {path}: {error.strerror}; nothing was left there") from error
+        raise

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from hansard.app.gates import Decision
+from hansard.app.gates import Decision, approvals
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.app.views import View
@@ -37,7 +37,8 @@ def show(args: argparse.Namespace) -> int:
         say(_line(view))
         for decision in view["decisions"]:
             said = "" if decision["authenticated"] else " (nobody checked who this is)"
-            say(f"  {decision['by']}: {decision['decision']}, {decision['time']}{said}")
+            void = "" if decision["counts"] else " (does not count)"
+            say(f"  {decision['by']}: {decision['decision']}, {decision['time']}{said}{void}")
         for line in (view["question"] or "(not in the ledger any more)").splitlines():
             say(f"  | {line}")
         return 0
@@ -83,7 +84,7 @@ def _line(view: View) -> str:
         f", until {view['deadline']} (then {view['on_expiry']})" if view["deadline"] and view["state"] == "open" else ""
     )
     expired = " by expiry" if view["expired"] else ""
-    count = f"{len(view['decisions'])} said, {view['needed']} needed"
+    count = f"{approvals(view)} of {view['needed']} approved"
     return f"{view['gate']}  {view['state']}{expired}  run {view['run'][:SHORT]}  before {where}  {count}{until}"
 
 

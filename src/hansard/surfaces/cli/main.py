@@ -125,6 +125,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     _add_council(commands, words)
     _add_serve(commands, words)
     _add_mcp(commands, words)
+    _add_witness(commands, words)
     _add_verify(commands, words[1:], "check a ledger, an export or a receipt")
     _add_ledger(commands, words[1:] if words[:1] == ["ledger"] else None)
     _add_route(commands, words[1:])
@@ -223,6 +224,19 @@ def _add_mcp(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", wo
     command = _command(commands, "mcp", text, "mcp:mcp", ledger=True)
     command.epilog, command.formatter_class = mcp_arguments.EXAMPLES, argparse.RawDescriptionHelpFormatter
     mcp_arguments.add_mcp(command)
+
+
+def _add_witness(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
+    """The witness; its flags are built when it is named."""
+    text = "cosign the logs of others: proof that nobody rewrote them"
+    if words[:1] != ["witness"]:
+        commands.add_parser("witness", help=text)
+        return
+    from hansard.surfaces.cli import witness_arguments
+
+    command = _command(commands, "witness", text, "witness:serve")
+    command.epilog, command.formatter_class = witness_arguments.EXAMPLES, argparse.RawDescriptionHelpFormatter
+    witness_arguments.add_witness(command, _command)
 
 
 def _add_verify(
@@ -332,6 +346,7 @@ def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     receipt.add_argument(
         "--disclose", action="append", default=[], metavar="PART", help="open this part in the receipt (repeatable)"
     )
+    receipt.add_argument("--cosigned", action="store_true", help="under the newest checkpoint that a witness has seen")
     receipt.add_argument("--html", action="store_true", help="as a page that checks itself in a browser, offline")
     receipt.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
     consistency = _command(
@@ -339,6 +354,10 @@ def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     )
     consistency.add_argument("old", type=_count, help="the older size")
     consistency.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
+    witness = _command(verbs, "witness", "have the log cosigned by a witness", "witness:ask", ledger=True)
+    witness.add_argument("url", nargs="?", metavar="URL", help="default: every [witnesses.NAME] of hansard.toml")
+    witness.add_argument("--key", metavar="KEY", help="the key that its word is checked with, or a file that holds it")
+    witness.add_argument("--output", "-o", metavar="FILE", help="write the cosigned checkpoint here")
     export = _command(
         verbs, "export", "a folder with everything in it, the verifier included", "custody:export", ledger=True
     )

@@ -27,6 +27,7 @@ from hansard.surfaces.cli.narrate import many
 from hansard.surfaces.cli.show import as_json, say
 
 OTHER, PINNING, MISMATCH = 1, 3, 4
+LAST = "last"
 
 
 def replay(args: argparse.Namespace) -> int:
@@ -45,7 +46,7 @@ def replay(args: argparse.Namespace) -> int:
 def validate(args: argparse.Namespace) -> int:
     path = Path(args.path)
     if not path.exists():
-        path = sessions.place_of(args.path, Path(args.runs))
+        path = _place(args, args.path)
     settings = read_settings(args.ledger)
     if args.ledger and not ledger_exists(settings.ledger):
         raise UsageError(f"there is no ledger at {args.ledger}")
@@ -119,7 +120,7 @@ def golden(args: argparse.Namespace) -> int:
 
 def resume(args: argparse.Namespace) -> int:
     async def work() -> int:
-        folder = sessions.place_of(args.directory, Path(args.runs), gone=True)
+        folder = _place(args, args.directory, gone=True)
         async with opened(read_settings(args.ledger), writing=True) as hansard:
             run = find_session(hansard.store, folder)
             stop = hansard.deliberations.listen(debate(args))
@@ -179,7 +180,19 @@ async def _execution_replay(args: argparse.Namespace) -> int:
 
 
 def _folder(args: argparse.Namespace) -> Path:
-    return sessions.place_of(args.directory, Path(args.runs))
+    return _place(args, args.directory)
+
+
+def _place(args: argparse.Namespace, name: str, *, gone: bool = False) -> Path:
+    """A session's directory; `last` is that of the newest deliberation on the record, where no directory is called so."""
+    try:
+        return sessions.place_of(name, Path(args.runs), gone=gone and name != LAST)
+    except UsageError:
+        settings = read_settings(args.ledger)
+        if name != LAST or not ledger_exists(settings.ledger):
+            raise
+    with open_ledger(settings) as found:
+        return sessions.newest_place(found.store)
 
 
 def say_lines(text: str) -> None:

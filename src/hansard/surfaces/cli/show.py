@@ -5,6 +5,8 @@ import json
 import sys
 from typing import Any
 
+from hansard.app.views import whole
+
 # Controls, line ends that terminals disagree about, and what Unicode calls format characters: they hide text or turn it round.
 _UNSAFE_RANGES = (
     *((0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F)),
@@ -37,8 +39,8 @@ def as_json_line(value: Any) -> None:
 def _json(value: Any, indent: int | None = None) -> str:
     """JSON in letters that standard output can write: another encoding than UTF-8 gets escapes, which mean the same."""
     written_as_utf_8 = (sys.stdout.encoding or "").lower().replace("-", "") in {"utf8", "utf8sig"}
-    text = json.dumps(value, indent=indent, ensure_ascii=not written_as_utf_8)
-    return text.encode("utf-8", "backslashreplace").decode()
+    text = whole(json.dumps(value, indent=indent, ensure_ascii=False))
+    return text if written_as_utf_8 else json.dumps(json.loads(text), indent=indent)
 
 
 def say(text: str = "") -> None:

@@ -17,10 +17,15 @@ class Head:
             return
         over = asyncio.Event()
 
-        async def nothing() -> Message:
-            # A stream ends when its reader has gone: this one goes when he has the head.
-            await over.wait()
-            return {"type": "http.disconnect"}
+        async def until_head() -> Message:
+            # A stream ends when its reader has gone: this one goes when he has the head, if not before.
+            either = asyncio.ensure_future(receive()), asyncio.ensure_future(over.wait())
+            try:
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                return {"type": "http.disconnect"} if over.is_set() else either[0].result()
+            finally:
+                for each in either:
+                    each.cancel()
 
         async def without_body(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -30,6 +35,6 @@ class Head:
 
         asked = {**scope, "method": "GET"}
         try:
-            await self._app(asked, nothing, without_body)
+            await self._app(asked, until_head, without_body)
         finally:
             scope["route"] = asked.get("route")

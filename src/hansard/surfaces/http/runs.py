@@ -80,7 +80,7 @@ async def plan(request: Request, body: PlanRequest, query: Annotated[Waiting, Qu
 async def route(request: Request, body: RouteRequest) -> Response:
     """Which lane a request belongs to, and why."""
     desk = desk_of(request)
-    return answer(await desk.daemon.routes.route(body.text, surface="http", actor=token_of(request).actor))
+    return answer(await desk.daemon.route(body.text, surface="http", actor=token_of(request).actor))
 
 
 @router.get("/v1/runs", response_model=list[RunView], responses=documented())
@@ -131,8 +131,7 @@ async def resume(request: Request, run: str, query: Annotated[Waiting, Query()])
     desk = desk_of(request)
     known = await found(desk, run)
     with refusing(409):
-        go = desk.hansard.runs.resume(known, surface="http", actor=token_of(request).actor)
-        await desk.daemon.ask(known, go)
+        await desk.daemon.resume(known, surface="http", actor=token_of(request).actor)
     return await _shown(desk, known, query.wait, 202)
 
 

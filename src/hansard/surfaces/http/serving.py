@@ -16,6 +16,8 @@ from starlette.types import ASGIApp
 
 from hansard.__about__ import __version__
 from hansard.app.configuring import Wishes, of_server, run_config
+from hansard.app.cosigner import Cosigner
+from hansard.app.cosigning import configured
 from hansard.app.daemon import Daemon
 from hansard.app.following import OVER
 from hansard.app.pool import Pool
@@ -86,6 +88,7 @@ async def serve(settings: Settings, options: Options, ready: Callable[[str, Path
         pool = Pool(settings)
         run_config(settings, pool, options.wishes)
         await pool.close()
+    configured(settings.witnesses)
     listening = bound(options.host, options.port)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="hansard"))
     tokens = Tokens.of(settings.state, look_s=LOOK_S)
@@ -124,7 +127,8 @@ async def _serve(
         public_log=options.public_log,
     )
     try:
-        with _telemetry(daemon, options.traces):
+        cosigner = Cosigner(hansard.recorder, configured(hansard.settings.witnesses), log)
+        with _telemetry(daemon, options.traces), cosigner.working():
             async with _mcp(daemon, options) as mcp:
                 app = Shortcut(Pace(Head(make_app(desk, mcp))), desk)
                 guard = Guard(app, tokens, doors, options.limits, metrics, log)

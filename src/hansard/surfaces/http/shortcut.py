@@ -36,7 +36,7 @@ class Shortcut:
             await self._app(scope, _again(messages, receive), send)
             return
         scope["route"] = self
-        view = await self._desk.daemon.routes.route(wanted.text, surface="http", actor=scope["hansard.token"].actor)
+        view = await self._desk.daemon.route(wanted.text, surface="http", actor=scope["hansard.token"].actor)
         body = encoded(view)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -1,6 +1,7 @@
 """Tools for deliberations: put a problem to a panel, look at a session's directory, see who can sit on a panel."""
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -112,7 +113,7 @@ async def generate_persona(call: Call, asked: Needing) -> View:
     making = hansard.deliberations.ask_for_persona(made, surface="mcp", actor=call.actor)
     run = await call.desk.made(making, call.actor)
     with owned(call, run):
-        return await hansard.deliberations.generated(run)
+        return await hansard.deliberations.generated(run, partial(call.desk.in_turn, run))
 
 
 @tool("List personas", "reads", PersonasView)

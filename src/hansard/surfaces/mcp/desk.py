@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hansard.app.configuring import Wishes, of_server
 from hansard.app.deliberationviews import deliberation_view
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hansard.app.daemon import Daemon
 
 GRACE_S = 10.0
+T = TypeVar("T")
 
 Work = Coroutine[Any, Any, Any]
 """What gives how a run ended."""
@@ -112,24 +113,35 @@ class Desk:
             if not self.closing:
                 await self._cancel(run, actor)
 
-    def drive(self, run: str, first: Work | None = None) -> "Driven":
-        """Drive a run in the background, past gates, whoever waits for it; one task for all. `first` is how it begins."""
+    async def in_turn(self, run: str, work: Coroutine[Any, Any, T]) -> T:
+        """Drive a run by this, for the one caller who waits for it. A daemon counts it, and makes it wait for its turn."""
+        if self.daemon is None:
+            return await work
+        task = asyncio.create_task(self.daemon.in_turn(work))
+        self.daemon.adopt(run, task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            asker = asyncio.current_task()
+            if asker is None or not asker.cancelling():
+                raise _interrupted(run) from None
+            raise
+
+    def drive(self, run: str) -> "Driven":
+        """Drive a run in the background, past gates, whoever waits for it; one task for all."""
         if run not in self._driving:
             driven = self._driving[run] = Driven()
-            driven.task = asyncio.create_task(self._through(first or self._leg(run), run, driven))
+            driven.task = asyncio.create_task(self._through(run, driven))
             driven.task.add_done_callback(lambda done: self._done(run, done))
             if self.daemon:
                 self.daemon.adopt(run, driven.task)
-        elif first is not None:
-            first.close()
         return self._driving[run]
 
-    async def _through(self, work: Work, run: str, driven: Driven) -> None:
+    async def _through(self, run: str, driven: Driven) -> None:
         try:
-            while (await work).state == "waiting":
+            while (await self._leg(run)).state == "waiting":
                 resting = driven.rest(decided(self.hansard.store, run))
                 await (self.daemon.rest(run, resting) if self.daemon else resting)
-                work = self._leg(run)
         except Fenced:
             # Another process has it, and does the same.
             return
@@ -164,7 +176,7 @@ class Desk:
             waits.cancel()
         if driven.task.cancelled():
             # Not his call was cancelled: whoever owns the ledger goes home.
-            raise StoreError(f"run {run} was interrupted here; run_resume goes on with it")
+            raise _interrupted(run)
         if driven.task.done():
             driven.task.result()
         return not driven.task.done()
@@ -208,3 +220,7 @@ class Desk:
         for task in driving:
             task.cancel()
         await asyncio.gather(*driving, return_exceptions=True)
+
+
+def _interrupted(run: str) -> StoreError:
+    return StoreError(f"run {run} was interrupted here; run_resume goes on with it")

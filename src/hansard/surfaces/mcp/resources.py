@@ -21,7 +21,7 @@ from mcp.types import (
 )
 
 from hansard.app.publishing import exact_run, runs_page
-from hansard.app.views import View
+from hansard.app.views import View, whole
 from hansard.errors import HansardError
 from hansard.surfaces.mcp.desk import Desk
 
@@ -80,7 +80,7 @@ def reader(desk: Desk) -> Callable[[Context, ReadResourceRequestParams], Awaitab
             value = await asyncio.to_thread(_READERS[found[1]], desk, found[2])
         except HansardError as error:
             raise MCPError(INVALID_PARAMS, str(error), {"uri": address[:200]}) from error
-        text = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        text = whole(json.dumps(value, ensure_ascii=False))
         return ReadResourceResult(contents=[TextResourceContents(uri=address, text=text, mime_type=MEDIA)])
 
     return read

@@ -8,7 +8,7 @@ from mcp.types import CallToolRequestParams, CallToolResult, TextContent
 from pydantic import ValidationError
 
 from hansard.app.tokens import Role, Token
-from hansard.app.views import View
+from hansard.app.views import View, whole
 from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.tool import Call
@@ -37,7 +37,7 @@ def refuse_role(call: Call, role: Role) -> None:
 
 def of_view(view: View) -> dict[str, Any]:
     """A view as the result of a tool: structured, and as text for clients that know no structure."""
-    text = json.dumps(view, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace").decode()
+    text = whole(json.dumps(view, ensure_ascii=False, separators=(",", ":")))
     found = CallToolResult(content=[TextContent(text=text)], structured_content=json.loads(text))
     return found.model_dump(by_alias=True, mode="json", exclude_none=True)
 

@@ -182,7 +182,9 @@ async def run_resume(call: Call, asked: OfRun) -> Given:
         raise UsageError(f"run {run} has ended; there is nothing to resume")
     if call.desk.draining:
         raise StoreError("the server is shutting down; try again in a moment")
-    call.desk.drive(run, runs.resume(run, surface="mcp", actor=call.actor))
+    with owned(call, run):
+        await runs.ask_to_resume(run, surface="mcp", actor=call.actor)
+    call.desk.drive(run)
     return as_task(call, run) or await seen_through(call, run)
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from hansard.app.gates import Gates
+from hansard.app.gates import Gates, approvals
 from hansard.app.views import View
 from hansard.surfaces.http import gates as api
 from hansard.surfaces.http.bodies import DecisionRequest
@@ -33,11 +33,9 @@ def _open(gates: Gates) -> tuple[list[dict[str, Any]], int]:
 
 
 def _with_form(gate: View) -> dict[str, Any]:
-    # Somebody's last word is the one that counts, however often he said it.
-    words = {each["by"]: each["decision"] for each in gate["decisions"]}
     # What may be edited stands behind the question that it is in.
     text = (gate["question"] or "").partition("\n\n")[2]
-    return {**gate, "text": text, "approved": list(words.values()).count("approve")}
+    return {**gate, "text": text, "approved": approvals(gate)}
 
 
 @router.post("/dashboard/gates/{gate}/decision")

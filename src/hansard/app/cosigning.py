@@ -1,0 +1,169 @@
+"""Asking witnesses: each gets the newest checkpoint with the proof that it extends what it saw, and its word goes on the record.
+
+No run waits for a witness. What one of them contradicts is told loudly: the log that it saw was another one.
+"""
+
+import http.client
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from hansard.app.posting import Answer, check_url, post
+from hansard.app.views import View
+from hansard.app.wiring import Opened
+from hansard.domain.custody import AnchorRecorded
+from hansard.domain.fact import Body
+from hansard.errors import ProviderError, StoreError, UsageError
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.checkpoint import parse_checkpoint, parse_decimal
+from hansard.ledger.note import COSIGNATURE_V1, VerifierKey, format_note, open_note, parse_note, parse_signature
+from hansard.providers.fields import Fields
+from hansard.record.receipts import make_consistency
+from hansard.record.recorder import Step, record_now
+from hansard.record.sealed import newest_signed
+from hansard.seal.witness import log_id
+from hansard.store.base import Store, StoredCheckpoint
+
+ACTOR = "sealer"
+TIMEOUT_S = 20.0
+MOST_BYTES = 64 * 1024
+MICRO = 1_000_000
+_HEADERS = {"content-type": "text/plain; charset=utf-8", "user-agent": "hansard"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A witness of somebody else: where it listens, and the key that its word is checked with."""
+
+    url: str
+    key: VerifierKey
+
+    @classmethod
+    def of(cls, url: str, key: str, where: str) -> Self:
+        check_url(url, where)
+        try:
+            parsed = VerifierKey.parse(key.strip())
+        except Malformed as error:
+            raise UsageError(f"{where}: {error}") from error
+        if parsed.algorithm != COSIGNATURE_V1:
+            raise UsageError(
+                f"{where}: the key of {parsed.name} signs logs and cosigns nothing; ask the witness for its own"
+            )
+        return cls(url=url.rstrip("/"), key=parsed)
+
+
+def configured(tables: Mapping[str, Any]) -> dict[str, Asked]:
+    """The witnesses of hansard.toml, by name."""
+    found = {}
+    for name, table in tables.items():
+        fields = Fields(table, f"[witnesses.{name}]")
+        found[name] = Asked.of(fields.text("url"), fields.text("key"), f"[witnesses.{name}]")
+        fields.done()
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cosigned:
+    """A checkpoint with the word of a witness in it, and when that was given."""
+
+    by: str
+    size: int
+    root: str
+    time_s: int
+    note: str
+
+    def fact(self) -> AnchorRecorded:
+        return AnchorRecorded(
+            by="witness", size=self.size, root=self.root, time_us=self.time_s * MICRO, token=Body.text(self.note)
+        )
+
+
+def have_cosigned(opened: Opened, witness: Asked) -> View:
+    """Have the log cosigned as it stands, and record that it was; for a process that writes nothing else."""
+    stored = opened.sealer.checkpoint() if opened.sealer else newest(opened.store)
+    if stored is None:
+        raise UsageError(f"{opened.store.place} has no checkpoint that a witness could see: {opened.custody}")
+    found = ask(opened.store, witness, stored)
+    [written] = record_now(opened.store, [Step(found.fact(), ACTOR)], sealing=opened.extending())
+    return {
+        "witness": found.by,
+        "size": found.size,
+        "root": found.root,
+        "time_s": found.time_s,
+        "entry": written.seq,
+        "checkpoint": found.note,
+    }
+
+
+def newest(store: Store) -> StoredCheckpoint | None:
+    signed = newest_signed(store)
+    return StoredCheckpoint(size=signed.checkpoint.size, note=signed.note) if signed else None
+
+
+def ask(store: Store, witness: Asked, stored: StoredCheckpoint) -> Cosigned:
+    """Have one checkpoint cosigned: once to hear which size the witness saw last, and once with the proof from there."""
+    answer = _post(witness, make_consistency(store, 0, stored))
+    if answer.status == http.client.CONFLICT:
+        seen = _size(witness, answer)
+        if seen > stored.size:
+            raise StoreError(
+                f"{witness.key.name} has seen {seen} entries of this log, and {store.place} has {stored.size} that are signed: "
+                f"it was rolled back or cut. Bring back the newer one; nothing was recorded"
+            )
+        answer = _post(witness, make_consistency(store, seen, stored))
+    said = answer.data.decode("utf-8", "replace").strip()
+    match answer.status:
+        case 200:
+            return _cosigned(witness, stored, answer.data)
+        case 409 | 422:
+            raise StoreError(
+                f"{witness.key.name} has seen another log than {store.place} under the same name: this one was rewritten or "
+                f"forked, or two copies of it were extended ({said:.200}). Nothing was recorded; verify it against the "
+                f"checkpoint that the witness holds ({_shown(witness, stored)})"
+            )
+        case 404:
+            raise UsageError(
+                f"{witness.key.name} does not know this log; its keeper adds it with: hansard witness trust PIN"
+            )
+        case status:
+            raise ProviderError(f"{witness.key.name} does not cosign: HTTP {status}: {said:.200}")
+
+
+def _post(witness: Asked, body: str) -> Answer:
+    try:
+        return post(
+            f"{witness.url}/add-checkpoint", body.encode(), _HEADERS, timeout_s=TIMEOUT_S, most_bytes=MOST_BYTES
+        )
+    except (OSError, http.client.HTTPException) as error:
+        raise ProviderError(
+            f"{witness.key.name} does not answer at {witness.url}: {error or type(error).__name__}"
+        ) from error
+
+
+def _size(witness: Asked, answer: Answer) -> int:
+    try:
+        return parse_decimal(answer.data.decode("ascii").removesuffix("\n"), "the size")
+    except (Malformed, UnicodeDecodeError) as error:
+        raise ProviderError(f"{witness.key.name} does not say which size it saw: {error}") from error
+
+
+def _cosigned(witness: Asked, stored: StoredCheckpoint, lines: bytes) -> Cosigned:
+    """The checkpoint with the cosignature; what else the witness may have sent is left out."""
+    mine, key = parse_note(stored.note), witness.key
+    try:
+        said = [parse_signature(line) for line in lines.decode().removesuffix("\n").split("\n")]
+        own = [each for each in said if (each.name, each.key_id) == (key.name, key.key_id)]
+        note = format_note(mine.text, (*mine.signatures, *own[:1]))
+        times = dict(open_note(parse_note(note), [key]).cosigned)
+        if key not in times:
+            raise Malformed("it is not signed by the key that is known here")
+    except (Malformed, UnicodeDecodeError) as error:
+        raise ProviderError(f"what {key.name} has sent is no cosignature of this checkpoint: {error}") from error
+    root = parse_checkpoint(mine.text).root.hex()
+    return Cosigned(by=key.name, size=stored.size, root=root, time_s=times[key], note=note)
+
+
+def _shown(witness: Asked, stored: StoredCheckpoint) -> str:
+    """Where a witness of ours shows the newest that it cosigned for this log."""
+    origin = parse_checkpoint(parse_note(stored.note).text).origin
+    return f"{witness.url}/logs/{log_id(origin)}/checkpoint"

@@ -1,0 +1,59 @@
+"""One POST to a server of somebody else, with an end: no answer takes longer than its time, or more than its bytes."""
+
+import http.client
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from hansard.errors import UsageError
+
+
+class Answer(NamedTuple):
+    """What came back: the status, and the beginning of the body."""
+
+    status: int
+    data: bytes
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float, most_bytes: int = 0) -> Answer:
+    """Ask once, following nothing. OSError or HTTPException where there is no answer in time."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = make(parts.hostname, parts.port, timeout=timeout_s)
+    sockets: list[socket.socket | None] = []
+    late = threading.Timer(timeout_s, _hang_up, [connection, sockets])
+    late.daemon = True
+    late.start()
+    try:
+        path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+        connection.request("POST", path, body, dict(headers))
+        # The connection forgets its socket before the body is read, where the server says that it will close it.
+        sockets.append(connection.sock)
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.read(most_bytes) if most_bytes else b"")
+    finally:
+        late.cancel()
+        connection.close()
+
+
+def check_url(url: str, where: str) -> None:
+    """UsageError unless this is a URL that can be called."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.username
+    except ValueError:
+        fits = False
+    if not fits or not url.isascii() or not url.isprintable():
+        raise UsageError(f"{where} {url!r:.100}: write http://… or https://…, in ASCII, without a name or password")
+
+
+def _hang_up(connection: http.client.HTTPConnection, sockets: list[socket.socket | None]) -> None:
+    """The limit of a socket is for each of its bytes: an answer can come in time for ever and never be there."""
+    for each in (connection.sock, *sockets):
+        if each is not None:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,101 @@
+"""`hansard witness`: cosigns the logs of others; `hansard ledger witness`: has our own cosigned."""
+
+import argparse
+from pathlib import Path
+
+from hansard.app.settings import ledger_settings, read_settings, read_text, state_folder
+from hansard.app.wiring import open_ledger
+from hansard.app.witness import Service, witness_folder
+from hansard.errors import HansardError, UsageError
+from hansard.surfaces.cli.custody import new_file
+from hansard.surfaces.cli.show import as_json, as_json_line, say
+
+
+def serve(args: argparse.Namespace) -> int:
+    from hansard.surfaces.witness import serve as run
+
+    service = _service(args)
+
+    def ready(address: str) -> None:
+        if args.json:
+            as_json_line({"listening": address, "key": service.key})
+        else:
+            say(f"hansard witness: {address}, key {service.key}")
+
+    run(service, args.host, args.port, ready)
+    return 0
+
+
+def key(args: argparse.Namespace) -> int:
+    found = _service(args).key
+    if args.json:
+        as_json({"key": found})
+    else:
+        say(found)
+    return 0
+
+
+def trust(args: argparse.Namespace) -> int:
+    view = _service(args).trust(args.pin)
+    if args.json:
+        as_json(view)
+    else:
+        say(f"{view['origin']} is known here" + (f", cosigned to size {view['size']}" if view["size"] else ""))
+    return 0
+
+
+def logs(args: argparse.Namespace) -> int:
+    views = _service(args).logs()
+    if args.json:
+        as_json(views)
+        return 0
+    for view in views:
+        size = view["size"]
+        say(f"{view['origin']:<40} {'nothing yet' if size is None else f'size {size:,}'}")
+    return 0
+
+
+def ask(args: argparse.Namespace) -> int:
+    """Every witness that is named, or all of hansard.toml; the first that is not had is told when all were asked."""
+    from hansard.app.cosigning import Asked, configured, have_cosigned
+
+    if (args.url is None) != (args.key is None):
+        raise UsageError("a witness is a URL and the key that its word is checked with: URL --key KEY")
+    if args.url is not None:
+        witnesses = {args.url: Asked.of(args.url, _key_text(args.key), args.url)}
+        settings = ledger_settings(args.ledger)
+    else:
+        settings = read_settings(args.ledger)
+        witnesses = configured(settings.witnesses)
+    if not witnesses:
+        raise UsageError(
+            "no witness is configured; write [witnesses.NAME] with url and key into hansard.toml, or name one here"
+        )
+    if args.output and len(witnesses) > 1:
+        raise UsageError("--output takes the word of one witness; name its URL and --key")
+    views, failed = [], None
+    with open_ledger(settings, writing=True) as opened:
+        for witness in witnesses.values():
+            try:
+                views.append(have_cosigned(opened, witness))
+            except HansardError as error:
+                failed = failed or error
+    if args.output and views:
+        new_file(args.output, views[0]["checkpoint"])
+    if args.json:
+        as_json(views)
+    else:
+        for view in views:
+            say(f"{view['witness']} saw size {view['size']:,}; recorded as entry {view['entry']}")
+    if failed:
+        raise failed
+    return 0
+
+
+def _service(args: argparse.Namespace) -> Service:
+    folder = Path(args.folder) if args.folder else witness_folder(state_folder())
+    return Service(folder, getattr(args, "name", None))
+
+
+def _key_text(said: str) -> str:
+    return said if "+" in said else read_text(Path(said)).strip()

@@ -1,0 +1,247 @@
+"""A log, its witness and an auditor, each with a folder of their own: what each of them types, and what comes of it."""
+
+import asyncio
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from command_line import hansard
+from small_run import record_run
+from witnesses import Watching, watching
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Path:
+    """The folder of somebody who keeps a log with a run in it."""
+    folder = tmp_path / "keeper"
+    folder.mkdir()
+    _more(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
+    """A witness that knows none of our logs."""
+    with watching(tmp_path_factory.mktemp("witness")) as found:
+        yield found
+
+
+@pytest.fixture
+def witness(stranger: Watching, keeper: Path) -> Watching:
+    """The same once it knows the keeper's."""
+    stranger.trust(_pin(keeper))
+    return stranger
+
+
+def _more(keeper: Path) -> None:
+    asyncio.run(record_run(keeper / "l.db", keeper / "state"))
+
+
+def _anchors(keeper: Path) -> list[Any]:
+    """What the record says of witnesses."""
+    done = hansard(keeper, "ledger", "show", "--kind", "anchor.recorded", "--ledger", "l.db", "--json")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _seen(witness: Watching, keeper: Path) -> int:
+    """The size up to which the witness has cosigned the keeper's log."""
+    listed = json.loads(hansard(witness.folder, "witness", "logs", "--json").stdout)
+    [size] = [each["size"] for each in listed if _pin(keeper).startswith(f"{each['origin']}+")]
+    return int(size)
+
+
+def _pin(keeper: Path) -> str:
+    return hansard(keeper, "ledger", "pin", "--ledger", "l.db").stdout.strip()
+
+
+def _ask(keeper: Path, witness: Watching, *words: object) -> tuple[int, str, str]:
+    done = hansard(keeper, "ledger", "witness", witness.url, "--key", witness.key, "--ledger", "l.db", *words)
+    return done.returncode, done.stdout, done.stderr
+
+
+def _forget_what_was_signed(keeper: Path) -> None:
+    """What a keeper does who puts an older copy in place and does not want to be told."""
+    for kept in (keeper / "state").glob("logs/*/last-checkpoint"):
+        kept.unlink()
+
+
+def test_a_log_is_cosigned_and_an_auditor_sees_it(keeper: Path, witness: Watching) -> None:
+    code, out, err = _ask(keeper, witness, "-o", "cosigned.checkpoint", "--json")
+    assert code == 0, err
+    [view] = json.loads(out)
+    assert view["witness"] == "witness.example/w1"
+    assert (keeper / "cosigned.checkpoint").read_text() == view["checkpoint"]
+    [entry] = _anchors(keeper)
+    assert (entry["seq"], entry["data"]["by"], entry["data"]["size"]) == (view["entry"], "witness", view["size"])
+    verified = hansard(keeper, "verify", "l.db", "--deep", "--strict", "--pin", _pin(keeper), "--witness", witness.key)
+    assert verified.returncode == 0, verified.stdout
+    assert f"witness.example/w1 saw size {view['size']} at " in verified.stdout
+    report = json.loads(hansard(keeper, "verify", "l.db", "--witness", witness.key, "--json").stdout)
+    assert report["witnessed"] == [{"name": "witness.example/w1", "size": view["size"], "time_s": view["time_s"]}]
+
+
+def test_a_receipt_carries_its_word(keeper: Path, witness: Watching) -> None:
+    receipt = ("ledger", "receipt", 3, "--cosigned", "--ledger", "l.db", "-o", "3.tlog-proof")
+    assert "no witness has seen entry 3" in hansard(keeper, *receipt).stderr
+    assert _ask(keeper, witness)[0] == 0
+    _more(keeper)
+    assert hansard(keeper, *receipt).returncode == 0
+    found = hansard(keeper, "verify", "3.tlog-proof", "--pin", _pin(keeper), "--witness", witness.key)
+    assert found.returncode == 0, found.stdout
+    assert "witness.example/w1 saw size 13 at " in found.stdout
+    late = hansard(keeper, "ledger", "receipt", 14, "--cosigned", "--ledger", "l.db")
+    assert (late.returncode, "no witness has seen entry 14" in late.stderr) == (2, True)
+
+
+def test_its_word_goes_on_from_size_to_size(keeper: Path, witness: Watching) -> None:
+    sizes = []
+    for _ in range(3):
+        code, out, err = _ask(keeper, witness, "--json")
+        assert code == 0, err
+        sizes.append(json.loads(out)[0]["size"])
+        _more(keeper)
+    assert sizes == sorted(set(sizes))
+    assert _seen(witness, keeper) == sizes[-1]
+
+
+def test_an_older_copy_is_found_out(keeper: Path, witness: Watching) -> None:
+    shutil.copy(keeper / "l.db", keeper / "old.db")
+    _more(keeper)
+    assert _ask(keeper, witness)[0] == 0
+    shutil.copy(keeper / "old.db", keeper / "l.db")
+    _forget_what_was_signed(keeper)
+    code, _, err = _ask(keeper, witness)
+    assert code == 11
+    assert "rolled back or cut" in err
+    origin = _pin(keeper).partition("+")[0]
+    (keeper / "newest.checkpoint").write_text(witness.newest(origin))
+    found = hansard(keeper, "verify", "l.db", "--against", "newest.checkpoint", "--witness", witness.key)
+    assert found.returncode == 21, found.stdout
+
+
+def test_a_second_history_is_not_cosigned(keeper: Path, witness: Watching, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(keeper, other)
+    _more(keeper)
+    assert _ask(keeper, witness)[0] == 0
+    _more(other)
+    _more(other)
+    code, _, err = _ask(other, witness)
+    assert code == 11
+    assert "another log" in err
+    assert _anchors(other) == []
+
+
+def test_a_witness_that_was_not_there_is_a_grade_that_is_not_reached(keeper: Path, witness: Watching) -> None:
+    found = hansard(keeper, "verify", "l.db", "--witness", witness.key)
+    assert found.returncode == 23, found.stdout
+    assert "nothing that was shown is cosigned by 'witness.example/w1'" in found.stdout
+    (keeper / "key").write_text(witness.key + "\n")
+    assert hansard(keeper, "verify", "l.db", "--witness", "key").returncode == 23
+    assert hansard(keeper, "verify", "l.db", "--witness", "nothing").returncode == 2
+    assert hansard(keeper, "verify", "l.db", "--witness", _pin(keeper).partition("@")[0]).returncode == 2
+
+
+def test_a_cosignature_that_was_changed_counts_for_nothing(keeper: Path, witness: Watching) -> None:
+    assert _ask(keeper, witness, "-o", "good.checkpoint")[0] == 0
+    text = (keeper / "good.checkpoint").read_text()
+    lines = text.splitlines(keepends=True)
+    (keeper / "bare.checkpoint").write_text("".join(lines[:-1]))
+    last = lines[-1].rstrip("\n")
+    flipped = last[:-6] + ("A" if last[-6] != "A" else "B") + last[-5:]
+    (keeper / "bad.checkpoint").write_text("".join([*lines[:-1], flipped + "\n"]))
+    hansard(keeper, "ledger", "export", "out", "--without-bodies", "--ledger", "l.db")
+    codes = {
+        name: hansard(keeper, "verify", "out", "--against", f"{name}.checkpoint", "--witness", witness.key).returncode
+        for name in ("good", "bare", "bad")
+    }
+    assert codes == {"good": 0, "bare": 23, "bad": 23}
+
+
+def test_witnesses_of_hansard_toml(keeper: Path, witness: Watching) -> None:
+    assert "no witness is configured" in hansard(keeper, "ledger", "witness", "--ledger", "l.db").stderr
+    table = f'[witnesses.one]\nurl = "{witness.url}"\nkey = "{witness.key}"\n'
+    (keeper / "hansard.toml").write_text(f'ledger = "l.db"\n{table}')
+    done = hansard(keeper, "ledger", "witness")
+    assert done.returncode == 0, done.stderr
+    assert "witness.example/w1 saw size" in done.stdout
+    (keeper / "hansard.toml").write_text(
+        f'ledger = "l.db"\n{table}[witnesses.two]\nurl = "http://127.0.0.1:9"\nkey = "{witness.key}"\n'
+    )
+    done = hansard(keeper, "ledger", "witness")
+    assert done.returncode == 11
+    assert ("saw size" in done.stdout, "does not answer" in done.stderr) == (True, True)
+    (keeper / "hansard.toml").write_text(f'ledger = "l.db"\n{table}kee = "x"\n')
+    assert "did you mean key?" in hansard(keeper, "ledger", "witness").stderr
+
+
+def test_who_asks_wrongly_is_told_what_to_write(keeper: Path, stranger: Watching) -> None:
+    def said(*words: object) -> str:
+        done = hansard(keeper, "ledger", "witness", *words, "--ledger", "l.db")
+        assert done.returncode == 2, done.stderr
+        return done.stderr
+
+    assert "URL --key KEY" in said(stranger.url)
+    assert "URL --key KEY" in said("--key", stranger.key)
+    assert "write http://" in said("example.org", "--key", stranger.key)
+    assert "signs logs and cosigns nothing" in said(stranger.url, "--key", _pin(keeper).partition("@")[0])
+    assert "hansard witness trust PIN" in said(stranger.url, "--key", stranger.key)
+
+
+def test_a_witness_under_another_key_is_not_believed(keeper: Path, witness: Watching, tmp_path: Path) -> None:
+    with watching(tmp_path / "second") as other:
+        done = hansard(keeper, "ledger", "witness", witness.url, "--key", other.key, "--ledger", "l.db")
+    assert done.returncode == 11
+    assert "no cosignature of this checkpoint" in done.stderr
+    assert _anchors(keeper) == []
+
+
+def test_what_it_answers_to_whatever_is_no_request(witness: Watching) -> None:
+    assert witness.ask("GET", "/") == (200, "text/plain; charset=utf-8", f"{witness.key}\n")
+    assert witness.ask("GET", "/logs/../../witness.key/checkpoint")[0] == 404
+    assert witness.ask("GET", f"/logs/{'0' * 64}/checkpoint")[0] == 404
+    assert witness.ask("POST", "/", b"x")[0] == 404
+    assert witness.ask("POST", "/add-checkpoint", b"x")[0] == 400
+    assert witness.ask("POST", "/add-checkpoint", b"", **{"content-length": "1048577"})[0] == 413
+    assert witness.ask("POST", "/add-checkpoint", b"", **{"content-length": "-1"})[0] == 411
+    assert witness.ask("PUT", "/add-checkpoint", b"x")[0] == 501
+    address = urlsplit(witness.url)
+    for odd in (
+        b"\x16\x03\x01\x02\x00",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /add-checkpoint HTTP/1.1\r\n\r\n",
+        b"\r\n\r\n",
+    ):
+        with socket.create_connection((address.hostname, address.port), timeout=30) as plug:
+            plug.sendall(odd)
+            plug.shutdown(socket.SHUT_WR)
+            while plug.recv(65536):
+                pass
+    assert witness.ask("GET", "/")[0] == 200
+    assert "Traceback" not in witness.log.read_text()
+
+
+def test_a_size_is_told_as_the_protocol_has_it(keeper: Path, witness: Watching) -> None:
+    assert _ask(keeper, witness)[0] == 0
+    body = hansard(keeper, "ledger", "consistency", 0, "--ledger", "l.db").stdout
+    status, media, text = witness.ask("POST", "/add-checkpoint", body.encode())
+    assert (status, media) == (409, "text/x.tlog.size")
+    assert text == f"{_seen(witness, keeper)}\n"
+
+
+def test_a_witness_that_was_killed_goes_on_where_it_was(keeper: Path, tmp_path: Path) -> None:
+    with watching(tmp_path / "w") as first:
+        first.trust(_pin(keeper))
+        assert _ask(keeper, first)[0] == 0
+        first.process.kill()
+        first.process.wait()
+    with watching(tmp_path / "w") as second:
+        assert second.key == first.key
+        _more(keeper)
+        assert _ask(keeper, second)[0] == 0

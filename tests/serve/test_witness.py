@@ -1,0 +1,91 @@
+"""A daemon whose log is cosigned: on its own, now and then, and without anybody waiting for it."""
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+from command_line import hansard
+from daemons import place, serving, wait_for
+from hansard.app.cosigner import Cosigner
+from hansard.app.cosigning import Asked
+from hansard.app.custody import pin
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.wiring import open_ledger
+from hansard.ledger.verify import Options, verify
+from small_run import record_run
+from witnesses import watching
+
+
+def test_a_daemon_has_its_log_cosigned(tmp_path: Path) -> None:
+    with watching(tmp_path / "w") as witness:
+        folder = tmp_path / "d"
+        folder.mkdir()
+        place(folder, more=f'[witnesses.one]\nurl = "{witness.url}"\nkey = "{witness.key}"\n')
+        asyncio.run(record_run(folder / "l.db", folder / "state"))
+        with serving(folder) as daemon:
+            witness.trust(daemon.cli("ledger", "pin").stdout.strip())
+            # The first word may have come before the witness knew this log.
+            daemon.stop()
+        with serving(folder) as daemon:
+            found = wait_for(lambda: [each for each in daemon.logged() if each["event"] == "cosigned"])
+            assert found[0]["witness"] == "one"
+            daemon.submit(wait=30)
+        assert verify(folder / "l.db", Options(deep=True, strict=True, witnesses=(witness.key,))).ok
+
+
+def test_every_new_checkpoint_is_shown_and_nothing_else(tmp_path: Path) -> None:
+    told: list[tuple[str, dict[str, Any]]] = []
+    news = threading.Event()
+
+    def tell(event: str, **more: Any) -> None:
+        told.append((event, more))
+        news.set()
+
+    async def sizes(witness: Asked) -> list[int]:
+        settings = Settings(ledger=str(tmp_path / "l.db"), state=tmp_path / "state")
+        async with Hansard.open(settings=settings) as hansard:
+            with Cosigner(hansard.recorder, {"one": witness}, tell, every_s=0.05).working():
+                assert await asyncio.to_thread(news.wait, 60)
+                # Its own word is signed too, and that is nothing to be shown.
+                hansard.recorder.seal_soon()
+                await asyncio.sleep(0.5)
+        return [more["size"] for event, more in told if event == "cosigned"]
+
+    with watching(tmp_path / "w") as witness:
+        asyncio.run(record_run(tmp_path / "l.db", tmp_path / "state"))
+        asked = Asked.of(witness.url, witness.key, "here")
+        assert asyncio.run(sizes(asked)) == []
+        assert "does not know this log" in told[0][1]["detail"]
+        told.clear()
+        news.clear()
+        witness.trust(_pin(tmp_path))
+        [size] = asyncio.run(sizes(asked))
+        assert size >= 13
+
+
+def test_a_witness_that_never_answers_holds_up_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, watching(tmp_path / "w") as witness:
+        folder = tmp_path / "d"
+        folder.mkdir()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        place(folder, more=f'[witnesses.one]\nurl = "{url}"\nkey = "{witness.key}"\n')
+        asyncio.run(record_run(folder / "l.db", folder / "state"))
+        with serving(folder) as daemon:
+            assert daemon.submit(wait=30)["state"] == "answered"
+            assert daemon.stop(timeout_s=15) == 0
+
+
+def test_a_mistake_in_a_witness_is_told_at_the_start(tmp_path: Path) -> None:
+    place(tmp_path, more='[witnesses.one]\nurl = "example.org"\nkey = "x"\n')
+    done = hansard(tmp_path, "serve", "--port", 0)
+    assert done.returncode == 2
+    assert "[witnesses.one]" in done.stderr
+    assert not (tmp_path / "l.db").exists()
+
+
+def _pin(folder: Path) -> str:
+    with open_ledger(Settings(ledger=str(folder / "l.db"), state=folder / "state")) as opened:
+        return str(pin(opened)["pin"])
