@@ -232,6 +232,8 @@ def test_exit_codes_tell_how_a_run_ended(run: Run, place: Path) -> None:
     assert "did not pass" in err
     code, out, err = run("submit", "x", "--plan", "plan.json", *words, "--max-calls", "1")
     assert (code, out, "calls: 1 of 1" in err) == (12, "", True)
+    # The same limit would stop a retry at once.
+    assert ("runs retry" in err, "with higher ones" in err) == (False, True)
     code, _, err = run("submit", "x", "--plan", "plan.json", "--cmd", echo(30), *UNJUDGED, "--max-seconds", "0.5")
     assert (code, "deadline" in err) == (12, True)
 

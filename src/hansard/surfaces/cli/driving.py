@@ -133,7 +133,12 @@ def _remark(view: View, args: argparse.Namespace, why: str) -> None:
         case _:
             note(f"{state}{f': {why}' if why not in ('', state) else ''}; {typed(args, 'runs show', run)} tells more")
             lost = [task["task"] for task in view["tasks"] if task["state"] in ("rejected", "skipped")]
-            if lost and state != "cancelled":
+            if state == "stopped":
+                short = run[:SHORT]
+                note(
+                    f"its limits stay as they are; submit it again with higher ones, and `--context-run {short}` to build on this"
+                )
+            elif lost and state != "cancelled":
                 note(f"{typed(args, 'runs retry', run, lost[0])} does a task again, and what is built on it")
 
 
