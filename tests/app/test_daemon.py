@@ -1,6 +1,7 @@
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,39 @@ async def test_configurations_are_made_once() -> None:
     async with daemon() as (made, _):
         assert made.config(WISHES) is made.config(Wishes(provider="told", judge="checks", answer="join"))
         assert made.config(WISHES).roster_digest
+
+
+async def until(look: Callable[[], Any]) -> Any:
+    """What `look` finds, as soon as it finds something."""
+    for _ in range(1_500):
+        if found := look():
+            return found
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not come about")
+
+
+async def asked_for_again(made: Daemon) -> tuple[str, str]:
+    """A run that was waited for at a gate when somebody wanted its task done again, and the gate that waits now."""
+    config = made.config(replace(WISHES, gates=("task:task",)))
+    run = await made.submit(made.hansard.runs.submit("please", config, lane="backend"))
+    first = (await until(lambda: made.hansard.gates.listed(run=run)))[0]["gate"]
+    await made.ask(run, made.hansard.runs.retry(run, "task"))
+    views = await until(lambda: [each for each in made.hansard.gates.listed(run=run) if each["gate"] != first])
+    return run, views[0]["gate"]
+
+
+async def test_who_waited_for_a_gate_goes_home_when_another_has_ended_the_run() -> None:
+    async with daemon() as (made, _):
+        run, gate = await asked_for_again(made)
+        await made.hansard.gates.decide(gate, "approve", actor="human:ann")
+        await until(lambda: not made.driving)
+        assert made.hansard.runs.show(run)["state"] == "answered"
+
+
+async def test_draining_ends_everybody_who_waits_for_the_same_run() -> None:
+    before = asyncio.all_tasks()
+    async with daemon() as (made, _):
+        await asked_for_again(made)
+        await made.drain(0)
+        left = [str(task.get_coro()) for task in asyncio.all_tasks() - before]
+        assert not [each for each in left if "Daemon._drive" in each]

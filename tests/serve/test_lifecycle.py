@@ -420,3 +420,13 @@ def test_a_flag_that_would_let_nobody_in_is_refused(tmp_path: Path, words: tuple
     with pytest.raises(SystemExit) as ended:
         main(["serve", *words])
     assert ended.value.code == 2
+
+
+def test_the_second_daemon_seals_when_the_first_is_gone(tmp_path: Path) -> None:
+    place(tmp_path)
+    with serving(tmp_path) as first, serving(tmp_path) as second:
+        first.submit(wait=30)
+        assert first.stop() == 0
+        second.submit(wait=30)
+        # Sealed to the end while it runs, and not only by its own end.
+        wait_for(lambda: second.cli("verify", "l.db", "--strict").returncode == 0)

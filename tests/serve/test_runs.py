@@ -81,6 +81,12 @@ def test_events_go_on_behind_the_last_one_that_was_seen(daemon: Served) -> None:
     assert over.status_code == 204
 
 
+def test_events_end_with_the_run_for_who_has_seen_more_than_there_is(daemon: Served) -> None:
+    run = daemon.submit(provider="slow")["run"]
+    said = daemon.get(f"/v1/runs/{run}/events", headers={"Last-Event-ID": "999999999999"}, timeout=14)
+    assert [view["kind"] for view in events(said.text)][-1:] in (["run.ended"], [])
+
+
 def test_events_come_while_the_run_goes_on(daemon: Served) -> None:
     run = daemon.submit(provider="slow")["run"]
     kinds: list[str] = []

@@ -14,7 +14,12 @@ from hansard.app.custody import pin
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
+from hansard.domain.fact import Body
+from hansard.domain.work import RunRequested
+from hansard.ledger.note import VerifierKey
 from hansard.ledger.verify import Options, verify
+from hansard.seal.signing import SigningKey
+from signed_log import SignedLog
 from small_run import record_run
 from witnesses import watching
 
@@ -64,6 +69,52 @@ def test_every_new_checkpoint_is_shown_and_nothing_else(tmp_path: Path) -> None:
         witness.trust(_pin(tmp_path))
         [size] = asyncio.run(sizes(asked))
         assert size >= 13
+
+
+def test_a_single_new_entry_is_shown_even_where_another_witness_is_away(tmp_path: Path) -> None:
+    sizes: list[int] = []
+    news = threading.Semaphore(0)
+
+    def tell(event: str, **more: Any) -> None:
+        if event == "cosigned":
+            sizes.append(more["size"])
+            news.release()
+
+    async def twice(witnesses: dict[str, Asked]) -> None:
+        settings = Settings(ledger=str(tmp_path / "l.db"), state=tmp_path / "state")
+        async with Hansard.open(settings=settings) as hansard:
+            with Cosigner(hansard.recorder, witnesses, tell, every_s=0.05).working():
+                assert await asyncio.to_thread(news.acquire, timeout=60)
+                fact = RunRequested(mode="request", surface="cli", request=Body.text("one thing more"))
+                entry = await hansard.recorder.record(fact, actor="human:k7", run="r9")
+                hansard.recorder.seal_soon()
+                assert await asyncio.to_thread(news.acquire, timeout=60)
+                assert sizes[-1] > entry.seq
+
+    with watching(tmp_path / "w") as witness:
+        asyncio.run(record_run(tmp_path / "l.db", tmp_path / "state"))
+        witness.trust(_pin(tmp_path))
+        away = Asked.of("http://127.0.0.1:9", witness.key, "here")
+        asyncio.run(twice({"away": away, "one": Asked.of(witness.url, witness.key, "here")}))
+
+
+def test_an_unsigned_log_is_told_once_and_nobody_is_asked(tmp_path: Path) -> None:
+    told: list[tuple[str, dict[str, Any]]] = []
+    log = SignedLog.create(tmp_path, signed=False)
+    log.store.close()
+
+    async def look(witness: Asked) -> None:
+        settings = Settings(ledger=str(log.path), state=tmp_path / "state")
+        async with Hansard.open(settings=settings) as hansard:
+            tell = lambda event, **more: told.append((event, more))  # noqa: E731
+            with Cosigner(hansard.recorder, {"one": witness}, tell, every_s=0.05).working():
+                await asyncio.sleep(0.5)
+
+    key = SigningKey.generate("witness.example/w1").verifier
+    asyncio.run(look(Asked.of("http://127.0.0.1:9", VerifierKey.cosigner(key.name, key.public).text(), "here")))
+    [(event, more)] = told
+    assert (event, more["witness"]) == ("not cosigned", "one")
+    assert "unsigned" in more["detail"]
 
 
 def test_a_witness_that_never_answers_holds_up_nothing(tmp_path: Path) -> None:

@@ -178,6 +178,12 @@ def test_waiting_works_where_the_server_does_not_let_us_listen(
     late.join()
 
 
+@pytest.mark.parametrize("text", ["a\0b", "\u20ac", "\ud800"])
+def test_what_the_server_could_not_look_for_is_not_there(store: PostgresStore, text: str) -> None:
+    for query in (Query(run=text), Query(kind=text), Query(actor=text)):
+        assert list(store.select(query)) == []
+
+
 def test_ledgers_of_one_database_do_not_see_each_other(server: Server, store: PostgresStore, database: str) -> None:
     other = PostgresStore.create(server.url(database, more=f"&schema=t{next(_schemas)}"), genesis())
     put(other, draft())
@@ -399,6 +405,27 @@ def test_a_log_whose_end_was_tampered_with_is_read_and_not_extended(url: str, st
             with pytest.raises(StoreError, match="may not be extended"):
                 write()
         assert len(list(store.lines())) >= 299
+
+
+@pytest.mark.parametrize("written_since", [0, 3, 8])
+def test_a_log_that_was_put_back_while_it_was_open_is_not_extended(url: str, written_since: int) -> None:
+    """As by a restore, or a failover to a server that lacked the last commits."""
+    with closing(PostgresStore.create(url, genesis())) as store:
+        fill(store, 5)
+        with connect(Address.parse(url), writing=True) as session:
+            row = session.execute("SELECT size, leaf, ts, frontier FROM head").fetchone()
+            fill(store, 8)
+            session.execute("DELETE FROM entries WHERE seq >= 5")
+            session.execute("UPDATE head SET size = %s, leaf = %s, ts = %s, frontier = %s", row)
+        with closing(PostgresStore.open(url)) as other:
+            for _ in range(written_since):
+                put(other, draft(run="r2"))
+            for write in (lambda: put(store, draft()), lambda: store.claim("r1", 1.0)):
+                with pytest.raises(StoreError, match="put back to before entry 7"):
+                    write()
+            assert "put back" in (store.broken or "")
+            assert len(walk(store)) == 5 + written_since
+            put(other, draft())
 
 
 OTHERWISE = [statement for statement, fault in DERIVED[:3] + LAST if fault != GONE]

@@ -7,7 +7,7 @@ from hansard.app.custody import pin_of, sign_anew
 from hansard.app.settings import Settings
 from hansard.app.verifying import readable
 from hansard.app.views import View
-from hansard.app.wiring import Opened, found_ledger, ledger_exists, open_or_found, restorer
+from hansard.app.wiring import Opened, found_ledger, ledger_exists, open_or_found, place_of, restorer
 from hansard.errors import UsageError
 from hansard.record.adopt import adopt
 from hansard.record.export import export
@@ -40,7 +40,7 @@ def bring(path: Path, settings: Settings, *, actor: str = "human:operator") -> V
         return _bring_foreign(path, settings, actor)
     if ledger_exists(settings.ledger):
         raise UsageError(
-            f"{settings.ledger} is there already; name a new ledger with --ledger to bring {path} back into"
+            f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to bring {path} back into"
         )
     restored = import_log(path, restorer(settings.ledger))
     return {
@@ -74,7 +74,7 @@ def _bring_foreign(path: Path, settings: Settings, actor: str) -> View:
 def adopt_into(old: str, settings: Settings) -> View:
     """Start a new log whose genesis names the old one's origin, size and root; the old one stays as it is."""
     if ledger_exists(settings.ledger):
-        raise UsageError(f"{settings.ledger} is there already; name a new ledger with --ledger to go on in")
+        raise UsageError(f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to go on in")
     with readable(old) as path:
         found = adopt(Path(path))
     with found_ledger(replace(settings, origin=None), found.state) as opened:

@@ -80,10 +80,10 @@ class Daemon:
         return len(self._tasks)
 
     async def work(self) -> None:
-        """Work until cancelled. Whatever fails in here ends the daemon; what fails in one run does not."""
+        """Work until cancelled. What fails in one run ends nothing, nor does a ledger that cannot be reached for a while."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.follower.work())
+                group.create_task(self._follow())
                 if self._webhooks:
                     group.create_task(self._webhooks.work())
                 group.create_task(self._hold())
@@ -198,12 +198,21 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await self.hansard.runs.close()
-        await self.follower.caught_up(LATE_S / 2)
+        with suppress(StoreError):
+            await self.follower.caught_up(LATE_S / 2)
         self.follower.close()
 
     async def _drive(self, run: str, first: Work | None, before: "asyncio.Task[Any] | None") -> None:
         if before:
-            await asyncio.wait({before})
+            try:
+                await asyncio.wait({before})
+            except asyncio.CancelledError:
+                # Nobody knows that one any more: it ends with this.
+                before.cancel()
+                await asyncio.wait({before})
+                if first:
+                    first.close()
+                raise
         while True:
             try:
                 ended = await self.in_turn(first or self.hansard.runs.drive(run))
@@ -242,8 +251,35 @@ class Daemon:
             task.add_done_callback(self._looking.discard)
 
     async def _if_unfinished(self, run: str) -> None:
-        if await asyncio.to_thread(over_at, self.hansard.store, run) is None and not self.draining:
+        try:
+            over = await asyncio.to_thread(over_at, self.hansard.store, run)
+        except StoreError as error:
+            self._tell("run left alone", run=run, error=str(error))
+            return
+        if over is None and not self.draining:
             self.start(run)
+
+    async def _follow(self) -> None:
+        """Hear of what is recorded. Where the ledger cannot be read for a while, what was missed is heard afterwards."""
+        away = False
+        while True:
+            try:
+                if away:
+                    await asyncio.to_thread(self.hansard.store.head)
+                    self._tell("the ledger can be read again")
+                    away = False
+                    await self._back()
+                await self.follower.work()
+            except StoreError as error:
+                if not away:
+                    self._tell("the ledger cannot be read", detail=str(error))
+                away = True
+            await asyncio.sleep(AGAIN_S)
+
+    async def _back(self) -> None:
+        """The ledger is back: runs that could not be recorded meanwhile were left alone, and may go on."""
+        if self._claim and self._resume and not self.draining:
+            await self._go_on()
 
     async def _go_on(self) -> None:
         left = await asyncio.to_thread(unfinished, self.hansard.store)
@@ -285,10 +321,14 @@ class Daemon:
             await asyncio.sleep(AGAIN_S)
 
     async def _keep(self, claim: Claim) -> None:
+        late = False
         while True:
             await asyncio.sleep(LEASE_S / 3)
             try:
                 await asyncio.to_thread(self.hansard.store.renew, claim, LEASE_S)
+                if late:
+                    await self._back()
+                    late = False
             except Fenced as error:
                 # This process was held up for longer than its lease; what is driven here has claims of its own.
                 self._claim = None
@@ -296,6 +336,7 @@ class Daemon:
                 return
             except StoreError as error:
                 # A full disk, say. There is time for two more tries, and reading goes on whatever becomes of them.
+                late = True
                 self._tell("the lease was not renewed", detail=str(error))
 
 

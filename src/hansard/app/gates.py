@@ -17,7 +17,7 @@ from hansard.orchestration.config import RunConfig
 from hansard.orchestration.gates import Gate, Rule, closing, counting
 from hansard.orchestration.plan import parse_plan
 from hansard.orchestration.progress import progress_of
-from hansard.record.reading import read_body, read_for_list, read_text
+from hansard.record.reading import formed, read_body, read_entries, read_for_list, read_text
 from hansard.record.recorder import Recorder
 from hansard.store.base import Query, Store
 
@@ -37,7 +37,7 @@ class Gates:
         """Gates that wait, oldest first; with `closed` also those that do not wait any more, with `questions` what each shows."""
         found = []
         for entry in self._store.select(Query(kind="gate.opened", run=run)):
-            view = self._view(entry)
+            view = self._view(formed(self._store, entry))
             if closed or view["state"] == "open":
                 found.append(view | ({"question": read_for_list(self._store, entry, "question")} if questions else {}))
         return found
@@ -126,8 +126,8 @@ class Gates:
 
     def _editors(self, opened: Entry) -> list[str]:
         """Who edited what the gate shows: they have had their say."""
-        for closed in map(self._store.entry, opened.causes):
-            said = [self._store.entry(seq) for seq in closed.causes] if closed.kind == "gate.closed" else []
+        for closed in map(self._entry, opened.causes):
+            said = [self._entry(seq) for seq in closed.causes] if closed.kind == "gate.closed" else []
             for before in said:
                 if before.kind == "gate.opened" and before.data["rule"] == opened.data["rule"]:
                     return [each.actor for each in said if each.kind == "gate.decided"] + self._editors(before)
@@ -135,14 +135,17 @@ class Gates:
 
     def _opened(self, gate: str) -> Entry:
         for entry in self._store.select(Query(kind="gate.opened")):
-            if entry.data["gate"] == gate:
-                return entry
+            if entry.data.get("gate") == gate:
+                return formed(self._store, entry)
         raise UsageError(f"there is no gate {gate!r} in {self._store.place}; `hansard gates list` shows them")
+
+    def _entry(self, seq: int) -> Entry:
+        return formed(self._store, self._store.entry(seq))
 
     def _view(self, opened: Entry) -> View:
         data: Any = opened.data
         gate = str(data["gate"])
-        effects = [self._store.entry(seq) for seq in self._store.effects(opened.seq)]
+        effects = [self._entry(seq) for seq in self._store.effects(opened.seq)]
         closed = next((each for each in effects if each.kind == "gate.closed"), None)
         decisions = [each for each in effects if each.kind == "gate.decided"]
         over = not closed and self._is_over(opened.run)
@@ -196,13 +199,14 @@ def _decision(entry: Entry, counts: bool) -> View:
 
 
 async def decided(store: Store, run: str) -> None:
-    """Wait until something was decided at a gate of this run, a deadline is over, or somebody wants the run cancelled."""
-    progress = await asyncio.to_thread(lambda: progress_of(run, store.select(Query(run=run))))
+    """Wait until something was decided at a gate of this run, a deadline or the run is over, or somebody wants it cancelled."""
+    progress = await asyncio.to_thread(lambda: progress_of(run, read_entries(store, Query(run=run))))
     gates = progress.gates.values()
     deadlines = [gate.deadline_us for gate in gates if gate.closed is None and gate.deadline_us is not None]
     # Whatever came after the last driver took the run may have escaped it: he looks again, and once too often does no harm.
     after = progress.claims[-1] if progress.claims else -1
-    asked = [Query(run=run, kind=kind, after=after, limit=1) for kind in ("gate.decided", "run.cancel_asked")]
+    kinds = ("gate.decided", "run.cancel_asked", "run.ended")
+    asked = [Query(run=run, kind=kind, after=after, limit=1) for kind in kinds]
     while not any(deadline <= time.time_ns() // 1_000 for deadline in deadlines):
         if await asyncio.to_thread(lambda: any(list(store.select(query)) for query in asked)):
             return

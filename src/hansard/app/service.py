@@ -39,7 +39,7 @@ class Hansard:
     ) -> None:
         self._opened = opened
         self.settings = settings or opened.settings
-        self.recorder = Recorder(opened.store, sealing=opened.extending())
+        self.recorder = Recorder(opened.store, sealing=opened.sealing())
         self.ledger = LedgerService(opened)
         self.pool = Pool(self.settings, providers)
         self.runs = Runs(self.recorder, opened.store, self.pool)

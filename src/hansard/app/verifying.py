@@ -29,9 +29,18 @@ def verify_apart(location: str, *words: str, closed: Event | None = None) -> Vie
     Whoever reads a SQLite file without SQLite and closes it again drops every lock that his process has on it: a ledger must
     not be verified in the process that writes it. It is ended where its service is `closed`.
     """
-    verifier = Path(command_module.__file__).parent
-    command = [sys.executable, "-I", str(verifier), location, "--json", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
+    from hansard.app.wiring import place_of
+
+    verifier, shown = Path(command_module.__file__).parent, place_of(location)
+    with (
+        readable(location) as path,
+        subprocess.Popen(
+            [sys.executable, "-I", str(verifier), path, "--json", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as ran,
+    ):
         while True:
             try:
                 said, complained = ran.communicate(timeout=LOOK_S)
@@ -42,8 +51,8 @@ def verify_apart(location: str, *words: str, closed: Event | None = None) -> Vie
     try:
         report: View = json.loads(said)
     except ValueError as error:
-        raise StoreError(f"{location} could not be verified: {complained.strip()[-300:] or ran.returncode}") from error
-    return report
+        raise StoreError(f"{shown} could not be verified: {complained.strip()[-300:] or ran.returncode}") from error
+    return report if path == location else {**report, "path": shown}
 
 
 @contextmanager

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from hansard.providers.script import Script
     from hansard.providers.secrets import Secrets
     from hansard.record.imports import Restore
+    from hansard.record.recorder import Sealing
     from hansard.record.sealer import Sealer
 
 SOFTWARE = f"hansard/{__version__}"
 _NONCE = re.compile(r"[0-9a-f]{32}")
+_POSTGRESQL = ("postgresql://", "postgres://")
 
 
 class Opened:
@@ -66,6 +68,19 @@ class Opened:
         if sealer is None and self._writing and self._keyless and not self.store.broken:
             self._refuse_unless_sealed()
         return sealer
+
+    def sealing(self) -> "Sealing | None":
+        """The same for a process that stays: it seals as soon as another one that does so is gone."""
+        sealer = self.extending()
+        if not self._writing or self._folder is None or self._keyless or self.store.broken:
+            return sealer
+        from hansard.record.deputy import Deputy
+
+        return Deputy(sealer, self._again)
+
+    def _again(self) -> "Sealer | None":
+        self._sealer = self._take()
+        return self._sealer
 
     def check_lines(self) -> None:
         """For a repair, before it writes: StoreError unless the lines are those that were signed, and it can be sealed."""
@@ -157,7 +172,9 @@ class Opened:
 
         try:
             ring = KeyRing.open(self._folder, self._origin)
-            return Sealer.take(self.store, ring, self._folder, lost_key_rotates=self._lost_key)
+            sealer = Sealer.take(self.store, ring, self._folder, lost_key_rotates=self._lost_key)
+            self.custody = f"files in {self._folder}"
+            return sealer
         except Fenced as error:
             self.custody = f"another process seals: {error}"
             return None
@@ -331,17 +348,26 @@ def open_script(script: "Script", id: str) -> "Provider":
 def restorer(location: str) -> "Restore":
     """What lays a log of ours out anew at a location."""
     if form_of(location) != "sqlite":
-        raise UsageError(f"a log is brought back into SQLite; name a ledger x.db instead of {location}")
+        raise UsageError(f"a log is brought back into SQLite; name a ledger x.db instead of {place_of(location)}")
     from hansard.store.sqlite.restoring import restore
 
     return partial(restore, _with_folder(location))
+
+
+def place_of(location: str) -> str:
+    """A location as it may be shown: without a password."""
+    if not location.startswith(_POSTGRESQL):
+        return location
+    from hansard.store.postgres.address import Address
+
+    return Address.parse(location).place
 
 
 def form_of(location: str) -> str:
     """Which back end a location asks for."""
     if location == "memory:":
         return "memory"
-    if location.startswith(("postgresql://", "postgres://")):
+    if location.startswith(_POSTGRESQL):
         return "postgresql"
     if "://" in location:
         raise UsageError(

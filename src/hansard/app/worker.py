@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hansard.app.service import Hansard
-from hansard.errors import Fenced, HansardError
+from hansard.errors import Fenced, HansardError, StoreError
 from hansard.store.base import Claim, Query, Store
 
 CLAIM = "worker"
@@ -86,8 +86,18 @@ class Worker:
 
     async def _look(self, group: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
+        away = False
         while True:
-            await asyncio.to_thread(self._due.look, self._hansard.store, loop.time())
+            try:
+                await asyncio.to_thread(self._due.look, self._hansard.store, loop.time())
+            except StoreError as error:
+                if not away:
+                    self._tell(f"waiting for the ledger: {error}")
+                # What could not be recorded meanwhile is left alone, and looked for once the ledger is back.
+                away, self._due = True, _Due()
+                await asyncio.sleep(AGAIN_S)
+                continue
+            away = False
             for run in self._due.take(loop.time(), self._most - len(self._driving)):
                 if run not in self._driving:
                     self._driving[run] = group.create_task(self._drive(run))
@@ -108,4 +118,10 @@ class Worker:
     async def _keep(self, claim: Claim) -> None:
         while True:
             await asyncio.sleep(LEASE_S / 3)
-            await asyncio.to_thread(self._hansard.store.renew, claim, LEASE_S)
+            try:
+                await asyncio.to_thread(self._hansard.store.renew, claim, LEASE_S)
+            except Fenced:
+                raise
+            except StoreError as error:
+                # There is time for two more tries; and whoever takes the claim after that is seen here.
+                self._tell(f"the lease was not renewed: {error}")

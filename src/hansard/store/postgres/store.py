@@ -38,10 +38,9 @@ class PostgresStore:
         self._address = address
         self._readers = Readers(address)
         self._writer = Writer(address, clock)
-        self.broken: str | None = None
         try:
             self._check_ours()
-            self.broken = self._fault()
+            self._writer.broken = self._fault()
         except BaseException:
             self.close()
             raise
@@ -79,6 +78,10 @@ class PostgresStore:
     @property
     def place(self) -> str:
         return self._address.place
+
+    @property
+    def broken(self) -> str | None:
+        return self._writer.broken
 
     def append(self, groups: Items[Group], seal: Seal | None = None) -> list[Outcome]:
         names = {draft.fence[0] for group in groups for draft in group if draft.fence}
@@ -142,6 +145,8 @@ class PostgresStore:
         order = "DESC" if query.newest_first else "ASC"
         left = FAR if query.limit is None else query.limit
         high = min(high, FAR)
+        if not all(_may_be_stored(getattr(query, name)) for name in names):
+            return
         while left > 0 and low < high:
             page = self._all(
                 f"SELECT seq, line FROM entries WHERE seq >= %s AND seq < %s{where} ORDER BY seq {order} LIMIT %s",
@@ -258,7 +263,7 @@ class PostgresStore:
             erased = finish_redactions(turn.writer, self.place)
         if erased:
             self._vacuum()
-        self.broken = self._fault()
+        self._writer.broken = self._fault()
         return [(what, count) for what, count in (("derived", changed), ("redaction", erased)) if count]
 
     def sync(self) -> None:
@@ -271,7 +276,7 @@ class PostgresStore:
     @contextmanager
     def _turn(self) -> Iterator[Turn]:
         if self.broken:
-            raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
+            raise self._writer.refusal()
         with self._writer.turn() as turn:
             yield turn
 
@@ -332,3 +337,8 @@ class PostgresStore:
     def _all(self, sql: str, *values: object) -> list[Any]:
         with self._readers.lent() as reader:
             return reader.execute(sql, values, binary=True).fetchall()
+
+
+def _may_be_stored(text: str) -> bool:
+    """Run, kind and actor are ASCII ([E4]); the server would refuse to look for some other texts."""
+    return text.isascii() and "\0" not in text

@@ -12,7 +12,7 @@ import psycopg
 
 from hansard.errors import OutcomeUnknown, StoreError
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.merkle import Frontier
+from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
 from hansard.store.postgres.session import Connection, connect, is_live, reason
@@ -37,9 +37,12 @@ class Writer:
         self._clock = clock
         self._mutex = threading.RLock()
         self._session: Connection | None = None
+        self._seen: tuple[int, bytes] | None = None
         self._behind = False
         self._unsure = False
         self._closed = False
+        self.broken: str | None = None
+        """Why the log may be read but not extended."""
 
     @contextmanager
     def turn(self, *, repairing: bool = False) -> Iterator[Turn]:
@@ -55,6 +58,7 @@ class Writer:
                 raise
             self._commit(turn.writer)
             self._behind = turn.sequence.behind
+            self._seen = turn.sequence.size, turn.sequence.leaf
 
     def settle(self) -> None:
         """After a commit of unknown outcome the server may still be at it; its lock on the head tells when it is done."""
@@ -100,8 +104,29 @@ class Writer:
         self._unsure = False
         now_us = int(self._clock() * 1_000_000) if self._clock else row[-1]
         sequence = Sequence() if repairing else sequence_of(row, self._place)
+        if not repairing:
+            self._check_grown(writer, sequence)
         sequence.behind = self._behind
         return Turn(writer, sequence, now_us)
+
+    def _check_grown(self, writer: Connection, sequence: Sequence) -> None:
+        """A log only grows. After a restore, or a failover that lost commits, what is written next would stand in the place
+        of what was acknowledged, and be signed there."""
+        now = sequence.size, sequence.leaf
+        size, leaf = self._seen or now
+        if sequence.size > size:
+            row = writer.execute("SELECT line FROM entries WHERE seq = %s", (size - 1,), binary=True).fetchone()
+            grown = row is not None and leaf_hash(row[0]) == leaf
+        else:
+            grown = now == (size, leaf)
+        if not grown:
+            self.broken = f"it was replaced, or put back to before entry {size - 1}, while it was open"
+            raise self.refusal()
+        self._seen = now
+
+    def refusal(self) -> StoreError:
+        """What whoever wants to extend a broken log is told."""
+        return StoreError(f"{self._place} may not be extended: {self.broken}; run: hansard verify {self._place}")
 
     def _alive(self) -> Connection:
         if self._closed:

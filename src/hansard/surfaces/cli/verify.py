@@ -16,5 +16,10 @@ def verify(args: argparse.Namespace) -> int:
     )
     command.add_arguments(parser, needs_path=False)
     asked = parser.parse_args(args.words)
-    with readable(ledger_settings(asked.path).ledger) as asked.path:
-        return command.run(asked, tools())
+    location = ledger_settings(asked.path).ledger
+    with readable(location) as asked.path:
+        if asked.path == location:
+            return command.run(asked, tools())
+        from hansard.app.wiring import place_of
+
+        return command.run(asked, tools(), shown=place_of(location))

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
 from hansard.app import publishing
-from hansard.app.verifying import readable, verify_apart
+from hansard.app.verifying import verify_apart
 from hansard.app.views import View
 from hansard.app.wiring import form_of
 from hansard.surfaces.http.bodies import (
@@ -148,8 +148,7 @@ async def verify(request: Request, body: VerifyRequest | None = None) -> Respons
         raise Refused(409, "a ledger in memory cannot be read by another process, and so not verified while it is open")
 
     def check() -> View:
-        with readable(location) as place:
-            return verify_apart(place, *words, closed=desk.hansard.closed)
+        return verify_apart(location, *words, closed=desk.hansard.closed)
 
     return answer(await desk.hansard.heavily(check))
 

@@ -106,8 +106,10 @@ async def follow(
 ) -> Response:
     """The entries of a run as they are recorded, until it ends (server-sent events)."""
     desk = desk_of(request)
-    known, after = await found(desk, run), int(last_event_id or -1)
-    over = await asyncio.to_thread(over_at, desk.hansard.store, known)
+    known, store = await found(desk, run), desk.hansard.store
+    over, size = await asyncio.to_thread(lambda: (over_at(store, known), store.head().size))
+    # An id from behind the end is of a ledger that was put back: whoever shows it hears of what comes, and of the end.
+    after = min(int(last_event_id or -1), size - 1)
     # 204 tells a browser not to come back (WHATWG HTML, 9.2.3).
     return Response(status_code=204) if over is not None and after >= over else Events(desk, known, after)
 

@@ -9,7 +9,7 @@ from hansard.app.publishing import receipt as make_receipt
 from hansard.app.publishing import status as status_view
 from hansard.app.rosters import roster_of
 from hansard.app.routing import route as find_route
-from hansard.app.verifying import readable, verify_apart
+from hansard.app.verifying import verify_apart
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.mcp.tool import Arguments, Call, Name, Nothing, Seq, Text, Tool, tool
@@ -83,8 +83,7 @@ async def verify(call: Call, asked: Verifying) -> View:
         raise UsageError("a ledger in memory has no file to verify")
 
     def verified() -> View:
-        with readable(place) as location:
-            return verify_apart(location, *words, closed=call.desk.hansard.closed)
+        return verify_apart(place, *words, closed=call.desk.hansard.closed)
 
     report: View = await call.desk.hansard.heavily(verified)
     return report

@@ -1,0 +1,43 @@
+"""Seals for as long as this process may, and again as soon as it may: when whoever sealed before is gone, or has let go.
+
+Belongs to one writer thread at a time, as the sealer does.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from hansard.errors import StoreError
+from hansard.record.sealer import Sealer
+from hansard.store.base import Seal
+
+AGAIN_S = 4.0
+
+
+class Deputy:
+    """The sealing of a process that stays. `take` gives a sealer, or None while another process has the claim."""
+
+    def __init__(self, sealer: Sealer | None, take: Callable[[], Sealer | None]) -> None:
+        self._sealer, self._take = sealer, take
+        self._next_s = time.monotonic() + AGAIN_S
+
+    def seal(self) -> Seal | None:
+        return self._sealer.seal() if self._sealer else None
+
+    def committed(self) -> None:
+        if self._sealer:
+            self._sealer.committed()
+        self._look()
+
+    def upkeep(self) -> None:
+        if self._sealer:
+            self._sealer.upkeep()
+        self._look()
+
+    def _look(self) -> None:
+        """Whether the place is free by now, where it was another's. What stands in the way then is told at the next start."""
+        if (self._sealer and self._sealer.holds) or time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + AGAIN_S
+        with suppress(StoreError):
+            self._sealer = self._take()

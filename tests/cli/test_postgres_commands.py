@@ -1,0 +1,47 @@
+"""Commands on a ledger in PostgreSQL: it is named by its place, never by a password or by a file that is gone."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from command_line import hansard
+from postgres import Server
+
+SECRET = "pw-k3yp-ss"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One whose user "guarded" needs a password."""
+    with Server() as made:
+        made.execute(f"CREATE ROLE guarded LOGIN SUPERUSER PASSWORD '{SECRET}'")
+        yield made
+
+
+@pytest.fixture
+def url(tmp_path: Path, server: Server) -> str:
+    url = server.url(server.database(), user="guarded", password=SECRET)
+    assert hansard(tmp_path, "init", "--ledger", url).returncode == 0
+    return url
+
+
+def test_a_ledger_that_is_there_already_is_named_without_its_password(tmp_path: Path, url: str) -> None:
+    assert hansard(tmp_path, "ledger", "export", "out", "--ledger", url).returncode == 0
+    for words in (
+        ("import", "out", "--ledger", url),
+        ("import", "out", "--ledger", f"{url}&schema=other"),
+        ("adopt", "out", "--ledger", url),
+    ):
+        done = hansard(tmp_path, "ledger", *words)
+        assert done.returncode == 2
+        assert "postgresql://guarded@/" in done.stderr
+        assert SECRET not in done.stdout + done.stderr
+
+
+def test_a_report_names_the_ledger_and_not_the_export_that_was_made_of_it(tmp_path: Path, url: str) -> None:
+    place = url.replace(f":{SECRET}", "")
+    done = hansard(tmp_path, "verify", url)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"OK: {place}")
+    assert json.loads(hansard(tmp_path, "verify", url, "--json").stdout)["path"] == place

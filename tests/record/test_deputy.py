@@ -1,0 +1,80 @@
+"""Who seals when whoever sealed before is gone: another process that stays, at its next commit or in idle times."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import Fenced
+from hansard.record import deputy as module
+from hansard.record.deputy import Deputy
+from hansard.record.sealer import Sealer
+from hansard.store.base import Store
+from ledgers import Clock
+from sealing import Log, say, sealed_to
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Log:
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
+    return Log.found(tmp_path / "log", Clock())
+
+
+@pytest.fixture
+def store(log: Log) -> Iterator[Store]:
+    opened = log.open()
+    yield opened
+    opened.close()
+
+
+def of(log: Log, store: Store, sealer: Sealer | None = None) -> Deputy:
+    def take() -> Sealer | None:
+        try:
+            return log.take(store)
+        except Fenced:
+            return None
+
+    return Deputy(sealer, take)
+
+
+@pytest.mark.parametrize("at", ["committed", "upkeep"])
+def test_the_next_one_seals_when_the_first_is_gone(log: Log, store: Store, at: str) -> None:
+    other = log.open()
+    first = log.take(other)
+    waiting = of(log, store)
+    getattr(waiting, at)()
+    assert waiting.seal() is None
+    say(other, 3, sealer=first)
+    first.close()
+    other.close()
+    say(store, 3)
+    getattr(waiting, at)()
+    assert waiting.seal() is not None
+    log.clock.now += 11
+    waiting.upkeep()
+    assert sealed_to(store) == (store.head().size, [])
+
+
+def test_one_that_froze_seals_again_when_its_successor_is_gone(log: Log, store: Store) -> None:
+    frozen = of(log, store, log.take(store))
+    assert frozen.seal() is not None
+    log.clock.now += 16
+    other = log.open()
+    second = log.take(other)
+    say(other, 2, sealer=second)
+    frozen.upkeep()
+    assert frozen.seal() is None
+    second.close()
+    other.close()
+    frozen.upkeep()
+    assert frozen.seal() is not None
+
+
+def test_what_stands_in_the_way_is_no_end(log: Log, store: Store) -> None:
+    waiting = of(log, store)
+    hidden = log.keys.rename(log.keys.with_name("hidden"))
+    waiting.upkeep()
+    assert waiting.seal() is None
+    hidden.rename(log.keys)
+    waiting.upkeep()
+    assert waiting.seal() is not None

@@ -1,0 +1,106 @@
+"""The daemon and the worker on a database server that goes away and comes back."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from command_line import UNJUDGED, hansard, started
+from daemons import ONE, Served, place, serving, wait_for
+from hansard.app.worker import GRACE_S
+from postgres import Server
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Server]:
+    """A server of these tests' own: they end it."""
+    with Server() as server:
+        yield server
+
+
+def placed(folder: Path, server: Server, database: str | None = None) -> Path:
+    settings = place(folder) / "hansard.toml"
+    ledger = f'ledger = "{server.url(database or server.database())}"'
+    settings.write_text(settings.read_text().replace('ledger = "l.db"', ledger))
+    return folder
+
+
+def told(daemon: Served, event: str) -> bool:
+    return any(line["event"] == event for line in daemon.logged())
+
+
+def test_a_daemon_lives_through_a_restart_of_its_database_and_goes_on_with_its_runs(
+    tmp_path: Path, mortal: Server
+) -> None:
+    with serving(placed(tmp_path, mortal)) as daemon:
+        assert daemon.submit(provider="quick", wait=30)["state"] == "answered"
+        run = daemon.submit(provider="slow")["run"]
+        mortal.kill()
+        wait_for(lambda: told(daemon, "the ledger cannot be read"))
+        wait_for(lambda: told(daemon, "run left alone"))
+        # Until then whoever submitted is given time to drive it himself; only then the daemon looks.
+        time.sleep(1.5 * GRACE_S)
+        assert daemon.get("/v1/runs").status_code == 503
+        mortal.start()
+        assert daemon.until(run, "answered", "failed", "partial")["state"] == "answered"
+        assert daemon.submit(provider="quick", wait=30)["state"] == "answered"
+    assert "Traceback" not in daemon.log.read_text()
+    verified = daemon.cli("verify", "--deep")
+    assert verified.returncode == 0, verified.stdout
+
+
+def test_runs_go_on_when_the_database_takes_something_again(tmp_path: Path, mortal: Server) -> None:
+    """As with a full disk: what is there can be read, and nothing can be written."""
+    database = mortal.database()
+    with serving(placed(tmp_path, mortal, database)) as daemon:
+        run = daemon.submit(provider="slow")["run"]
+        for table in ("entries", "claims"):
+            mortal.execute(f"ALTER TABLE hansard.{table} ADD CONSTRAINT full_disk CHECK (false) NOT VALID", database)
+        wait_for(lambda: told(daemon, "run left alone"))
+        wait_for(lambda: told(daemon, "the lease was not renewed"))
+        assert daemon.show(run)["state"] in ("requested", "running")
+        for table in ("entries", "claims"):
+            mortal.execute(f"ALTER TABLE hansard.{table} DROP CONSTRAINT full_disk", database)
+        assert daemon.until(run, "answered", "failed", "partial")["state"] == "answered"
+    assert not told(daemon, "the ledger cannot be read")
+
+
+def test_a_daemon_whose_database_is_gone_ends_when_it_is_told_to(tmp_path: Path, mortal: Server) -> None:
+    with serving(placed(tmp_path, mortal), "--grace", 3) as daemon:
+        assert daemon.submit(provider="quick", wait=30)["state"] == "answered"
+        mortal.stop()
+        try:
+            wait_for(lambda: told(daemon, "the ledger cannot be read"))
+            assert daemon.stop() == 11
+        finally:
+            mortal.start()
+        assert told(daemon, "stopped")
+        assert "cannot reach" in daemon.log.read_text().splitlines()[-1]
+        assert "Traceback" not in daemon.log.read_text()
+
+
+def test_a_worker_lives_through_a_restart_of_its_database_and_goes_on_with_its_runs(
+    tmp_path: Path, mortal: Server
+) -> None:
+    placed(tmp_path, mortal)
+    (tmp_path / "plan.json").write_text(json.dumps(ONE))
+    assert hansard(tmp_path, "init").returncode == 0
+    log = tmp_path / "worker.log"
+    with log.open("w") as errors:
+        worker = started(tmp_path, "worker", stderr=errors)
+    try:
+        wait_for(lambda: "working on" in log.read_text())
+        words = ("--plan", "plan.json", *UNJUDGED, "--provider", "slow", "--detach")
+        assert hansard(tmp_path, "submit", "please", *words).returncode == 0
+        mortal.kill()
+        wait_for(lambda: "waiting for the ledger" in log.read_text())
+        mortal.start()
+        wait_for(lambda: "answered" in hansard(tmp_path, "runs", "list").stdout)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0, log.read_text()
+    finally:
+        worker.kill()
+        worker.communicate()
