@@ -2,16 +2,22 @@
 
 import asyncio
 import json
+import os
+import resource
 import shutil
 import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from command_line import hansard
+from command_line import hansard, started
 from small_run import record_run
 from witnesses import Watching, watching
 
@@ -177,6 +183,14 @@ def test_witnesses_of_hansard_toml(keeper: Path, witness: Watching) -> None:
     done = hansard(keeper, "ledger", "witness")
     assert done.returncode == 11
     assert ("saw size" in done.stdout, "does not answer" in done.stderr) == (True, True)
+    hidden = f'{table}[witnesses.two]\nurl = "http://127.0.0.1:9"\nkey = "{witness.key}"\n'
+    shutil.copytree(keeper, keeper.parent / "older")
+    _more(keeper)
+    assert _ask(keeper, witness)[0] == 0
+    (keeper.parent / "older" / "hansard.toml").write_text(f'ledger = "l.db"\n{hidden}')
+    done = hansard(keeper.parent / "older", "ledger", "witness")
+    assert done.returncode == 11
+    assert ("rolled back or cut" in done.stderr, "does not answer" in done.stderr) == (True, True), "each is told"
     (keeper / "hansard.toml").write_text(f'ledger = "l.db"\n{table}kee = "x"\n')
     assert "did you mean key?" in hansard(keeper, "ledger", "witness").stderr
 
@@ -245,3 +259,162 @@ def test_a_witness_that_was_killed_goes_on_where_it_was(keeper: Path, tmp_path: 
         assert second.key == first.key
         _more(keeper)
         assert _ask(keeper, second)[0] == 0
+
+
+def test_a_file_that_is_there_is_told_before_anything_is_recorded(keeper: Path, witness: Watching) -> None:
+    (keeper / "there").touch()
+    code, _, err = _ask(keeper, witness, "-o", "there")
+    assert (code, "there is there already" in err) == (2, True)
+    assert _anchors(keeper) == []
+
+
+def test_the_verifier_that_is_carried_away_asks_for_its_word(keeper: Path, witness: Watching) -> None:
+    assert _ask(keeper, witness)[0] == 0
+    assert hansard(keeper, "ledger", "export", "out", "--ledger", "l.db").returncode == 0
+    alone = [sys.executable, "-I", "-S", "verify.pyz", ".", "--witness"]
+    for key, code in ((witness.key, 0), ("nothing", 2)):
+        done = subprocess.run([*alone, key], cwd=keeper / "out", capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+
+
+def test_the_folder_may_be_named_before_the_verb_or_behind_it(tmp_path: Path) -> None:
+    first = hansard(tmp_path, "witness", "--name", "witness.example/w1", "key").stdout
+    second = hansard(tmp_path, "witness", "--folder", "other", "--name", "witness.example/w2", "key").stdout
+    assert second.startswith("witness.example/w2+")
+    assert hansard(tmp_path, "witness", "key", "--folder", "other").stdout == second
+    assert hansard(tmp_path, "witness", "--folder", "other", "logs", "--json").stdout == "[]\n"
+    assert hansard(tmp_path, "witness", "key").stdout == first
+
+
+@pytest.mark.parametrize(
+    "words", [("--port", 70_000), ("--host", ""), ("--host", "192.0.2.1"), ("--host", "a..b"), ("--port", -1)]
+)
+def test_where_it_cannot_listen_is_a_mistake_in_the_flags(tmp_path: Path, words: tuple[object, ...]) -> None:
+    done = hansard(tmp_path, "witness", "--name", "witness.example/w1", *words)
+    assert done.returncode == 2, done.stderr
+    assert "--port" in done.stderr or "--host" in done.stderr
+
+
+def test_a_pin_in_a_file_whose_name_has_a_plus(keeper: Path, stranger: Watching) -> None:
+    (stranger.folder / "the+pin").write_text(_pin(keeper))
+    assert hansard(stranger.folder, "witness", "trust", "the+pin").returncode == 0
+
+
+def _said(witness: Watching, data: bytes) -> bytes:
+    """All that comes back for these bytes, until the witness hangs up."""
+    address, found = urlsplit(witness.url), b""
+    with socket.create_connection((address.hostname, address.port), timeout=60) as plug, suppress(ConnectionError):
+        plug.sendall(data)
+        while more := plug.recv(65536):
+            found += more
+    return found
+
+
+def test_where_a_request_ends_nobody_can_be_of_two_minds(witness: Watching) -> None:
+    """A proxy and we must not see two requests where the other sees one."""
+    second = b"GET /second HTTP/1.1\r\n\r\n"
+    for head in (
+        b"GET / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(second),
+        b"GET / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST /add-checkpoint HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        b"POST /add-checkpoint HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST /add-checkpoint HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"OPTIONS / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(second),
+        b"HEAD / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(second),
+    ):
+        assert _said(witness, head + second).count(b"HTTP/1.1 ") == 1, head
+    assert b"/second" not in witness.log.read_bytes()
+
+
+def test_several_requests_on_one_connection(witness: Watching) -> None:
+    asked = b"GET / HTTP/1.1\r\n\r\nPOST /add-checkpoint HTTP/1.1\r\ncontent-length: 1\r\n\r\nx"
+    found = _said(witness, asked * 3 + b"GET / HTTP/1.0\r\n\r\n")
+    assert (found.count(b" 200 OK"), found.count(b" 400 Bad Request")) == (4, 3)
+
+
+def test_a_head_without_end_is_refused_before_it_fills_the_memory(witness: Watching) -> None:
+    lines = b"".join(b"x%d: %s\r\n" % (number, b"y" * 60_000) for number in range(99))
+    assert _said(witness, b"GET / HTTP/1.1\r\n" + lines).startswith(b"HTTP/1.1 431 ") or _refused_early(witness)
+    assert witness.ask("GET", "/")[0] == 200
+
+
+def _refused_early(witness: Watching) -> bool:
+    """Whoever still sends when it is refused may hear nothing but that the connection is gone."""
+    return "431" in witness.log.read_text()
+
+
+def test_what_it_cannot_read_of_its_own_is_told_as_its_own_trouble(keeper: Path, tmp_path: Path) -> None:
+    with watching(tmp_path / "w") as witness:
+        witness.trust(_pin(keeper))
+        assert _ask(keeper, witness)[0] == 0
+        [kept] = (witness.folder / "state").glob("witness/logs/*/checkpoint")
+        kept.write_bytes(b"")
+        assert witness.ask("GET", f"/logs/{kept.parent.name}/checkpoint")[0] == 500
+        code, _, err = _ask(keeper, witness)
+        assert (code, "HTTP 500" in err) == (11, True)
+        assert "does not hold what was cosigned last" in witness.log.read_text()
+        assert "bring back a good copy" in hansard(witness.folder, "witness", "logs").stderr
+
+
+def test_it_answers_when_nobody_reads_its_log(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    process = started(tmp_path, "witness", "--name", "witness.example/w1", "--port", 0, "--json", stderr=writing)
+    os.close(writing)
+    os.close(reading)
+    try:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        witness = Watching(folder=tmp_path, process=process, url=said["listening"], key=said["key"], log=tmp_path)
+        assert [witness.ask("GET", "/")[0] for _ in range(3)] == [200] * 3
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def _crowd(witness: Watching, count: int) -> Iterator[None]:
+    """So many callers who ask again and again, and hang up only when they are hung up on; then they come anew."""
+    address, over, there = urlsplit(witness.url), threading.Event(), threading.Semaphore(0)
+
+    def one() -> None:
+        while not over.is_set():
+            with suppress(OSError), socket.create_connection((address.hostname, address.port), timeout=60) as plug:
+                there.release()
+                while not over.is_set():
+                    plug.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                    if not plug.recv(65536):
+                        break
+                    over.wait(0.2)
+            over.wait(0.01)
+
+    with ExitStack() as stack:
+        stack.callback(over.set)
+        for _ in range(count):
+            threading.Thread(target=one, daemon=True).start()
+        for _ in range(count):
+            assert there.acquire(timeout=60)
+        yield
+
+
+def test_a_crowd_that_stays_keeps_nobody_out_and_does_not_hold_up_its_end(tmp_path: Path) -> None:
+    with watching(tmp_path / "w") as witness:
+        with _crowd(witness, 80):
+            assert [witness.ask("GET", "/")[0] for _ in range(3)] == [200] * 3
+            witness.process.terminate()
+            assert witness.process.wait(timeout=60) == 0
+        assert "Fatal" not in witness.log.read_text()
+
+
+def test_callers_for_whom_there_was_no_thread_do_not_use_up_its_places(tmp_path: Path) -> None:
+    with watching(tmp_path / "w") as witness:
+        status = Path(f"/proc/{witness.process.pid}/status").read_text()
+        [used] = [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmSize:")]
+        before = resource.prlimit(witness.process.pid, resource.RLIMIT_AS)
+        # A megabyte more is room for this and that, and for the stack of no thread.
+        resource.prlimit(witness.process.pid, resource.RLIMIT_AS, (used + (1 << 20), before[1]))
+        for _ in range(70):
+            assert _said(witness, b"GET / HTTP/1.0\r\n\r\n") == b""
+        resource.prlimit(witness.process.pid, resource.RLIMIT_AS, before)
+        assert witness.ask("GET", "/")[0] == 200

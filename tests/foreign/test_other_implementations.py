@@ -17,10 +17,14 @@ from typing import Any
 import pytest
 
 from components import need
-from hansard.ledger.note import VerifierKey, open_note, parse_note
+from hansard.ledger.merkle import EMPTY_ROOT
+from hansard.ledger.note import Signature, VerifierKey, format_note, open_note, parse_note
 from hansard.ledger.receipt import parse_proof
+from hansard.ledger.witness import Refused
 from hansard.record.export import export
 from hansard.record.receipts import make_consistency, make_receipt
+from hansard.seal.signing import SigningKey, sign_checkpoint
+from hansard.seal.witness import Witness
 from signed_log import ORIGIN, SignedLog
 
 pytestmark = pytest.mark.long
@@ -222,3 +226,79 @@ def test_a_witness_cosigns_our_growth_and_refuses_what_does_not_follow(ask: Ask,
     for note, (_, cosignature) in ((handed.old.note, answers[0]), (handed.new.note, answers[4])):
         opened = open_note(parse_note(note + cosignature), [cosigner])
         assert opened.cosigned == ((cosigner, 1800000000),)
+
+
+def requests(log: SignedLog) -> dict[str, str]:
+    """What a log, a stranger and a forger may ask of a witness, in an order in which some of it is cosigned."""
+    log.ask_many(10)
+    old = log.checkpoint()
+    log.ask_many(600)
+    new = log.checkpoint()
+    assert log.ring
+    own, namesake, stranger = log.ring.identity, SigningKey.generate(ORIGIN), SigningKey.generate("log.example/other")
+    other = sign_checkpoint("log.example/other", 3, bytes(32), [stranger])
+    line, text = "A" * 43 + "=\n", parse_note(new.note).text
+    first, second = make_consistency(log.store, 0, old), make_consistency(log.store, old.size, new)
+    head, one, two, *rest = second.split("\n")
+    broken = Signature(name=ORIGIN, key_id=own.verifier.key_id, blob=bytes(64))
+    longer = text + "an extension line\n"
+    again = f"old {new.size}\n\n"
+    return {
+        "nothing": "",
+        "no blank line": "old 0\n",
+        "no request": "x\n\ny\n",
+        "a log that is not known": f"old 0\n\n{other}",
+        "the same from beyond its size": f"old 9\n\n{other}",
+        "a key of the same name": f"old 0\n\n{sign_checkpoint(ORIGIN, 3, bytes(32), [namesake])}",
+        "another size than was signed": first.replace(f"\n{old.size}\n", f"\n{old.size + 1}\n"),
+        "from beyond its size": f"old {old.size + 1}\n\n{old.note}",
+        "from where the witness is not": make_consistency(log.store, 5, old),
+        "an empty log": f"old 0\n\n{sign_checkpoint(ORIGIN, 0, EMPTY_ROOT, [own])}",
+        "a proof where there is nothing to prove": f"old 0\n{line}\n{old.note}",
+        "a leading zero": f"old 00\n\n{old.note}",
+        "a sign": f"old -1\n\n{old.note}",
+        "a proof that is not base64": f"old 0\n%%%\n\n{old.note}",
+        "a proof that is not of hashes": f"old 0\nAAAA\n\n{old.note}",
+        "as many hashes as may be": f"old 0\n{line * 63}\n{old.note}",
+        "one more": f"old 0\n{line * 64}\n{old.note}",
+        "lines of another system": first.replace("\n", "\r\n"),
+        "the first that is good": first,
+        "it again from the beginning": first,
+        "it again from where it is": f"old {old.size}\n\n{old.note}",
+        "it again with a proof": f"old {old.size}\n{line}\n{old.note}",
+        "something smaller": f"old 5\n\n{sign_checkpoint(ORIGIN, 5, bytes(32), [own])}",
+        "growth without a proof": f"old {old.size}\n\n{new.note}",
+        "growth from another size": second.replace(head, f"old {old.size - 1}"),
+        "hashes that changed places": "\n".join([head, two, one, *rest]),
+        "a proof that is too short": "\n".join([head, two, *rest]),
+        "a proof that is too long": second.replace(head, f"{head}\n{one}"),
+        "a longer log that is another one": second.replace(
+            new.note, sign_checkpoint(ORIGIN, new.size, bytes(32), [own])
+        ),
+        "the second that is good, with a stranger's signature": second + stranger.sign(text).line(),
+        "a signature twice": again + new.note + own.sign(text).line(),
+        "sixteen signatures": again + new.note + stranger.sign(text).line() * 14,
+        "an extension line": again + format_note(longer, [own.sign(longer)]),
+        "a signature that does not hold beside one that does": again + format_note(text, [broken, own.sign(text)]),
+    }
+
+
+def test_their_witness_and_ours_say_the_same_to_everything(ask: Ask, tmp_path: Path) -> None:
+    log = SignedLog.create(tmp_path / "log")
+    asked = requests(log)
+    _, answers = ask("witness", ORIGIN, log.identity, list(asked.values()))
+    ours = Witness.open(tmp_path / "w", "witness.example/w1")
+    ours.trust(VerifierKey.parse(log.identity))
+    found: dict[str, list[Any]] = {}
+    for name, body in asked.items():
+        try:
+            ours.cosign(body.encode(), lambda: 1800000000)
+            found[name] = [200, None]
+        except Refused as refusal:
+            found[name] = [refusal.status, refusal.size]
+    theirs = {
+        name: [status, int(said) if status == 409 else None]
+        for name, (status, said) in zip(asked, answers, strict=True)
+    }
+    assert found == theirs
+    assert {status for status, _ in found.values()} == {200, 400, 403, 404, 409, 422}

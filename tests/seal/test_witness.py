@@ -1,22 +1,38 @@
 """A witness, request by request: what it cosigns, what it refuses and with which word, and that it never goes back."""
 
+import fcntl
+import os
 import re
+import signal
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hansard.errors import StoreError, UsageError
-from hansard.ledger.note import VerifierKey, format_note, open_note, parse_note, parse_signature
+from hansard.ledger.merkle import block_root, consistency_proof, leaf_hash, root_of
+from hansard.ledger.note import (
+    MAX_NOTE,
+    VerifierKey,
+    format_note,
+    open_note,
+    parse_note,
+    parse_signature,
+    to_base64,
+)
 from hansard.ledger.witness import Refused
 from hansard.record.receipts import make_consistency
 from hansard.seal.signing import SigningKey, sign_checkpoint
 from hansard.seal.witness import Witness, log_id
 from hansard.store.base import StoredCheckpoint
 from signed_log import ORIGIN, SignedLog
+from store.disks import make_space, tmpfs
 
 NAME, NOW = "witness.example/w1", 1_800_000_000
 Asking = Callable[[int, StoredCheckpoint], bytes]
@@ -62,7 +78,7 @@ def test_a_growing_log_is_cosigned_from_size_to_size(witness: Witness, log: Sign
         line = witness.cosign(asking(old, kept), at(NOW + step))
         note = parse_note(kept.note)
         cosigned = format_note(note.text, (*note.signatures, parse_signature(line.removesuffix("\n"))))
-        assert open_note(parse_note(cosigned), [witness.key]).cosigned == ((witness.key, at(NOW + step)),)
+        assert open_note(parse_note(cosigned), [witness.key]).cosigned == ((witness.key, NOW + step),)
         old = kept.size
     known = witness.watched(ORIGIN)
     assert known is not None
@@ -156,7 +172,15 @@ def test_whatever_is_no_request(witness: Witness, data: bytes) -> None:
 
 def test_a_proof_without_end(witness: Witness, log: SignedLog) -> None:
     line = b64encode(bytes(32)).decode() + "\n"
-    assert refused(witness, f"old 1\n{line * 65}\n{grown(log).note}".encode()) == (400, None)
+    note = grown(log).note
+    assert refused(witness, f"old 0\n{line * 63}\n{note}".encode()) == (422, None)
+    assert refused(witness, f"old 0\n{line * 64}\n{note}".encode()) == (400, None)
+
+
+@pytest.mark.parametrize("count", [0, 31, 33])
+def test_a_proof_of_something_else_than_hashes(witness: Witness, log: SignedLog, count: int) -> None:
+    line = b64encode(bytes(count)).decode()
+    assert refused(witness, f"old 1\n{line}\n\n{grown(log).note}".encode()) == (400, None)
 
 
 def test_many_at_once_never_take_it_back(witness: Witness, log: SignedLog, asking: Asking) -> None:
@@ -220,3 +244,183 @@ def test_another_key_under_a_known_name(witness: Witness, log: SignedLog) -> Non
 @pytest.mark.parametrize("id", ["", "..", "../../witness.key", "A" * 64, log_id("log.example/other")])
 def test_only_ids_of_known_logs_name_anything(witness: Witness, id: str) -> None:
     assert witness.log(id) is None
+
+
+def test_a_signature_that_is_there_a_hundred_times_is_kept_once(witness: Witness, log: SignedLog) -> None:
+    assert log.ring
+    head = log.store.head()
+    note = parse_note(sign_checkpoint(ORIGIN, head.size, head.root, [log.ring.identity]))
+    witness.cosign(f"old 0\n\n{format_note(note.text, note.signatures * 100)}".encode(), at(NOW))
+    known = witness.watched(ORIGIN)
+    assert known is not None
+    assert known.newest is not None
+    assert re.findall("^— ([^ ]+)", known.newest, re.MULTILINE) == [ORIGIN, NAME]
+
+
+def test_a_note_that_has_no_room_for_a_cosignature(witness: Witness, log: SignedLog) -> None:
+    assert log.ring
+    text = f"{ORIGIN}\n1\n{b64encode(log.store.head().root).decode()}\n"
+    room = MAX_NOTE - len(format_note(text, [log.ring.identity.sign(text)]).encode())
+    text += "x" * (room - 1) + "\n"
+    note = format_note(text, [log.ring.identity.sign(text)])
+    assert len(note.encode()) == MAX_NOTE
+    assert refused(witness, f"old 0\n\n{note}".encode()) == (400, None)
+
+
+@pytest.mark.parametrize("spoilt", [b"", b"garbage", b"\xff", b"another log"])
+def test_what_it_saw_last_is_never_taken_for_nothing(
+    witness: Witness, log: SignedLog, asking: Asking, spoilt: bytes
+) -> None:
+    kept = grown(log)
+    witness.cosign(asking(0, kept), at(NOW))
+    other = SigningKey.generate("log.example/other")
+    if spoilt == b"another log":
+        spoilt = sign_checkpoint("log.example/other", kept.size, bytes(32), [other]).encode()
+    (witness.folder / "logs" / log_id(ORIGIN) / "checkpoint").write_bytes(spoilt)
+    with pytest.raises(StoreError, match="bring back a good copy"):
+        witness.cosign(asking(0, kept), at(NOW))
+    with pytest.raises(StoreError, match="bring back a good copy"):
+        witness.logs()
+
+
+def test_the_clock_is_asked_when_nobody_else_can_cosign(witness: Witness, log: SignedLog, asking: Asking) -> None:
+    """Otherwise whoever waited longest would get the largest size with the oldest time."""
+
+    def clock() -> int:
+        with (witness.folder / "lock").open() as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return NOW
+
+    witness.cosign(asking(0, grown(log)), clock)
+
+
+def _killed_at(step: int, do: Callable[[], None]) -> bool:
+    """Do it in a process that is killed at one of its steps on the disk; whether it was."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def hook(event: str, _: Any) -> None:
+            nonlocal left
+            if event in ("open", "os.mkdir", "os.rename", "os.remove"):
+                left -= 1
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            sys.addaudithook(hook)
+            do()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+def test_killed_anywhere_it_goes_on_and_has_forgotten_nothing(tmp_path: Path, log: SignedLog, asking: Asking) -> None:
+    first, second = grown(log), grown(log)
+    key, bodies = VerifierKey.parse(log.identity), (asking(0, first), asking(first.size, second))
+    step = 0
+    while True:
+        folder, told = tmp_path / f"w{step}", tmp_path / f"told{step}"
+
+        def work(folder: Path = folder, told: Path = told) -> None:
+            witness = Witness.open(folder, NAME)
+            witness.trust(key)
+            with told.open("w") as file:
+                for body in bodies:
+                    file.write(witness.cosign(body, at(NOW)))
+                    file.flush()
+
+        killed = _killed_at(step, work)
+        witness = Witness.open(folder, NAME)
+        witness.trust(key)
+        [known] = witness.logs()
+        heard = len(told.read_text().splitlines()) if told.exists() else 0
+        kept = known.checkpoint.size if known.checkpoint else 0
+        assert kept >= (0, first.size, second.size)[heard]
+        assert kept in (0, first.size, second.size)
+        witness.cosign(asking(kept, second), at(NOW))
+        if not killed:
+            break
+        step += 1
+    assert step > 20
+
+
+class History:
+    """A tree, and what its log asks for it; the log signs whatever it likes."""
+
+    def __init__(self, name: str, key: SigningKey) -> None:
+        # The first three leaves are those of every history.
+        self._leaves = [leaf_hash(f"{name if each > 2 else 'the same'} {each}".encode()) for each in range(40)]
+        self._key = key
+
+    def node(self, level: int, index: int) -> bytes:
+        return block_root(self._leaves[index << level : (index + 1) << level])
+
+    def root(self, size: int) -> bytes:
+        return root_of(self._leaves[:size])
+
+    def request(self, old: int, new: int) -> bytes:
+        proof = consistency_proof(old, new, self) if old else []
+        note = sign_checkpoint(ORIGIN, new, self.root(new), [self._key])
+        return "\n".join([f"old {old}", *map(to_base64, proof), "", note]).encode()
+
+
+def _ask_for_all(folder: Path, histories: list[list[bytes]], meeting: Any, heard: Any) -> None:
+    witness = Witness.open(folder)
+    meeting.wait()
+    for requests in zip(*histories, strict=True):
+        for number, request in enumerate(requests):
+            with suppress(Refused):
+                witness.cosign(request, at(NOW))
+                heard.put(number)
+    heard.put(None)
+
+
+def test_of_two_histories_only_one_is_cosigned_however_many_ask(witness: Witness, log: SignedLog) -> None:
+    """Several processes on one folder, and each asks for both."""
+    assert log.ring
+    histories = [History(name, log.ring.identity) for name in ("one", "two")]
+    witness.cosign(histories[0].request(0, 3), at(NOW))
+    bodies = [[each.request(size, size + 1) for size in range(3, 39)] for each in histories]
+    # A process that is made anew has none of our threads in the middle of something.
+    processes = get_context("spawn")
+    meeting, heard = processes.Barrier(4), processes.Queue()
+    asking = [
+        processes.Process(target=_ask_for_all, args=(witness.folder, bodies, meeting, heard), daemon=True)
+        for _ in range(4)
+    ]
+    for each in asking:
+        each.start()
+    cosigned, left = [], len(asking)
+    while left:
+        number = heard.get(timeout=60)
+        left -= number is None
+        cosigned += [] if number is None else [number]
+    for each in asking:
+        each.join()
+    assert len(cosigned) == 36
+    assert len(set(cosigned)) == 1
+    known = witness.watched(ORIGIN)
+    assert known is not None
+    assert known.checkpoint is not None
+    assert known.checkpoint.root == histories[cosigned[0]].root(39)
+
+
+@pytest.mark.needs_root
+def test_on_a_full_disk_nothing_is_cosigned_and_nothing_forgotten(
+    tmp_path: Path, log: SignedLog, asking: Asking
+) -> None:
+    first, second = grown(log), grown(log)
+    with tmpfs(tmp_path / "disk", 64) as disk:
+        witness = Witness.open(disk / "w", NAME)
+        witness.trust(VerifierKey.parse(log.identity))
+        witness.cosign(asking(0, first), at(NOW))
+        with suppress(OSError), (disk / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(512))
+        with pytest.raises(StoreError, match="No space left"):
+            witness.cosign(asking(first.size, second), at(NOW))
+        assert refused(witness, asking(0, second)) == (409, first.size)
+        make_space(disk)
+        witness.cosign(asking(first.size, second), at(NOW))

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from hansard.app.cosigning import ACTOR, Asked, ask, newest
+from hansard.domain.custody import AnchorRecorded
 from hansard.errors import HansardError
 from hansard.record.recorder import Recorder
+from hansard.record.sealed import is_unsigned
+from hansard.store.base import Query
 
 EVERY_S = 60.0
 Tell = Callable[..., None]
@@ -26,7 +29,11 @@ class Cosigner:
     @contextmanager
     def working(self) -> Iterator[None]:
         """At it as long as this lasts; belongs to the loop of the recorder. Nobody waits for an answer at the end."""
-        if self._witnesses:
+        if self._witnesses and is_unsigned(self._recorder.store.entry(0)):
+            self._tell(
+                "not cosigned", witness=", ".join(self._witnesses), detail="this log is unsigned: it has no keys"
+            )
+        elif self._witnesses:
             loop = asyncio.get_running_loop()
             threading.Thread(target=self._work, args=[loop], name="hansard-cosigner", daemon=True).start()
         try:
@@ -48,8 +55,7 @@ class Cosigner:
 
     def _ask(self, name: str, witness: Asked, loop: asyncio.AbstractEventLoop) -> None:
         stored = newest(self._recorder.store)
-        # What was recorded of the witnesses themselves is nothing new.
-        if stored is None or stored.size <= self._seen.get(name, 0) + len(self._witnesses):
+        if stored is None or not self._is_news(self._seen.get(name, 0), stored.size):
             return
         found = ask(self._recorder.store, witness, stored)
         recording = self._recorder.record(found.fact(), actor=ACTOR)
@@ -59,3 +65,8 @@ class Cosigner:
         asyncio.run_coroutine_threadsafe(recording, loop).result()
         self._seen[name] = found.size
         self._tell("cosigned", witness=name, size=found.size)
+
+    def _is_news(self, seen: int, size: int) -> bool:
+        """Whether anything else than the words of witnesses was recorded since."""
+        entries = self._recorder.store.select(Query(after=seen - 1, before=size))
+        return any(entry.kind != AnchorRecorded.KIND for entry in entries)

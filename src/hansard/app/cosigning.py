@@ -4,6 +4,7 @@ No run waits for a witness. What one of them contradicts is told loudly: the log
 """
 
 import http.client
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -27,6 +28,8 @@ from hansard.store.base import Store, StoredCheckpoint
 ACTOR = "sealer"
 TIMEOUT_S = 20.0
 MOST_BYTES = 64 * 1024
+MOST_TRIES = 5
+DAY_S = 86_400
 MICRO = 1_000_000
 _HEADERS = {"content-type": "text/plain; charset=utf-8", "user-agent": "hansard"}
 
@@ -41,6 +44,8 @@ class Asked:
     @classmethod
     def of(cls, url: str, key: str, where: str) -> Self:
         check_url(url, where)
+        if "?" in url or "#" in url:
+            raise UsageError(f"{where} {url!r:.100}: a witness is asked below its URL; write it without ? and #")
         try:
             parsed = VerifierKey.parse(key.strip())
         except Malformed as error:
@@ -101,32 +106,66 @@ def newest(store: Store) -> StoredCheckpoint | None:
 
 
 def ask(store: Store, witness: Asked, stored: StoredCheckpoint) -> Cosigned:
-    """Have one checkpoint cosigned: once to hear which size the witness saw last, and once with the proof from there."""
-    answer = _post(witness, make_consistency(store, 0, stored))
-    if answer.status == http.client.CONFLICT:
-        seen = _size(witness, answer)
+    """Have a checkpoint cosigned: once to hear which size the witness saw last, and once with the proof from there.
+
+    Somebody else who writes here may ask at the same time: then from what the witness has seen meanwhile, and of a newer
+    checkpoint where that is beyond this one.
+    """
+    old = 0
+    for _ in range(MOST_TRIES):
+        answer = _post(witness, make_consistency(store, old, stored))
+        if answer.status != http.client.CONFLICT:
+            break
+        seen = _size(answer)
+        if seen is None and old < stored.size:
+            raise ProviderError(f"{witness.key.name} does not say which size it saw: {_said(answer)}")
+        if seen is None or seen == old:
+            # From where it stands there is no way for it to this checkpoint.
+            raise _other_log(store, witness, stored, answer)
         if seen > stored.size:
-            raise StoreError(
-                f"{witness.key.name} has seen {seen} entries of this log, and {store.place} has {stored.size} that are signed: "
-                f"it was rolled back or cut. Bring back the newer one; nothing was recorded"
-            )
-        answer = _post(witness, make_consistency(store, seen, stored))
-    said = answer.data.decode("utf-8", "replace").strip()
+            stored = _reaching(store, witness, seen)
+        old = seen
     match answer.status:
         case 200:
             return _cosigned(witness, stored, answer.data)
-        case 409 | 422:
-            raise StoreError(
-                f"{witness.key.name} has seen another log than {store.place} under the same name: this one was rewritten or "
-                f"forked, or two copies of it were extended ({said:.200}). Nothing was recorded; verify it against the "
-                f"checkpoint that the witness holds ({_shown(witness, stored)})"
-            )
+        case 409:
+            raise ProviderError(f"{witness.key.name} names another size each time that it is asked, at last {seen}")
+        case 422:
+            raise _other_log(store, witness, stored, answer)
         case 404:
             raise UsageError(
                 f"{witness.key.name} does not know this log; its keeper adds it with: hansard witness trust PIN"
             )
         case status:
-            raise ProviderError(f"{witness.key.name} does not cosign: HTTP {status}: {said:.200}")
+            raise ProviderError(f"{witness.key.name} does not cosign: HTTP {status}: {_said(answer)}")
+
+
+def _reaching(store: Store, witness: Asked, seen: int) -> StoredCheckpoint:
+    """The newest checkpoint, where it has this size at least; StoreError tells that the log once was longer."""
+    found = newest(store)
+    if found is not None and found.size >= seen:
+        return found
+    raise StoreError(
+        f"{witness.key.name} has seen {seen} entries of this log, and {store.place} has {found.size if found else 0} that "
+        f"are signed: it was rolled back or cut. Bring back the newer one; nothing was recorded"
+    )
+
+
+def _other_log(store: Store, witness: Asked, stored: StoredCheckpoint, answer: Answer) -> StoreError:
+    return StoreError(
+        f"{witness.key.name} has seen another log than {store.place} under the same name: this one was rewritten or "
+        f"forked, or two copies of it were extended ({_said(answer)}). Nothing was recorded; verify it against the "
+        f"checkpoint that the witness holds ({_shown(witness, stored)})"
+    )
+
+
+def _said(answer: Answer) -> str:
+    """What a stranger has answered, for a message: nothing of it may steer a terminal."""
+    return _harmless(answer.data.decode("utf-8", "replace").strip())
+
+
+def _harmless(text: str) -> str:
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:200])
 
 
 def _post(witness: Asked, body: str) -> Answer:
@@ -136,15 +175,15 @@ def _post(witness: Asked, body: str) -> Answer:
         )
     except (OSError, http.client.HTTPException) as error:
         raise ProviderError(
-            f"{witness.key.name} does not answer at {witness.url}: {error or type(error).__name__}"
+            f"{witness.key.name} does not answer at {witness.url}: {_harmless(str(error)) or type(error).__name__}"
         ) from error
 
 
-def _size(witness: Asked, answer: Answer) -> int:
+def _size(answer: Answer) -> int | None:
     try:
         return parse_decimal(answer.data.decode("ascii").removesuffix("\n"), "the size")
-    except (Malformed, UnicodeDecodeError) as error:
-        raise ProviderError(f"{witness.key.name} does not say which size it saw: {error}") from error
+    except (Malformed, UnicodeDecodeError):
+        return None
 
 
 def _cosigned(witness: Asked, stored: StoredCheckpoint, lines: bytes) -> Cosigned:
@@ -157,6 +196,8 @@ def _cosigned(witness: Asked, stored: StoredCheckpoint, lines: bytes) -> Cosigne
         times = dict(open_note(parse_note(note), [key]).cosigned)
         if key not in times:
             raise Malformed("it is not signed by the key that is known here")
+        if times[key] > time.time() + DAY_S:
+            raise Malformed(f"it says that it was given {times[key]} s after 1970, which is not yet")
     except (Malformed, UnicodeDecodeError) as error:
         raise ProviderError(f"what {key.name} has sent is no cosignature of this checkpoint: {error}") from error
     root = parse_checkpoint(mine.text).root.hex()

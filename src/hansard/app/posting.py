@@ -3,6 +3,7 @@
 import http.client
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -24,19 +25,21 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float,
     assert parts.hostname is not None
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.hostname, parts.port, timeout=timeout_s)
-    sockets: list[socket.socket | None] = []
-    late = threading.Timer(timeout_s, _hang_up, [connection, sockets])
-    late.daemon = True
-    late.start()
+    ends = time.monotonic() + timeout_s
     try:
-        path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-        connection.request("POST", path, body, dict(headers))
-        # The connection forgets its socket before the body is read, where the server says that it will close it.
-        sockets.append(connection.sock)
-        answer = connection.getresponse()
-        return Answer(answer.status, answer.read(most_bytes) if most_bytes else b"")
+        # Before there is a connection nothing can be hung up: several addresses, each tried in vain, may take all the time.
+        connection.connect()
+        late = threading.Timer(max(0.0, ends - time.monotonic()), _hang_up, [connection.sock])
+        late.daemon = True
+        late.start()
+        try:
+            path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+            connection.request("POST", path, body, dict(headers))
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.read(most_bytes) if most_bytes else b"")
+        finally:
+            late.cancel()
     finally:
-        late.cancel()
         connection.close()
 
 
@@ -45,15 +48,14 @@ def check_url(url: str, where: str) -> None:
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.username
+        (parts.hostname or "").encode("idna")
     except ValueError:
         fits = False
     if not fits or not url.isascii() or not url.isprintable():
         raise UsageError(f"{where} {url!r:.100}: write http://… or https://…, in ASCII, without a name or password")
 
 
-def _hang_up(connection: http.client.HTTPConnection, sockets: list[socket.socket | None]) -> None:
+def _hang_up(connected: socket.socket) -> None:
     """The limit of a socket is for each of its bytes: an answer can come in time for ever and never be there."""
-    for each in (connection.sock, *sockets):
-        if each is not None:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)

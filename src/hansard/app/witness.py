@@ -1,5 +1,6 @@
 """Being a witness, for every surface: whom it knows, and what it cosigns. The key stays in `seal`."""
 
+import os
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hansard.ledger.seals import Pin
 from hansard.ledger.witness import Refused
 from hansard.seal.witness import Watched, Witness
 
-__all__ = ["Refused", "Service", "witness_folder"]
+__all__ = ["Refused", "Service", "key_text", "witness_folder"]
 
 
 def witness_folder(state: Path) -> Path:
@@ -53,8 +54,13 @@ def _view(known: Watched) -> View:
     return {"origin": known.origin, "id": known.id, "key": known.key.text(), "size": seen.size if seen else None}
 
 
+def key_text(said: str) -> str:
+    """What was said, or what the file of this name holds; keys and pins have a `+`, and so may the name of a file."""
+    return said if "+" in said and not os.path.isfile(said) else read_text(Path(said)).strip()
+
+
 def _log_key(said: str) -> VerifierKey:
-    text = said if "+" in said else read_text(Path(said)).strip()
+    text = key_text(said)
     try:
         return VerifierKey.parse(Pin.parse(text).identity if "@" in text.rpartition("+")[2] else text)
     except Malformed as error:

@@ -3,6 +3,7 @@
 Holds them against the roots of a walk. A signature on an anchor is not needed, since the verifier kept it himself.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def load_pin(text: str) -> Pin:
     try:
         return Pin.parse(text)
     except Malformed as error:
-        if not Path(text).is_file():
+        if not os.path.isfile(text):
             raise CannotRead(f"{text[:120]!r} is neither a pin nor a file that holds one: {error}") from error
     try:
         return Pin.parse(_read(text).decode())
@@ -65,7 +66,7 @@ def load_pin(text: str) -> Pin:
 def load_witness(text: str) -> VerifierKey:
     """The verifier key of a witness, or the file that holds it."""
     try:
-        key = VerifierKey.parse(text if "+" in text else _read(text).decode().strip())
+        key = VerifierKey.parse(text if "+" in text and not os.path.isfile(text) else _read(text).decode().strip())
         if key.algorithm != COSIGNATURE_V1:
             raise Malformed(f"{key.name} signs a log and cosigns nothing")
     except (Malformed, UnicodeDecodeError) as error:

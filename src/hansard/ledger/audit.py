@@ -6,6 +6,7 @@ from typing import assert_never
 
 from .anchors import Kept, compare
 from .bodies import Redactions
+from .brackets import Brackets
 from .canonical import Malformed
 from .cosigned import Shown, on_record, witnessed
 from .entry import parse
@@ -13,7 +14,7 @@ from .events import SPECIAL, Absent, Anchored, Event, Genesis, Noted, Rotated, T
 from .form import Tools
 from .merkle import leaf_hash
 from .note import VerifierKey
-from .report import Anchor, Bodies, Bracket, Findings, Report, Signed
+from .report import Anchor, Bodies, Findings, Report, Signed
 from .seals import Pin, Seals
 from .sources.base import Source, State
 from .sources.export import ExportSource
@@ -23,8 +24,6 @@ from .walk import START, Tally, Walk
 
 Progress = Callable[[int, int], None]
 """Told how many entries are done, and of about how many."""
-
-_MAX_ANCHORED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +57,12 @@ class Audit:
         self._progress = progress
         self._seals = Seals(findings, pin=asked.pin, all_signatures=asked.all_signatures, check=tools.ed25519)
         self._redactions = Redactions()
-        self._anchored: list[Anchored] = []
+        self._brackets = Brackets()
         self._tally = Tally()
 
     def run(self) -> Report:
         """Verify everything that was asked for."""
-        with self._redactions:
+        with self._redactions, self._brackets:
             start = self._start()
             end = self._walk(start)
             return self._conclude(start, end)
@@ -153,8 +152,7 @@ class Audit:
             case Absent():
                 self._redactions.absent(event)
             case Anchored():
-                if len(self._anchored) < _MAX_ANCHORED:
-                    self._anchored.append(event)
+                self._brackets.add(event)
             case _:
                 assert_never(event)
 
@@ -173,8 +171,8 @@ class Audit:
         if isinstance(self._source, ExportSource):
             self._source.compare_published(signed.sealed_to, start.size)
         anchors = tuple(self._compare(kept, end.size) for kept in self._asked.anchors())
-        brackets = self._brackets(start)
-        shown = self._shown(anchors, brackets) if self._asked.witnesses else []
+        self._brackets.judge(lambda sizes: self._roots(sizes, start), self._findings)
+        shown = self._shown(anchors) if self._asked.witnesses else []
         vouched = witnessed(self._asked.witnesses, shown, self._findings, self._tools.ed25519)
         self._grade(signed, bodies, end.size)
         genesis = self._seals.genesis
@@ -190,39 +188,29 @@ class Audit:
             signed=signed,
             anchors=anchors,
             bodies=bodies,
-            brackets=brackets,
+            brackets=self._brackets.first(),
             witnessed=vouched,
             unread_prefix=start.size,
             findings=self._findings.all(),
             more_findings=self._findings.more,
         )
 
-    def _shown(self, anchors: tuple[Anchor, ...], brackets: tuple[Bracket, ...]) -> list[Shown]:
+    def _shown(self, anchors: tuple[Anchor, ...]) -> list[Shown]:
         """Every checkpoint at hand that a witness may have cosigned, and that the log agrees with."""
         pairs = zip(self._asked.anchors(), anchors, strict=True)
         files = [Shown(kept.what, kept.noted) for kept, anchor in pairs if anchor.ok]
-        agreeing, genesis = {each.seq for each in brackets}, self._seals.genesis
+        genesis = self._seals.genesis
         if genesis is None:
             return files
-        anchored = [each for each in self._anchored if each.seq in agreeing]
-        return [*files, *on_record(self._source, anchored, genesis.origin)]
+        return [*files, *on_record(self._source, self._brackets, genesis.origin, self._asked.witnesses)]
 
     def _compare(self, kept: Kept, size: int) -> Anchor:
         return compare(kept, roots=self._tally.roots, size=size, seals=self._seals, findings=self._findings)
 
-    def _brackets(self, start: State) -> tuple[Bracket, ...]:
-        """Recorded anchors that agree with the log they stand in ([V7])."""
-        sizes = sorted({each.size for each in self._anchored if each.size <= each.seq})
-        roots = self._before([each for each in sizes if each < start.size], start)
-        roots |= self._source.roots([each for each in sizes if each >= start.size])
-        agreeing = []
-        for each in self._anchored:
-            if roots.get(each.size, b"").hex() == each.root:
-                agreeing.append(Bracket(seq=each.seq, by=each.by, size=each.size, time_us=each.time_us))
-            else:
-                message = f"[V7] the recorded anchor saw another log at size {each.size}"
-                self._findings.add("anchored_root", "structure", message, seq=each.seq)
-        return tuple(agreeing)
+    def _roots(self, sizes: list[int], start: State) -> dict[int, bytes]:
+        """The roots at these sizes, wherever the walk began."""
+        before = self._before([each for each in sizes if each < start.size], start)
+        return before | self._source.roots([each for each in sizes if each >= start.size])
 
     def _grade(self, signed: Signed, bodies: Bodies, size: int) -> None:
         """Tell which asked-for grades were not reached."""

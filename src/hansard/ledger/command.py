@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from .form import STANDARD, Tools
@@ -82,8 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser, *, needs_path: bool = True) -
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
-def run(args: argparse.Namespace, tools: Tools = STANDARD) -> int:
-    """Verify what the arguments ask for and print the report."""
+def run(args: argparse.Namespace, tools: Tools = STANDARD, shown: str | None = None) -> int:
+    """Verify what the arguments ask for and print the report, which names it as `shown` where its path says nothing."""
     options = Options(
         deep=args.deep,
         strict=args.strict,
@@ -103,7 +104,7 @@ def run(args: argparse.Namespace, tools: Tools = STANDARD) -> int:
     finally:
         if meter:
             meter.clear()
-    _show(report, as_json=args.json)
+    _show(replace(report, path=shown) if shown else report, as_json=args.json)
     return report.exit_code
 
 

@@ -4,14 +4,19 @@ A cosignature is its own proof, wherever it lay. It counts where the log has the
 hands the notes in to have compared.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from .brackets import Brackets
 from .canonical import Malformed
-from .events import Anchored, Noted, read_note
+from .events import Noted, read_note
 from .note import Check, VerifierKey, open_note
 from .report import Findings, Witnessed
 from .sources.base import Source
+
+_TRIED = 16
+"""Of the tokens that name a witness so many are tried, the newest ones. Whoever records forged ones hides his own good ones."""
 
 
 class Shown(NamedTuple):
@@ -46,20 +51,16 @@ def _by(key: VerifierKey, newest_first: Sequence[Shown], findings: Findings, che
     return None
 
 
-def on_record(source: Source, anchored: Iterable[Anchored], origin: str) -> list[Shown]:
-    """The cosigned checkpoints that stand in the log itself: the tokens of these recorded anchors, which agree with it."""
-    wanted = {each.seq: (origin, each.size, each.root) for each in anchored if each.by == "witness"}
-    if not wanted:
-        return []
-    found = []
-    for stored in source.bodies(min(wanted), max(wanted) + 1):
-        if stored.seq not in wanted:
-            continue
+def on_record(source: Source, brackets: Brackets, origin: str, keys: Iterable[VerifierKey]) -> list[Shown]:
+    """The newest checkpoints that stand in the log itself and name these witnesses: tokens of anchors that agree with it."""
+    newest: dict[tuple[str, bytes], deque[Shown]] = {(key.name, key.key_id): deque(maxlen=_TRIED) for key in keys}
+    for seq, token in source.tokens(brackets.by_witnesses()):
         try:
-            noted = read_note(stored.body)
+            noted = read_note(token)
         except Malformed:
             continue
         seen = noted.checkpoint
-        if (seen.origin, seen.size, seen.root.hex()) == wanted[stored.seq]:
-            found.append(Shown(f"the token of entry {stored.seq}", noted))
-    return found
+        if (seen.origin, seen.size, seen.root.hex()) == (origin, *brackets.seen(seq)):
+            for name in {(each.name, each.key_id) for each in noted.note.signatures} & newest.keys():
+                newest[name].append(Shown(f"the token of entry {seq}", noted))
+    return [each for found in newest.values() for each in found]

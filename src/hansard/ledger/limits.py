@@ -24,7 +24,9 @@ def _limits(report: Report, *, pinned: bool, anchored: bool, deep: bool) -> Iter
     if report.witnessed:
         yield "that a witness is somebody else than the keeper of this log: whoever asks for its word must know whose it is"
     yield "the times: ts is the writer's claim" + (
-        ", and the tokens of recorded anchors were not checked" if report.brackets else ""
+        f", and {'other' if report.witnessed else 'the'} tokens of recorded anchors were not checked"
+        if report.brackets
+        else ""
     )
     yield "that what was recorded is true, or that everything that happened was recorded"
 

@@ -52,9 +52,7 @@ def verify(
     form = recognise(place)
     try:
         if form == "receipt":
-            return verify_receipt(
-                place, pin=asked.pin, against=asked.anchors(), witnesses=asked.witnesses, tools=tools
-            )
+            return verify_receipt(place, pin=asked.pin, against=asked.anchors(), witnesses=asked.witnesses, tools=tools)
         return _steady(place, asked, tools, progress)
     except NotALedger as error:
         return _failed(place, "not_a_ledger", f"not a ledger: {error}")
@@ -75,7 +73,7 @@ def _asked(options: Options) -> Asked:
         since=load_kept(options.since) if options.since is not None else None,
         pin=load_pin(options.pin) if options.pin is not None else None,
         against=tuple(load_kept(each) for each in options.against),
-        witnesses=tuple(load_witness(each) for each in options.witnesses),
+        witnesses=tuple(dict.fromkeys(load_witness(each) for each in options.witnesses)),
         all_signatures=options.all_signatures,
         jobs=options.jobs,
     )

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from . import ed25519
 from .canonical import Malformed
 from .checkpoint import Checkpoint, parse_checkpoint, parse_decimal
-from .merkle import EMPTY_ROOT, MAX_PROOF, verify_consistency
+from .merkle import EMPTY_ROOT, HASH, verify_consistency
 from .note import Check, Note, VerifierKey, from_base64, open_note, parse_note
 
 _OLD = "old "
+_MOST_HASHES = 63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +43,13 @@ def split_request(data: bytes) -> tuple[int, tuple[bytes, ...], str]:
     first, *proof = head.split("\n")
     if not blank or not first.startswith(_OLD):
         raise Malformed("[P4] it is not an old size, a proof, a blank line and a checkpoint")
-    if len(proof) > MAX_PROOF:
-        raise Malformed(f"[P4] the proof has {len(proof)} hashes; no tree needs more than {MAX_PROOF}")
+    if len(proof) > _MOST_HASHES:
+        raise Malformed(f"[P4] the proof has {len(proof)} hashes; nobody may send more than {_MOST_HASHES}")
     old = parse_decimal(first.removeprefix(_OLD), "[P4] the old size")
-    return old, tuple(from_base64(line, "[P4] a hash of the proof") for line in proof), note
+    hashes = tuple(from_base64(line, "[P4] a hash of the proof") for line in proof)
+    if any(len(each) != HASH for each in hashes):
+        raise Malformed(f"[P4] a hash of the proof is not {HASH} bytes long")
+    return old, hashes, note
 
 
 def parse_request(data: bytes) -> Request:

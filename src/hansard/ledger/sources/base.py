@@ -107,6 +107,10 @@ class Source(Protocol):
         """The readable bodies of entries in [start, stop), by rising (seq, part)."""
         ...
 
+    def tokens(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        """What is stored as the token of these recorded anchors, whose seqs must rise; what cannot be read is left out."""
+        ...
+
     def mirror(self) -> Mirror: ...
 
     def specials(self, stop: int) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from .base import Block, CannotRead, Mirror, Row, State, Stored, open_regular
 MAX_BODY_LINE = 1 << 30
 _MEMBERS = ({"media", "part", "salt", "seq", "text"}, {"media", "part", "salt", "seq", "b64"})
 _ROTATION = b'"kind":"%b"' % ROTATED.encode()
+_TOKEN = b'"part":"token"'
 
 
 class LineFile:
@@ -160,6 +161,24 @@ class LinesSource:
             last = place
             if start <= stored.seq and (stop is None or stored.seq < stop):
                 yield stored
+
+    def tokens(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        rising = iter(seqs)
+        wanted = next(rising, None)
+        for line in self._bodies.split(MAX_BODY_LINE):
+            if wanted is None:
+                return
+            if _TOKEN not in line:
+                continue
+            try:
+                stored, (seq, part) = _read_body(line)
+            except Malformed:
+                # Told where all bodies are read.
+                continue
+            while wanted is not None and wanted < seq:
+                wanted = next(rising, None)
+            if wanted == seq and part == "token":
+                yield seq, stored.body
 
     def mirror(self) -> Mirror:
         return NoMirror()

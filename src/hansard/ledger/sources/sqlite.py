@@ -177,6 +177,11 @@ class SqliteSource:
         except REFUSALS as error:
             self._refused(error)
 
+    def tokens(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        for seq in seqs:
+            for stored in self.bodies(seq, seq + 1):
+                yield seq, stored.body
+
     def _shared_body(self, place: int, salt: Any, media: Any, body: Any, shared: Any) -> Stored:
         """A body that lies in `shared`; a row of any other shape comes out as a body that opens nothing."""
         row = None

@@ -1,14 +1,16 @@
 """`hansard witness`: cosigns the logs of others; `hansard ledger witness`: has our own cosigned."""
 
 import argparse
+import os
+import sys
 from pathlib import Path
 
-from hansard.app.settings import ledger_settings, read_settings, read_text, state_folder
+from hansard.app.settings import ledger_settings, read_settings, state_folder
 from hansard.app.wiring import open_ledger
-from hansard.app.witness import Service, witness_folder
-from hansard.errors import HansardError, UsageError
+from hansard.app.witness import Service, key_text, witness_folder
+from hansard.errors import HansardError, StoreError, UsageError
 from hansard.surfaces.cli.custody import new_file
-from hansard.surfaces.cli.show import as_json, as_json_line, say
+from hansard.surfaces.cli.show import as_json, as_json_line, plain, say
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -56,13 +58,13 @@ def logs(args: argparse.Namespace) -> int:
 
 
 def ask(args: argparse.Namespace) -> int:
-    """Every witness that is named, or all of hansard.toml; the first that is not had is told when all were asked."""
+    """Every witness that is named, or all of hansard.toml; whose word is not had is told when all were asked."""
     from hansard.app.cosigning import Asked, configured, have_cosigned
 
     if (args.url is None) != (args.key is None):
         raise UsageError("a witness is a URL and the key that its word is checked with: URL --key KEY")
     if args.url is not None:
-        witnesses = {args.url: Asked.of(args.url, _key_text(args.key), args.url)}
+        witnesses = {args.url: Asked.of(args.url, key_text(args.key), args.url)}
         settings = ledger_settings(args.ledger)
     else:
         settings = read_settings(args.ledger)
@@ -73,13 +75,16 @@ def ask(args: argparse.Namespace) -> int:
         )
     if args.output and len(witnesses) > 1:
         raise UsageError("--output takes the word of one witness; name its URL and --key")
-    views, failed = [], None
+    if args.output and os.path.lexists(args.output):
+        # Told before anything is recorded.
+        raise UsageError(f"{args.output} is there already; choose another name")
+    views, failed = [], []
     with open_ledger(settings, writing=True) as opened:
         for witness in witnesses.values():
             try:
                 views.append(have_cosigned(opened, witness))
             except HansardError as error:
-                failed = failed or error
+                failed.append(error)
     if args.output and views:
         new_file(args.output, views[0]["checkpoint"])
     if args.json:
@@ -88,14 +93,16 @@ def ask(args: argparse.Namespace) -> int:
         for view in views:
             say(f"{view['witness']} saw size {view['size']:,}; recorded as entry {view['entry']}")
     if failed:
-        raise failed
+        # What a witness contradicts weighs more than one that is away: it is told last, and decides the exit code.
+        *others, last = sorted(
+            failed, key=lambda each: (isinstance(each, StoreError), not isinstance(each, UsageError))
+        )
+        for other in others:
+            print(f"hansard: {plain(str(other))}", file=sys.stderr)
+        raise last
     return 0
 
 
 def _service(args: argparse.Namespace) -> Service:
     folder = Path(args.folder) if args.folder else witness_folder(state_folder())
     return Service(folder, getattr(args, "name", None))
-
-
-def _key_text(said: str) -> str:
-    return said if "+" in said else read_text(Path(said)).strip()

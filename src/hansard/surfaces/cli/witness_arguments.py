@@ -26,10 +26,14 @@ def add_witness(command: argparse.ArgumentParser, make: Command) -> None:
     known = make(verbs, "logs", "every log that is cosigned, and how far", "witness:logs")
     key = make(verbs, "key", "the key that its cosignatures are checked with", "witness:key")
     for verb in (trust, known, key):
-        _add_folder(verb)
+        # Left out here, it is what was said before the verb.
+        _add_folder(verb, default=argparse.SUPPRESS)
 
 
-def _add_folder(command: argparse.ArgumentParser) -> None:
+def _add_folder(command: argparse.ArgumentParser, default: str | None = None) -> None:
     command.add_argument(
-        "--folder", metavar="DIR", help="where it keeps its key and what it saw (default: in the state)"
+        "--folder",
+        metavar="DIR",
+        default=default,
+        help="where it keeps its key and what it saw (default: in the state)",
     )
