@@ -129,3 +129,5 @@ async def test_nothing_that_anybody_said_comes_to_life_in_the_markdown() -> None
     tracked = turn(text="![look](https://example.org/x.png) [here](javascript:alert(1))")
     made = (await Room().hold(config(), [tracked, turn(), turn(), verdict("finalize"), synthesis()])).artifact
     assert "](" not in as_markdown(made)
+    made["canonical_transcript"][1]["content"]["text"] = "![seen][1]\n\n[1]: https://elsewhere.invalid/seen.png"
+    assert "[1]:" not in as_markdown(made)

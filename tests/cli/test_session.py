@@ -3,9 +3,12 @@
 import hashlib
 import json
 import os
+import pty
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 import reference_runtime
 import symposium
 from command_line import hansard as typed
+from command_line import started
 from deliberating import config, result, synthesis, turn, verdict
 from hansard.deliberation.archive import listing
 from hansard.deliberation.documents import jcs
@@ -181,6 +185,43 @@ def test_an_export_quotes_what_agents_say(held: Shell) -> None:
     assert "## Round 2" in out
     assert "> I think so." in out
     assert "\nI think so." not in out
+
+
+def test_an_export_on_a_terminal_drives_it_not_and_a_pipe_gets_every_byte(held: Shell) -> None:
+    path = held.folder / "runs/s-1/artifact.json"
+    artifact = json.loads(path.read_bytes())
+    artifact["canonical_transcript"][1]["content"]["text"] = "\x1b[2J\x1b]0;mine\x07 \u202eso"
+    path.write_text(json.dumps(artifact))
+    assert "> \x1b[2J\x1b]0;mine\x07 \u202eso\n" in held.type("session", "export", "s-1")[1]
+    reading, writing = pty.openpty()
+    quiet = subprocess.DEVNULL
+    process = started(held.folder, "session", "export", "s-1", stdout=writing, stdin=quiet, stderr=quiet)
+    os.close(writing)
+    shown = b""
+    with suppress(OSError):
+        while piece := os.read(reading, 4096):
+            shown += piece
+    os.close(reading)
+    assert process.wait(60) == 0
+    assert b"> \\x1b[2J\\x1b]0;mine\\x07 \\u202eso\r\n" in shown
+    assert b"\x1b" not in shown
+
+
+@pytest.mark.parametrize("verb", [("metrics", "--v1"), ("export", "--html"), ("compare", "s-1")], ids=" ".join)
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"event": "turn.asked", "agent": "ada", "attempt": "2"},
+        {"event": "turn.asked", "agent": ["ada"], "attempt": 2},
+        {"event": "turn.failed", "agent": "ada", "attempt": 1},
+        {"event": ["turn.asked"]},
+    ],
+)
+def test_events_that_cannot_be_counted_are_no_events(held: Shell, event: Any, verb: tuple[str, str]) -> None:
+    with (held.folder / "runs/s-1/observability.jsonl").open("a") as file:
+        file.write(json.dumps(event) + "\n")
+    assert held.type("session", verb[0], "s-1", verb[1]) == (2, "")
+    assert "observability.jsonl holds something else than events" in held.err
 
 
 def fresh(held: Shell) -> Path:

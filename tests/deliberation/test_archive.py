@@ -157,6 +157,21 @@ async def test_an_interrupted_session_says_that_it_is_running_until_somebody_loo
     assert (marked.status, marked.updated_at, marked.transcript_digest) == ("crashed", "2026-01-01T00:00:00Z", None)
 
 
+async def test_looking_at_a_copy_without_a_lock_writes_nothing_into_it(tmp_path: Path) -> None:
+    folder = await interrupted(Room(), 4, tmp_path)
+    (folder / ".lock").unlink()
+    before = sorted(path.name for path in folder.iterdir())
+    assert is_crashed(folder)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    os.mkfifo(folder / ".lock")
+    assert is_crashed(folder)
+    (folder / ".lock").unlink()
+    (folder / ".lock").symlink_to("elsewhere")
+    assert not is_crashed(folder)
+    with pytest.raises(UsageError, match=r"cannot lock .*s-1/\.lock"):
+        mark_crashed(folder, "2026-01-01T00:00:00Z")
+
+
 @requirement("R-7.3-3", "R-4.3-4")
 @pytest.mark.parametrize("at", range(len(LONG)))
 async def test_a_resumed_session_ends_with_the_transcript_of_one_that_was_never_interrupted(

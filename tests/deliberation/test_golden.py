@@ -1,5 +1,6 @@
 """The protocol's own golden case, its worked example and its budget breach come out of our scheduler, digest by digest."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,25 @@ async def test_a_case_as_a_directory_is_the_same_case(tmp_path: Path) -> None:
     case = await ours()
     write_case(tmp_path / "case", case)
     assert read_case(tmp_path / "case") == case
+
+
+async def test_a_case_with_two_readings_or_a_pipe_in_it_is_refused(tmp_path: Path) -> None:
+    case = await ours()
+    folder = tmp_path / "case"
+    write_case(folder, case)
+    whole = (folder / "config.json").read_bytes()
+    (folder / "config.json").write_bytes(whole.replace(b"{", b'{"session_id": "other",', 1))
+    with pytest.raises(UsageError, match="'session_id' stands twice"):
+        read_case(folder)
+    (folder / "config.json").write_bytes(b"[]")
+    with pytest.raises(UsageError, match=r"config\.json: it holds no object"):
+        read_case(folder)
+    (folder / "config.json").unlink()
+    with pytest.raises(UsageError, match=r"config\.json: No such file"):
+        read_case(folder)
+    os.mkfifo(folder / "config.json")
+    with pytest.raises(UsageError, match=r"config\.json: it is no file"):
+        read_case(folder)
 
 
 @requirement("R-9.4-2")

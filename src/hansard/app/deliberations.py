@@ -59,6 +59,7 @@ from hansard.errors import Fenced, ProviderError, StoreError, UsageError
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.record.codec import MAX_TEXT, decode
+from hansard.record.reading import read_entries
 from hansard.record.recorder import Recorded, Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store
 
@@ -391,7 +392,7 @@ class Deliberations:
         return read_story(self._store, run) if has_session(self._store, run) else None
 
     def _progress(self, run: str) -> Progress:
-        progress = progress_of(run, self._store.select(Query(run=run)))
+        progress = progress_of(run, read_entries(self._store, Query(run=run)))
         if progress.requested is None or progress.configured is None or progress.mode not in (MODE, PERSONA):
             raise UsageError(
                 f"there is no deliberation {run!r} in {self._store.place}; `hansard runs` lists what there is"

@@ -10,10 +10,11 @@ from typing import Any, Literal
 from hansard.app.convening import Convening
 from hansard.app.views import View, moment
 from hansard.deliberation.archive import MANIFEST, read_manifest
+from hansard.deliberation.story import read_artifact
 from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record.history import TURNS, fold
-from hansard.record.reading import read_body
+from hansard.record.reading import formed, read_body, read_entries, strange
 from hansard.store.base import Query, Store
 
 MODE: Literal["deliberation"] = "deliberation"
@@ -23,16 +24,19 @@ PERSONA: Literal["persona"] = "persona"
 
 def convening_of(store: Store, configured: int | None) -> Convening:
     """What a session was convened with; UsageError where the run is no deliberation."""
-    entry = store.entry(configured) if configured is not None else None
-    asked = next(iter(store.select(Query(run=entry.run, kind="run.requested", limit=1))), None) if entry else None
+    entry = formed(store, store.entry(configured)) if configured is not None else None
+    asked = next(read_entries(store, Query(run=entry.run, kind="run.requested", limit=1)), None) if entry else None
     if entry and asked and asked.data["mode"] not in (MODE, PERSONA):
         raise UsageError(
             f"run {entry.run} is no deliberation; `hansard runs show {entry.run}` shows it, with the panels that met in it"
         )
     stored = read_body(store, entry, "config") if entry else None
-    if stored is None:
+    if entry is None or stored is None:
         raise UsageError(f"the configuration of this deliberation (entry {configured}) is not in the ledger any more")
-    return Convening.from_json(stored.body)
+    try:
+        return Convening.from_json(stored.body)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError) as error:
+        raise strange(entry, "config", error) from error
 
 
 def has_session(store: Store, run: str) -> bool:
@@ -42,7 +46,7 @@ def has_session(store: Store, run: str) -> bool:
 
 def deliberation_view(store: Store, run: str) -> View:
     """One deliberation."""
-    entries = list(store.select(Query(run=run)))
+    entries = list(read_entries(store, Query(run=run)))
     configured = next((entry.seq for entry in entries if entry.kind == "run.configured"), None)
     made, artifact = convening_of(store, configured), _artifact(store, run)
     convened, selected = _last(store, run, "session.convened"), _last(store, run, "panel.selected")
@@ -99,7 +103,7 @@ def _outcome(artifact: dict[str, Any]) -> View:
         "unresolved": artifact["cumulative_unresolved"],
     }
     if said["kind"] == "synthesis":
-        return view | {"synthesis_answer": transcript[-1]["content"]["integrated_answer"]}
+        return view | {"synthesis_answer": transcript[-1]["content"].get("integrated_answer")}
     ending = said["termination_artifact"]
     pending = ending.get("pending_user_input_request") or ending.get("pending_external_research_request")
     more = {"pending": pending, "last_provider_failure": ending.get("last_provider_failure")}
@@ -119,7 +123,7 @@ class Spent:
 
 def spent_on_record(store: Store, run: str) -> Spent:
     """The same for a session that was over before this process came. Calls of which nothing came back were made, too."""
-    entries = list(store.select(Query(run=run)))
+    entries = list(read_entries(store, Query(run=run)))
     spent = fold(entries).runs[run]
     return Spent(
         calls=spent.calls + len(spent.calling),
@@ -180,17 +184,28 @@ def listings_of(store: Store, session: str) -> dict[bytes, list[int]]:
     """Every list of the files of a session of this id that is on the record, with the entries that hold it, newest first."""
     found: dict[bytes, list[int]] = {}
     for entry in store.select(Query(kind="session.archived", newest_first=True)):
-        stored = read_body(store, entry, "manifest") if entry.data["session"] == session else None
-        if stored is not None:
-            found.setdefault(stored.body, []).append(entry.seq)
+        listed = _listing(store, entry) if entry.data.get("session") == session else None
+        if listed is not None:
+            found.setdefault(listed, []).append(entry.seq)
     return found
 
 
 def listing_of(store: Store, run: str) -> bytes | None:
     """The list of a session's files with their hashes, as it stands on the record; None where there is none."""
     archived = _last(store, run, "session.archived")
-    stored = read_body(store, archived, "manifest") if archived else None
-    return stored.body if stored else None
+    return _listing(store, archived) if archived else None
+
+
+def _listing(store: Store, archived: Entry) -> bytes | None:
+    stored = read_body(store, archived, "manifest")
+    if stored is None:
+        return None
+    try:
+        if not isinstance(json.loads(stored.body), dict):
+            raise ValueError("it lists no files")
+    except (ValueError, RecursionError) as error:
+        raise strange(archived, "manifest", error) from error
+    return stored.body
 
 
 def artifact_on_record(store: Store, run: str) -> dict[str, Any]:
@@ -203,9 +218,8 @@ def artifact_on_record(store: Store, run: str) -> dict[str, Any]:
 
 def _artifact(store: Store, run: str) -> dict[str, Any] | None:
     ended = _last(store, run, "session.ended")
-    stored = read_body(store, ended, "artifact") if ended else None
-    return dict(json.loads(stored.body)) if stored else None
+    return read_artifact(store, ended) if ended else None
 
 
 def _last(store: Store, run: str, kind: str) -> Entry | None:
-    return next(iter(store.select(Query(run=run, kind=kind, newest_first=True, limit=1))), None)
+    return next(read_entries(store, Query(run=run, kind=kind, newest_first=True, limit=1)), None)

@@ -21,8 +21,9 @@ from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.questions import read_questions
 from hansard.deliberation.story import entries_of, read_story
 from hansard.domain.work import Surface
-from hansard.errors import UsageError
+from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
+from hansard.record.reading import formed, read_entries
 from hansard.store.base import Query, Store
 
 MAX_PROBLEMS = 1_000
@@ -50,12 +51,20 @@ def find_held(name: str, runs: Path, store: Store | None) -> Held:
     return Held(artifact=artifact_of(folder), events=_events(path) if path.is_file() else None)
 
 
+_COUNTED: Mapping[str, Mapping[str, type]] = {
+    "turn.asked": {"agent": str, "attempt": int},
+    "turn.failed": {"agent": str, "error": str},
+}
+"""What is counted of which event."""
+
+
 def _events(path: Path) -> list[dict[str, Any]]:
     try:
         found = [json.loads(line) for line in read_text(path).splitlines() if line.strip()]
-        for each in found:
-            if each["event"] in ("turn.asked", "turn.failed"):
-                str(each["agent"]), int(each["attempt"])
+        for number, each in enumerate(found, 1):
+            for name, want in _COUNTED.get(each["event"], {}).items():
+                if type(each[name]) is not want:
+                    raise ValueError(f"{name} of event {number} is no {'number' if want is int else 'text'}")
         return found
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"{path} holds something else than events: {error}") from error
@@ -66,17 +75,19 @@ def _on_record(store: Store, name: str) -> Held | None:
     if entry is None:
         return None
     story = read_story(store, entry.run, str(entry.data["session"]))
+    if story.artifact is None:
+        raise Tampered(f"entry {entry.seq} ends a session of run {entry.run} and does not follow from it")
     events = [json.loads(line_of(event)) for told in story.told if (event := event_of(told.seq, told.fact))]
-    return Held(artifact=story.artifact or {}, events=events)
+    return Held(artifact=story.artifact, events=events)
 
 
 def _named(store: Store, name: str, kind: str) -> Entry | None:
     """The newest entry of this kind about the session of this name: its id, its run, or `last`."""
     for entry in store.select(Query(kind=kind, newest_first=True)):
-        if name in (entry.data["session"], LAST):
-            return entry
+        if name in (entry.data.get("session"), LAST):
+            return formed(store, entry)
         if name == entry.run:
-            sessions = [str(each.data["session"]) for each in store.select(Query(run=name, kind=kind))]
+            sessions = [str(each.data["session"]) for each in read_entries(store, Query(run=name, kind=kind))]
             if len(sessions) > 1:
                 raise UsageError(f"run {name} has {len(sessions)} sessions; name one of them: {', '.join(sessions)}")
             return entry

@@ -61,9 +61,9 @@ def _said(type: str, content: Any) -> str:
 
 
 def _quoted(text: str) -> Iterator[str]:
-    """A text as a quotation: no HTML, no picture and no link of it comes to life in a viewer."""
+    """A text as a quotation: no HTML, no picture and no link of it comes to life in a viewer, where it stands or by reference."""
     for line in text.splitlines() or [""]:
-        yield f"> {line.replace('<', '&lt;').replace('](', ']&#40;')}".rstrip()
+        yield f"> {line.replace('<', '&lt;').replace('](', ']&#40;').replace(']:', ']&#58;')}".rstrip()
 
 
 def _inline(text: object) -> str:

@@ -36,7 +36,7 @@ from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
 from hansard.record.history import fold, follow
-from hansard.record.reading import read_body, read_text
+from hansard.record.reading import read_body, read_entries, read_text
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Query, Store
 
@@ -303,7 +303,8 @@ class Runs:
         """The newest runs first."""
         found: list[View] = []
         for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
-            view = run_view(self._store, entry.run, self.entries(entry.run), brief=True)
+            entries = list(self._store.select(Query(run=entry.run)))
+            view = run_view(self._store, entry.run, entries, brief=True)
             if state is None or view["state"] == state:
                 found.append(view)
             if len(found) >= limit:
@@ -333,7 +334,7 @@ class Runs:
         return [entry_view(entry) for entry in self.entries(run)]
 
     def entries(self, run: str) -> list[Entry]:
-        return list(self._store.select(Query(run=run)))
+        return list(read_entries(self._store, Query(run=run)))
 
     def find(self, run: str) -> str:
         """A run by its id or the beginning of it; `last` is the newest."""

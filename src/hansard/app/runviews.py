@@ -6,16 +6,18 @@ from typing import Any
 
 from hansard.app.nested_sessions import sessions_by_question
 from hansard.app.views import View, moment
+from hansard.deliberation.story import read_artifact
+from hansard.errors import Tampered
 from hansard.ledger.entry import Entry
 from hansard.record.history import fold
-from hansard.record.reading import read_body, read_for_list, read_text
+from hansard.record.reading import read_body, read_for_list, read_text, strange
 from hansard.store.base import Store
 
 REQUEST_SHOWN = 200
 
 
 def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -> View:
-    """One run. Brief: without tasks and texts."""
+    """One run. Brief: without tasks and texts, and of entries as they are; else each has the form of its kind."""
     state = fold(entries).runs[run]
     first = next((entry for entry in entries if entry.kind == "run.requested"), entries[0])
     last = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), None)
@@ -25,7 +27,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -
     view: View = {
         "run": run,
         "state": state.state,
-        "reason": ended.data["reason"] if ended else None,
+        "reason": ended.data.get("reason") if ended else None,
         "mode": first.data.get("mode"),
         "request": request if not brief or request is None else request[:REQUEST_SHOWN],
         "started": moment(state.started_us),
@@ -37,7 +39,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -
             "calls": state.calls,
             "tokens": state.tokens,
             "cost_usd_nano": state.cost_usd_nano,
-            "elapsed_us": ended.data["elapsed_us"] if ended else None,
+            "elapsed_us": ended.data.get("elapsed_us") if ended else None,
         },
         "budget": _budget(configured),
         "open_gates": sorted(state.open_gates),
@@ -77,11 +79,24 @@ def plan_data(store: Store, entries: Sequence[Entry]) -> View | None:
     """The plan as a file that `submit --plan` takes; None where there is none yet, or it is not in the ledger any more."""
     made = next((entry for entry in reversed(entries) if entry.kind == "plan.made"), None)
     stored = read_body(store, made, "plan") if made else None
-    try:
-        found = json.loads(stored.body) if stored else None
-    except (ValueError, RecursionError):
+    if made is None or stored is None:
         return None
-    return found if isinstance(found, dict) else None
+    try:
+        found: View = json.loads(stored.body)
+        if not all(_is_task(each) for each in found["tasks"]):
+            raise ValueError("a task has no id, no lane, or needs that name none")
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise strange(made, "plan", error) from error
+    return found
+
+
+def _is_task(planned: Any) -> bool:
+    needs = planned.get("needs", []) if isinstance(planned, dict) else None
+    return (
+        isinstance(needs, list)
+        and all(isinstance(planned.get(name), str) for name in ("id", "lane"))
+        and all(isinstance(need, dict) and isinstance(need.get("task"), str) for need in needs)
+    )
 
 
 def _tasks(store: Store, entries: Sequence[Entry]) -> list[View]:
@@ -121,8 +136,8 @@ def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:
         if entry.kind == "session.ended" and (view := views.get(str(entry.data["session"]))):
             view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
             view["rounds"] = entry.data["rounds"]
-            stored = read_body(store, entry, "artifact")
-            view["unresolved"] = json.loads(stored.body)["cumulative_unresolved"] if stored else []
+            artifact = read_artifact(store, entry)
+            view["unresolved"] = artifact["cumulative_unresolved"] if artifact else []
     return {seq: views[id] for id, seq in last.items()}
 
 
@@ -149,7 +164,7 @@ def _take(store: Store, task: View, entry: Entry) -> None:
             )
         case "task.returned":
             task["state"] = "returned"
-            _attempt(task, data["attempt"])["returned"] = {
+            _attempt(task, entry)["returned"] = {
                 "seq": entry.seq,
                 **{key: data.get(key) for key in ("ok", "finish", "error", "model", "latency_us", "exit_code")},
                 "tokens": data["input_tokens"] + data["output_tokens"],
@@ -158,7 +173,7 @@ def _take(store: Store, task: View, entry: Entry) -> None:
             }
         case "task.judged":
             task["state"] = "passed" if data["ok"] else "rejected"
-            _attempt(task, data["attempt"])["verdict"] = {
+            _attempt(task, entry)["verdict"] = {
                 "seq": entry.seq,
                 **{key: data.get(key) for key in ("ok", "by", "score_ppm", "same_model")},
                 "reasons": read_text(store, entry, "reasons") if "reasons" in entry.body else "",
@@ -169,8 +184,11 @@ def _take(store: Store, task: View, entry: Entry) -> None:
             task["state"] = "escalated"
 
 
-def _attempt(task: View, number: int) -> View:
-    found: View = next(each for each in reversed(task["attempts"]) if each["attempt"] == number)
+def _attempt(task: View, entry: Entry) -> View:
+    number = entry.data["attempt"]
+    found: View | None = next((each for each in reversed(task["attempts"]) if each["attempt"] == number), None)
+    if found is None:
+        raise Tampered(f"entry {entry.seq} ({entry.kind}) is about attempt {number}, which nobody has made")
     return found
 
 

@@ -242,13 +242,20 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
 
 
 def is_crashed(folder: Path) -> bool:
-    """Whether a session says that it is running while nobody runs it [S-7.3-2]."""
+    """Whether a session says that it is running while nobody runs it [S-7.3-2]. Looking writes nothing."""
     if read_manifest(folder).status != "in_progress":
         return False
     try:
-        os.close(_locked(folder))
-    except UsageError:
+        lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        # Nobody holds what is not there; what cannot be opened may be held.
+        return isinstance(error, FileNotFoundError)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
         return False
+    finally:
+        os.close(lock)
     return True
 
 
@@ -351,7 +358,7 @@ def _locked(folder: Path) -> int:
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise UsageError(f"{folder} is no session's directory: {plainly(error)}") from error
+        raise UsageError(f"cannot lock {folder / LOCK}: {plainly(error)}; put that right, and try again") from error
     try:
         if not stat.S_ISREG(os.fstat(lock).st_mode):
             os.close(lock)

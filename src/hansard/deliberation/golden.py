@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from hansard.deliberation.documents import Config, GoldenTestCase, Persona, jcs
+from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import Pen, Sitting, run_session
 from hansard.deliberation.setting import Setting
-from hansard.errors import UsageError
+from hansard.errors import UsageError, plainly
 from hansard.providers.base import Provider
 from hansard.providers.script import Script
 
@@ -89,13 +90,23 @@ def _stub(id: str) -> Persona:
 
 def read_case(path: Path) -> dict[str, Any]:
     """A case from one file, or from a directory that holds its parts."""
+    if not path.is_dir():
+        return _object(path)
+    parts = {name: _object(path / f"{name}.json", within=True) for name in _FILES}
+    return {**_object(path / f"{_CASE}.json", within=True), **parts}
+
+
+def _object(path: Path, *, within: bool = False) -> dict[str, Any]:
+    """The object in a file. Within a case's directory it is a file indeed: a pipe there would never end."""
     try:
-        if path.is_dir():
-            parts = {name: json.loads((path / f"{name}.json").read_bytes()) for name in _FILES}
-            return {**json.loads((path / f"{_CASE}.json").read_bytes()), **parts}
-        return dict(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise UsageError(f"cannot read the case {path}: {error}") from error
+        if within and not path.is_file() and path.exists():
+            raise OSError("it is no file")
+        found = read_json(path.read_bytes(), where=str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read the case {path}: {plainly(error)}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"cannot read the case {path}: it holds no object")
+    return found
 
 
 def write_case(folder: Path, data: Mapping[str, Any]) -> None:

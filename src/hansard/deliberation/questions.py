@@ -11,11 +11,11 @@ from hansard.domain.council import TurnAmended, TurnAsked, TurnTaken
 from hansard.domain.exchange import Message, MessageRole
 from hansard.domain.fact import Body
 from hansard.domain.value import value
-from hansard.errors import StoreError, Tampered
+from hansard.errors import Tampered
 from hansard.ledger.body import JSON
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
-from hansard.record.reading import MARK, read_body
+from hansard.record.reading import MARK, read_body, read_entries, strange
 from hansard.store.base import Query, Store
 
 GONE = "(redacted)"
@@ -40,7 +40,7 @@ def read_questions(store: Store, run: str, session: str | None = None) -> Iterat
     of_this = entries[0].data["session"]
     said: list[dict[str, Any]] = []
     numbers: dict[int, int] = {}
-    for entry in (*(each for each in store.select(before) if each.data["session"] == of_this), *entries):
+    for entry in (*(each for each in read_entries(store, before) if each.data["session"] == of_this), *entries):
         if entry.kind == TurnTaken.KIND:
             numbers[entry.seq] = len(said)
             said.append(_message(store, entry))
@@ -66,7 +66,7 @@ def _message(store: Store, entry: Entry) -> dict[str, Any]:
     try:
         return dict(json.loads(stored.body))
     except (ValueError, TypeError, RecursionError) as error:
-        raise _no("message", entry, error) from error
+        raise strange(entry, "message", f"{type(error).__name__}: {error}") from error
 
 
 def _asked(store: Store, entry: Entry, said: Sequence[dict[str, Any]]) -> tuple[Message, ...]:
@@ -85,17 +85,10 @@ def _asked(store: Store, entry: Entry, said: Sequence[dict[str, Any]]) -> tuple[
             for each in json.loads(stored.body)["messages"]
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, Malformed, Invalid) as error:
-        raise _no("prompt", entry, error) from error
+        raise strange(entry, "prompt", f"{type(error).__name__}: {error}") from error
 
 
 def _role(role: object) -> Any:
     if role not in get_args(MessageRole):
         raise Malformed(f"nobody speaks as {role!r:.40}")
     return role
-
-
-def _no(part: str, entry: Entry, error: Exception) -> StoreError:
-    return StoreError(
-        f"the {part} of entry {entry.seq} is not as this version writes it ({type(error).__name__}: {error}); "
-        f"`hansard ledger get {entry.seq} --part {part}` shows it as it is"
-    )

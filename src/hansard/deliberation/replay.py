@@ -5,7 +5,6 @@ before it begins. Digests are made over what is stored, never over what a file s
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, get_args
 
 from hansard.deliberation.archive import ARTIFACT, PINS, read_file, read_manifest
 from hansard.deliberation.documents import Artifact, Config, RunManifest, jcs, transcript_bytes
+from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import as_recorded
@@ -85,8 +85,8 @@ def read_original(folder: Path) -> Original:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_file(path))
-    except (OSError, ValueError, RecursionError) as error:
+        found = read_json(read_file(path), where=str(path))
+    except OSError as error:
         raise UsageError(f"cannot read {path}: {plainly(error)}") from error
     if not isinstance(found, dict):
         raise UsageError(f"cannot read {path}: it holds no object")

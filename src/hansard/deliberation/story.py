@@ -5,11 +5,12 @@ written by this session, and nothing is resumed.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from hansard.deliberation.documents import Config, SelectorOutput
+from hansard.deliberation.documents import Artifact, Config, Invalid, SelectorOutput
 from hansard.deliberation.protocol.moves import Answered, Failed, Reading, Spent, Used
 from hansard.deliberation.result import from_body
 from hansard.deliberation.turn import NANO, heard, spent_of
@@ -30,7 +31,7 @@ from hansard.domain.fact import Body, Fact
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record import codec
-from hansard.record.reading import read_body
+from hansard.record.reading import read_body, read_entries, strange
 from hansard.store.base import Query, Store
 
 _NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -110,12 +111,38 @@ def read_story(store: Store, run: str, session: str | None = None) -> Story:
     """The session of this run, or the one of this id where a run has several."""
     convened, *rest = entries_of(store, run, session)
     began = cast(SessionConvened, _fact(store, convened))
-    config = Config.parse(json.loads(_bytes(began.config, "configuration")))
+    with _as_written(convened):
+        config = Config.parse(json.loads(_bytes(began.config, "configuration")))
     found = Story(config=config, convened=convened.seq, last=convened.seq)
     for entry in rest:
         if found.ended is None or entry.kind == SessionArchived.KIND:
-            _take(found, Told(seq=entry.seq, fact=_fact(store, entry)))
+            fact = _fact(store, entry)
+            with _as_written(entry):
+                _take(found, Told(seq=entry.seq, fact=fact))
     return found
+
+
+@contextmanager
+def _as_written(entry: Entry) -> Iterator[None]:
+    """Tampered where a body opens its commitment, and holds something else than a session writes there."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, Invalid) as error:
+        part = (*_NEEDED.get(entry.kind, ()), "result")[0]
+        raise strange(entry, part, f"{type(error).__name__}: {error}") from error
+
+
+def read_artifact(store: Store, ended: Entry) -> dict[str, Any] | None:
+    """The artifact of a session that has ended; None where it is not in the ledger any more."""
+    stored = read_body(store, ended, "artifact")
+    if stored is None:
+        return None
+    try:
+        data: dict[str, Any] = json.loads(stored.body)
+        Artifact.parse(data)
+    except (ValueError, RecursionError, Invalid) as error:
+        raise strange(ended, "artifact", error) from error
+    return data
 
 
 def entries_of(store: Store, run: str, session: str | None = None) -> list[Entry]:
@@ -125,7 +152,7 @@ def entries_of(store: Store, run: str, session: str | None = None) -> list[Entry
     """
     found: list[Entry] = []
     known: set[int] = set()
-    for entry in store.select(Query(run=run)):
+    for entry in read_entries(store, Query(run=run)):
         if entry.kind == SessionConvened.KIND and session in (None, entry.data["session"]):
             found, known = [entry], {entry.seq}
         elif entry.kind in _FOLLOW and not known.isdisjoint(entry.causes):
@@ -192,7 +219,9 @@ def _take(story: Story, told: Told) -> None:
             line = _bytes(fact.message, "message")
             if line != story.lines[-1]:
                 story.lines.append(line)
-        case SessionEnded():
+        case SessionEnded() as fact:
+            if fact.artifact.data is not None:
+                Artifact.parse(json.loads(fact.artifact.data))
             story.ended = told
         case SessionArchived():
             story.archived = told

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from hansard.domain.budget import Spend
 from hansard.domain.kinds import KINDS
 from hansard.domain.work import RunClaimed
+from hansard.errors import Tampered
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Gate
 from hansard.orchestration.nested import is_panel
@@ -213,11 +214,11 @@ class Progress:
                 )
                 task.rung = rung
             case "task.returned":
-                attempt = _attempt(task, int(data["attempt"]))
+                attempt = _attempt(task, entry)
                 attempt.returned, attempt.returned_ok = entry.seq, data["ok"] is True
                 self._spend(entry, str(data["task"]))
             case "task.judged":
-                attempt = _attempt(task, int(data["attempt"]))
+                attempt = _attempt(task, entry)
                 attempt.judged, attempt.passed = entry.seq, data["ok"] is True
                 attempt.final = data["by"] == "engine" and attempt.returned not in entry.causes
                 task.tries = 0 if attempt.passed else task.tries + 1
@@ -225,7 +226,7 @@ class Progress:
                 task.rung, task.escalated, task.tries = str(data["to_rung"]), entry.seq, 0
             case "task.restarted":
                 task.restarts = int(data["restarts"])
-                _attempt(task, int(data["attempt"])).given_up = True
+                _attempt(task, entry).given_up = True
             case "task.skipped":
                 task.skipped = entry.seq
 
@@ -352,8 +353,12 @@ def take_gate(gates: dict[str, Gate], entry: Entry) -> None:
         gates[id].closed = entry
 
 
-def _attempt(task: TaskProgress, number: int) -> Attempt:
-    return next(attempt for attempt in reversed(task.attempts) if attempt.number == number)
+def _attempt(task: TaskProgress, entry: Entry) -> Attempt:
+    number = int(entry.data["attempt"])
+    found = next((attempt for attempt in reversed(task.attempts) if attempt.number == number), None)
+    if found is None:
+        raise Tampered(f"entry {entry.seq} ({entry.kind}) is about attempt {number}, which nobody has made")
+    return found
 
 
 def progress_of(run: str, entries: Iterable[Entry]) -> Progress:

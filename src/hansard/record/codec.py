@@ -117,6 +117,27 @@ def decode(entry: Entry, bodies: Mapping[str, Body]) -> Fact:
     return found(**values)
 
 
+def misfit(entry: Entry) -> str | None:
+    """What in an entry's data is not as its kind has it, or None: only somebody else than a recorder writes such a thing.
+
+    A kind or a field that this version does not know is taken as it is, and so is a word where others are known.
+    """
+    found = KINDS.get(entry.kind)
+    for name, want, _, item, optional in shape_of(found).data if found else ():
+        value = entry.data.get(name)
+        if value is None and name not in entry.data:
+            if not optional:
+                return f"{name} is missing"
+        elif type(value) is not (list if want is tuple else want):
+            return f"{name} is not {_NAMED[want]}"
+        elif item is not None and any(type(each) is not item for each in entry.data[name]):
+            return f"{name} holds something that is not {_NAMED[item]}"
+    return None
+
+
+_NAMED = {int: "a number", bool: "true or false", str: "text", tuple: "a list"}
+
+
 def _field(name: str, hint: Any, optional: bool) -> Field:
     if get_origin(hint) is Literal:
         return Field(name, str, frozenset(get_args(hint)), None, optional)

@@ -1,15 +1,42 @@
 """The one way to read a body for use: nobody is shown, asked or run with what does not open its commitment ([B2]).
 
-What a store gives is a stranger's word. Bare `store.body` is for those who say what state a body is in, and for copies.
+What a store gives is a stranger's word. Bare `store.body` is for those who say what state a body is in, and for copies. Entries
+are read for use here as well: bare `store.select` is for those who show data as it is, or take nothing of it for granted.
 """
+
+from collections.abc import Iterator
 
 from hansard.domain.fact import Body
 from hansard.errors import Tampered
 from hansard.ledger.body import opens
 from hansard.ledger.entry import Entry
-from hansard.store.base import Store, StoredBody
+from hansard.record.codec import misfit
+from hansard.store.base import Query, Store, StoredBody
 
 MARK = "(not what was recorded; run: hansard verify --deep)"
+
+
+def read_entries(store: Store, query: Query) -> Iterator[Entry]:
+    """The entries that are asked for. Tampered where one has not the form of its kind."""
+    return (formed(store, entry) for entry in store.select(query))
+
+
+def formed(store: Store, entry: Entry) -> Entry:
+    """The entry, where it has the form of its kind; else Tampered."""
+    if why := misfit(entry):
+        raise Tampered(
+            f"entry {entry.seq} ({entry.kind}) in {store.place} is not as Hansard writes it: {why}; "
+            f"`hansard ledger get {entry.seq}` shows it as it is"
+        )
+    return entry
+
+
+def strange(entry: Entry, part: str, why: object) -> Tampered:
+    """The error for a body that opens its commitment, and yet holds something else than Hansard writes there."""
+    return Tampered(
+        f"the {part} of entry {entry.seq} is not as this version writes it ({why}); "
+        f"`hansard ledger get {entry.seq} --part {part}` shows it as it is"
+    )
 
 
 def read_body(store: Store, entry: Entry, part: str) -> StoredBody | None:

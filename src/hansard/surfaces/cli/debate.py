@@ -35,7 +35,7 @@ class Debate:
             case "tools.called":
                 return [f"  {plain(fact.agent):<{NAME}} (uses {plain(', '.join(fact.tools))})"]
             case "turn.failed":
-                again = "asked again" if fact.retriable else "not asked again"
+                again = "may be asked again" if fact.retriable else "not asked again"
                 return [f"  {plain(fact.agent):<{NAME}} ({fact.error}; {again})"]
             case "session.ended" if fact.reason:
                 return [f"ended: {fact.reason}"]

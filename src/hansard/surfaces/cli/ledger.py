@@ -77,7 +77,7 @@ def summary(args: argparse.Namespace) -> int:
         if isinstance(value, dict):
             say(f"{name}:")
             for key, count in value.items():
-                say(f"  {key:<20}{count:,}")
+                say(f"  {key:<24} {count:,}")
         else:
             say(f"{name:<16}{value}")
     return 0

@@ -90,6 +90,9 @@ def export(args: argparse.Namespace) -> int:
         text = sessions.as_text(session.artifact) if args.json else as_markdown(session.artifact)
     if args.output:
         _write(args.output, text)
+    elif sys.stdout.isatty():
+        # Harmless for a terminal; byte for byte into a pipe.
+        say_lines(text.removesuffix("\n"))
     else:
         sys.stdout.write(text)
     return 0
