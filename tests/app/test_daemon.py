@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -135,24 +135,14 @@ async def until(look: Callable[[], Any]) -> Any:
     raise AssertionError("it did not come about")
 
 
-async def taken(asked: Awaitable[None]) -> bool:
-    try:
-        await asked
-    except UsageError as error:
-        assert "is being driven" in str(error)
-        return False
-    return True
-
-
 async def asked_for_again(made: Daemon) -> tuple[str, str]:
     """A run that was waited for at a gate when somebody wanted its task done again, and the gate that waits now."""
     config = made.config(replace(WISHES, gates=("task:task",)))
     run = await made.submit(made.hansard.runs.submit("please", config, lane="backend"))
     first = (await until(lambda: made.hansard.gates.listed(run=run)))[0]["gate"]
-    async with asyncio.timeout(30):
-        # The gate is on the record a moment before its driver goes home.
-        while not await taken(made.ask(run, made.hansard.runs.retry(run, "task"))):
-            await asyncio.sleep(0.01)
+    # The gate is on the record a moment before its driver goes home.
+    await until(lambda: not made.hansard.runs.is_driven(run))
+    await made.ask(run, made.hansard.runs.retry(run, "task"))
     views = await until(lambda: [each for each in made.hansard.gates.listed(run=run) if each["gate"] != first])
     return run, views[0]["gate"]
 
