@@ -105,10 +105,11 @@ def test_an_untouched_ledger_is_read_without_a_word(settings: Settings) -> None:
     assert len(places(settings)) > 80
 
 
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("missing", [True, False], ids=["missing", "odd"])
-def test_no_member_of_any_entry_can_break_reading(settings: Settings, tmp_path: Path, missing: bool) -> None:
+def test_no_member_of_any_entry_can_break_reading(settings: Settings, tmp_path: Path, missing: bool, step: int) -> None:
     refused = 0
-    for (seq, name), odd in zip(places(settings), cycle(ODD)):
+    for (seq, name), odd in zip(places(settings)[::step], cycle(ODD)):
 
         def change(entries: list[Members], seq: int = seq, name: str = name, odd: object = odd) -> None:
             data: dict[str, Any] = dict(entries[seq]["data"])
@@ -116,7 +117,7 @@ def test_no_member_of_any_entry_can_break_reading(settings: Settings, tmp_path: 
             entries[seq] = entries[seq] | {"data": data if missing else data | {name: odd}}
 
         refused += bool(list(reads(forged(settings, tmp_path, change))))
-    assert refused > 20
+    assert refused > 20 // step
 
 
 def test_a_list_of_runs_shows_what_can_be_shown_beside_a_forged_one(settings: Settings, tmp_path: Path) -> None:

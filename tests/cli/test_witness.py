@@ -18,6 +18,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from command_line import hansard, started
+from hansard.app.custody import pin
+from hansard.app.settings import Settings
+from hansard.app.wiring import open_ledger
 from small_run import record_run
 from witnesses import Watching, watching
 
@@ -63,7 +66,8 @@ def _seen(witness: Watching, keeper: Path) -> int:
 
 
 def _pin(keeper: Path) -> str:
-    return hansard(keeper, "ledger", "pin", "--ledger", "l.db").stdout.strip()
+    with open_ledger(Settings(ledger=str(keeper / "l.db"), state=keeper / "state")) as opened:
+        return str(pin(opened)["pin"])
 
 
 def _ask(keeper: Path, witness: Watching, *words: object) -> tuple[int, str, str]:
@@ -103,6 +107,14 @@ def test_a_receipt_carries_its_word(keeper: Path, witness: Watching) -> None:
     assert "witness.example/w1 saw size 13 at " in found.stdout
     late = hansard(keeper, "ledger", "receipt", 14, "--cosigned", "--ledger", "l.db")
     assert (late.returncode, "no witness has seen entry 14" in late.stderr) == (2, True)
+
+
+def test_a_log_is_made_known_by_its_pin(keeper: Path, stranger: Watching) -> None:
+    typed = hansard(keeper, "ledger", "pin", "--ledger", "l.db").stdout.strip()
+    assert typed == _pin(keeper)
+    done = hansard(stranger.folder, "witness", "trust", typed)
+    assert (done.returncode, "is known here" in done.stdout) == (0, True), done.stderr
+    assert _ask(keeper, stranger)[0] == 0
 
 
 def test_its_word_goes_on_from_size_to_size(keeper: Path, witness: Watching) -> None:

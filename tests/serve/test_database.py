@@ -52,6 +52,7 @@ def test_a_daemon_lives_through_a_restart_of_its_database_and_goes_on_with_its_r
     assert verified.returncode == 0, verified.stdout
 
 
+@pytest.mark.long
 def test_runs_go_on_when_the_database_takes_something_again(tmp_path: Path, mortal: Server) -> None:
     """As with a full disk: what is there can be read, and nothing can be written."""
     database = mortal.database()
@@ -82,6 +83,7 @@ def test_a_daemon_whose_database_is_gone_ends_when_it_is_told_to(tmp_path: Path,
         assert "Traceback" not in daemon.log.read_text()
 
 
+@pytest.mark.long
 def test_a_worker_lives_through_a_restart_of_its_database_and_goes_on_with_its_runs(
     tmp_path: Path, mortal: Server
 ) -> None:

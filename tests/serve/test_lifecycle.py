@@ -422,6 +422,7 @@ def test_a_flag_that_would_let_nobody_in_is_refused(tmp_path: Path, words: tuple
     assert ended.value.code == 2
 
 
+@pytest.mark.long
 def test_the_second_daemon_seals_when_the_first_is_gone(tmp_path: Path) -> None:
     place(tmp_path)
     with serving(tmp_path) as first, serving(tmp_path) as second:

@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from command_line import hansard
 from daemons import place, serving, wait_for
 from hansard.app.cosigner import Cosigner
@@ -71,6 +73,7 @@ def test_every_new_checkpoint_is_shown_and_nothing_else(tmp_path: Path) -> None:
         assert size >= 13
 
 
+@pytest.mark.long
 def test_a_single_new_entry_is_shown_even_where_another_witness_is_away(tmp_path: Path) -> None:
     sizes: list[int] = []
     news = threading.Semaphore(0)

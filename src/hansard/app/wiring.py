@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import time
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from hansard.record.sealer import Sealer
 
 SOFTWARE = f"hansard/{__version__}"
+SOON_S = 1.0
 _NONCE = re.compile(r"[0-9a-f]{32}")
 _POSTGRESQL = ("postgresql://", "postgres://")
 
@@ -195,9 +197,19 @@ def open_or_found(settings: Settings, *, writing: bool = True) -> Opened:
         try:
             return found_ledger(settings)
         except StoreError:
-            if not ledger_exists(settings.ledger):
+            # Another process may hold its lock by now, and make it in a moment.
+            if not _comes(settings.ledger):
                 raise
     return open_ledger(settings, writing=writing)
+
+
+def _comes(location: str) -> bool:
+    until = time.monotonic() + SOON_S
+    while not ledger_exists(location):
+        if time.monotonic() > until:
+            return False
+        time.sleep(SOON_S / 50)
+    return True
 
 
 def found_ledger(settings: Settings, adopts: "Checkpoint | None" = None) -> Opened:
