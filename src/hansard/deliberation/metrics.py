@@ -4,7 +4,7 @@ A figure that the artifact contradicts (its sum against its messages) is an erro
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -29,18 +29,18 @@ def figures_of(artifact: Json) -> dict[str, Any]:
     _check_sums(artifact)
     config, used, outcome = artifact["config"], artifact["cumulative_usage"], artifact["outcome"]
     seats = {each["id"]: f"{each['provider']}/{each['model']}" for each in (*config["agents"], config["coordinator"])}
-    seated = [message for message in messages if message["speaker"] in seats]
+    by_agent, by_model = _used_by(messages, seats, lambda id: id), _used_by(messages, seats, seats.__getitem__)
     ending = outcome.get("termination_artifact")
     return {
         "session_id": artifact["session_id"],
         "schema_version": artifact["schema_version"],
         "transcript_digest": artifact["transcript_digest"],
-        "tokens_per_agent": _tokens((message["speaker"], message) for message in seated),
+        "tokens_per_agent": _tokens(by_agent),
         "tokens_cumulative": {name: used[name] for name in TOKENS},
-        "tokens_per_provider_model": _tokens((seats[message["speaker"]], message) for message in seated),
-        "cost_per_agent": _costs((message["speaker"], message) for message in seated),
+        "tokens_per_provider_model": _tokens(by_model),
+        "cost_per_agent": _costs(by_agent),
         "cost_cumulative": {"cost_usd": round(float(used["cost_usd"]), COST_DIGITS)},
-        "cost_per_provider_model": _costs((seats[message["speaker"]], message) for message in seated),
+        "cost_per_provider_model": _costs(by_model),
         "latency_per_invocation": _latencies(messages),
         "participation_per_round": _participation(messages),
         "branch_depth_max": max(message["branch_depth"] for message in messages),
@@ -62,23 +62,25 @@ def _check_sums(artifact: Json) -> None:
         raise UsageError("the artifact's cost_usd is not the sum over its messages; it cannot be measured [R-9.9-1]")
 
 
-Named = Iterable[tuple[str, Json]]
+Used = Mapping[str, Sequence[Json]]
+"""What was used, message by message, under a name."""
 
 
-def _tokens(named: Named) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for name, message in named:
-        sums = found.setdefault(name, dict.fromkeys(TOKENS, 0))
-        for each in TOKENS:
-            sums[each] += message["usage"][each]
+def _used_by(messages: Sequence[Json], seated: Container[str], name: Callable[[str], str]) -> Used:
+    found: defaultdict[str, list[Json]] = defaultdict(list)
+    for message in messages:
+        if (speaker := message["speaker"]) in seated:
+            found[name(speaker)].append(message["usage"])
     return found
 
 
-def _costs(named: Named) -> dict[str, dict[str, float]]:
-    found: defaultdict[str, float] = defaultdict(float)
-    for name, message in named:
-        found[name] += message["usage"]["cost_usd"]
-    return {name: {"cost_usd": round(cost, COST_DIGITS)} for name, cost in found.items()}
+def _tokens(used: Used) -> dict[str, dict[str, int]]:
+    return {name: {each: sum([usage[each] for usage in uses]) for each in TOKENS} for name, uses in used.items()}
+
+
+def _costs(used: Used) -> dict[str, dict[str, float]]:
+    sums = {name: sum([usage["cost_usd"] for usage in uses]) for name, uses in used.items()}
+    return {name: {"cost_usd": round(float(cost), COST_DIGITS)} for name, cost in sums.items()}
 
 
 def _latencies(messages: Sequence[Json]) -> list[dict[str, Any]]:

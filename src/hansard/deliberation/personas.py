@@ -4,6 +4,7 @@ No persona is made here while a session runs [R-3-3]: a registry is whole before
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Self
 
 from hansard.deliberation.documents import AgentConfig, Config, Persona, content_hash
@@ -131,7 +132,6 @@ class Personas:
             if found.setdefault(persona.id, persona) != persona:
                 raise UsageError(f"there are two different personas named {persona.id!r}; give one of them another id")
         self._personas = found
-        self._hashes = {id: content_hash(persona.as_data()) for id, persona in found.items()}
 
     def __iter__(self) -> Iterator[Persona]:
         return iter(self._personas.values())
@@ -149,10 +149,10 @@ class Personas:
         """A registry that knows these too."""
         return type(self)((*self, *personas))
 
-    @property
+    @cached_property
     def hashes(self) -> Mapping[str, str]:
         """SHA-256 over the canonical form of each persona, by id."""
-        return self._hashes
+        return {id: content_hash(persona.as_data()) for id, persona in self._personas.items()}
 
     def resolve(self, agent: AgentConfig) -> Persona | None:
         """The agent's persona, with the agent's own output requirements in place of the persona's where it has some."""

@@ -118,11 +118,11 @@ def settled(
         requested_model=requested,
         returned_model=_name(completion.returned_model) or requested,
         latency_us=good.latency_us if good.latency_us and _is_count(good.latency_us, MOST_SPENT) else latency_us,
-        fingerprint=_name(good.fingerprint) or None,
+        fingerprint=None if good.fingerprint is None else _name(good.fingerprint) or None,
         exit_code=good.exit_code if type(good.exit_code) is int and good.exit_code in _EXIT_CODES else None,
         usage=_usage(exchange, good, reported),
         cost=settled_cost(good.cost, unmetered=unmetered),
-        tool_events=tuple(_recordable_event(each) for each in good.tool_events),
+        tool_events=tuple(map(_recordable_event, good.tool_events)),
         # Whoever was asked cannot say that nobody was.
         refused=False,
     )
@@ -136,8 +136,12 @@ def count(counts: Any, name: str) -> int:
 
 def is_honest(usage: Usage) -> bool:
     """Whether these can be the tokens of one answer."""
-    counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
-    return type(usage.estimated) is bool and all(_is_count(each, MOST_TOKENS) for each in counts)
+    return (
+        type(usage.estimated) is bool
+        and _is_count(usage.input_tokens, MOST_TOKENS)
+        and _is_count(usage.output_tokens, MOST_TOKENS)
+        and _is_count(usage.cached_tokens, MOST_TOKENS)
+    )
 
 
 def _is_count(value: object, most: int) -> bool:

@@ -25,18 +25,20 @@ class Deputy:
         return self._sealer.seal() if self._sealer else None
 
     def committed(self) -> None:
-        if self._sealer:
+        if self._sealer and self._sealer.holds:
             self._sealer.committed()
-        self._look()
+        else:
+            self._look()
 
     def upkeep(self) -> None:
-        if self._sealer:
+        if self._sealer and self._sealer.holds:
             self._sealer.upkeep()
-        self._look()
+        else:
+            self._look()
 
     def _look(self) -> None:
         """Whether the place is free by now, where it was another's. What stands in the way then is told at the next start."""
-        if (self._sealer and self._sealer.holds) or time.monotonic() < self._next_s:
+        if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + AGAIN_S
         with suppress(StoreError):

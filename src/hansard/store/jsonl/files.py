@@ -50,20 +50,22 @@ class NotSynced(OSError):
 class Tail:
     """The growing end of one file. What was appended counts from `keep` on; until then `take_back` undoes it."""
 
-    __slots__ = ("_dirty", "_end", "_place", "fd", "kept", "path")
+    __slots__ = ("_dirty", "_end", "_inode", "_place", "fd", "kept", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._place = os.path.abspath(path)
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
-        self.kept = self._end = os.fstat(self.fd).st_size
+        found = os.fstat(self.fd)
+        self.kept = self._end = found.st_size
+        self._inode = found.st_ino
         # A writer before us may have been killed between its write and its sync.
         self._dirty = True
 
     def moved(self) -> str | None:
         """What somebody else did to the file, which only this process may change."""
         now = os.fstat(self.fd)
-        if not self._is_at_its_path(now):
+        if not now.st_nlink:
             return f"{self.path} was deleted, moved or replaced while it was open"
         if now.st_size != self.kept:
             return (
@@ -71,9 +73,9 @@ class Tail:
             )
         return None
 
-    def _is_at_its_path(self, now: os.stat_result) -> bool:
+    def is_at_its_path(self) -> bool:
         try:
-            return os.path.samestat(now, os.stat(self._place))
+            return os.stat(self._place).st_ino == self._inode
         except OSError:
             return False
 

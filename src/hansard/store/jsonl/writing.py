@@ -49,13 +49,19 @@ class Writer:
     def checkpoints(self) -> Tail:
         return self._tails[2]
 
+    def _taken_away(self, why: str) -> StoreError:
+        self.trouble = why
+        return StoreError(f"nothing was written: {why}; run: hansard verify {self._paths.entries}")
+
     def write(self, count: int, bodies: bytes, lines: bytes, note: bytes) -> None:
         """Write so many entries, their bodies and what seals them: one write to each file that grows, kept all or none."""
         pieces = (bodies, lines, note)
         for tail, data in zip(self._tails, pieces, strict=True):
             if data and (moved := tail.moved()):
-                self.trouble = moved
-                raise StoreError(f"nothing was written: {moved}; run: hansard verify {self._paths.entries}")
+                raise self._taken_away(moved)
+        # The files of a ledger go together: where the entries lie, the others do.
+        if not self._tails[1].is_at_its_path():
+            raise self._taken_away(f"{self._paths.entries} was deleted, moved or replaced while it was open")
         durable = self._each or bool(note) or self._unsynced + count >= SYNC_ENTRIES
         try:
             for tail, data in zip(self._tails, pieces, strict=True):

@@ -41,7 +41,8 @@ class Writer:
         self._dropped = False
         self._lock_fd = -1
         self.connection = connect(path)
-        self._file = _identity(self._path)
+        self._name = str(self._path)
+        self._file = _identity(self._name)
 
     def lock_file(self) -> None:
         """Open the lock file; only once it is known that this is a ledger, so that a mistyped path leaves nothing behind."""
@@ -88,7 +89,7 @@ class Writer:
             raise StoreError(f"{self.place} is closed")
         if self.read_only:
             raise StoreError(f"{self.place} lies where nothing can be written; copy it to another folder to extend it")
-        if not self.broken and _identity(self._path) != self._file:
+        if not self.broken and _identity(self._name) != self._file:
             # SQLite would go on to write, durably, into a file that nobody can find any more.
             self.broken = "it was deleted, moved or replaced while it was open"
         if self.broken:
@@ -246,7 +247,7 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Which file has this name; None when none has."""
     try:
         found = os.stat(path)
