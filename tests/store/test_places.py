@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from hansard.ledger.verify import Options, verify
 from hansard.store.base import Store
 from hansard.store.conformance.sample import Clock, draft, genesis, part, put, redacted
 from hansard.store.jsonl import JsonlStore
+from hansard.store.jsonl.writing import LOOK_S
 from hansard.store.sqlite import SqliteStore
 
 NAMES = ["log.jsonl", "log.db"]
@@ -63,6 +65,7 @@ def test_a_ledger_that_is_taken_away_while_it_is_open_is_not_written_to(
     with closing(created(path)) as store:
         put(store, draft(parts=[part(b"kept")]))
         harm(path)
+        time.sleep(LOOK_S)
         for _ in range(2):
             with pytest.raises(StoreError, match="was deleted, moved or replaced while it was open"):
                 store.append([[draft()]])

@@ -4,6 +4,7 @@ Knows bytes and the order in which they must reach the disk: a body before its e
 """
 
 import threading
+import time
 from contextlib import suppress
 from typing import Literal, NoReturn
 
@@ -13,6 +14,7 @@ from hansard.store.jsonl.files import NotSynced, Paths, Tail, spare
 Durability = Literal["each", "batched"]
 SYNC_ENTRIES = 1_000
 SYNC_S = 1.0
+LOOK_S = 0.05
 
 
 class Writer:
@@ -23,6 +25,7 @@ class Writer:
         self._each = durability == "each"
         self._mutex = mutex
         self._unsynced = 0
+        self._look_s = 0.0
         self._timer: threading.Timer | None = None
         self._closed = False
         self.trouble: str | None = None
@@ -49,6 +52,16 @@ class Writer:
     def checkpoints(self) -> Tail:
         return self._tails[2]
 
+    def _is_in_place(self) -> bool:
+        """Whether the entries lie where they did, and so the others do. Looked at now and then: what was written meanwhile
+        into a file that was moved is in that file, and a file that is gone is noticed each time.
+        """
+        now = time.monotonic()
+        if now < self._look_s:
+            return True
+        self._look_s = now + LOOK_S
+        return self._tails[1].is_at_its_path()
+
     def _taken_away(self, why: str) -> StoreError:
         self.trouble = why
         return StoreError(f"nothing was written: {why}; run: hansard verify {self._paths.entries}")
@@ -59,8 +72,7 @@ class Writer:
         for tail, data in zip(self._tails, pieces, strict=True):
             if data and (moved := tail.moved()):
                 raise self._taken_away(moved)
-        # The files of a ledger go together: where the entries lie, the others do.
-        if not self._tails[1].is_at_its_path():
+        if not self._is_in_place():
             raise self._taken_away(f"{self._paths.entries} was deleted, moved or replaced while it was open")
         durable = self._each or bool(note) or self._unsynced + count >= SYNC_ENTRIES
         try:
