@@ -1,4 +1,4 @@
-"""Runs the quick tests part by part, with coverage, as many parts at once as there are cores.
+"""Runs the quick tests part by part, with coverage, one part more at once than there are cores: many tests wait.
 
     python tests/side_by_side.py
 
@@ -49,7 +49,7 @@ def run(name: str, words: list[str], kept: Path) -> int:
 def main() -> int:
     for old in Path().glob(".coverage*"):
         old.unlink()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
         kept = Path(folder)
         codes = list(pool.map(lambda part: run(part[0], part[1], kept), parts().items()))
         lines = report({id for each in kept.iterdir() for id in each.read_text().split()})

@@ -141,7 +141,7 @@ async def asked_for_again(made: Daemon) -> tuple[str, str]:
     run = await made.submit(made.hansard.runs.submit("please", config, lane="backend"))
     first = (await until(lambda: made.hansard.gates.listed(run=run)))[0]["gate"]
     # The gate is on the record a moment before its driver goes home.
-    await until(lambda: not made.hansard.runs.is_driven(run))
+    await until(lambda: run not in made.hansard.runs._driving)
     await made.ask(run, made.hansard.runs.retry(run, "task"))
     views = await until(lambda: [each for each in made.hansard.gates.listed(run=run) if each["gate"] != first])
     return run, views[0]["gate"]

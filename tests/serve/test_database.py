@@ -32,6 +32,7 @@ def told(daemon: Served, event: str) -> bool:
     return any(line["event"] == event for line in daemon.logged())
 
 
+@pytest.mark.long
 def test_a_daemon_lives_through_a_restart_of_its_database_and_goes_on_with_its_runs(
     tmp_path: Path, mortal: Server
 ) -> None:

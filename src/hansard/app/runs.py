@@ -224,10 +224,6 @@ class Runs:
         requested = self._unfinished(run)
         await self._recorder.record(ResumeAsked(surface=surface), actor=actor or human(), run=run, causes=[requested])
 
-    def is_driven(self, run: str) -> bool:
-        """Whether somebody here is at this run now."""
-        return run in self._driving
-
     async def retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
         """Do one task again, and with it whatever was built on it."""
         progress = progress_of(run, self.entries(run))
@@ -241,7 +237,7 @@ class Runs:
         ids = [each["id"] for each in plan["tasks"]]
         if task not in ids:
             raise UsageError(f"run {run} has no task {task!r}; its tasks are {', '.join(ids[:20])}")
-        if self.is_driven(run):
+        if run in self._driving:
             raise UsageError(f"run {run} is being driven; retry a task when it has ended")
         causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])
 
