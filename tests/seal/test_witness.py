@@ -220,6 +220,7 @@ def test_a_witness_needs_a_name_once(tmp_path: Path) -> None:
     assert not (tmp_path / "w").exists()
     with pytest.raises(UsageError, match="cannot be called"):
         Witness.open(tmp_path / "w", "two words")
+    assert not (tmp_path / "w").exists()
     made = Witness.open(tmp_path / "w", NAME)
     assert Witness.open(tmp_path / "w").key == made.key == Witness.open(tmp_path / "w", NAME).key
     with pytest.raises(UsageError, match=NAME):

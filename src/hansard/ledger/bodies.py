@@ -4,16 +4,15 @@ Both run in flat memory: bodies are merged with the walk in order, and tombstone
 reconciled in a temporary database that nobody else sees.
 """
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
-from typing import Self
 
 from .body import PREFIX, SALT_BYTES, opens
 from .canonical import Malformed
 from .entry import parse
 from .events import Absent, Tombstone
 from .report import Bodies, Findings
+from .scratch import Scratch
 from .sources.base import Source, Stored
 
 _REMEMBERED = 1_000
@@ -107,16 +106,14 @@ class BodyWalk:
         self._findings.add("body_unreferenced", "structure", message, seq=stored.seq)
 
 
-class Redactions:
+class Redactions(Scratch):
     """Reconciles parts that are gone with the tombstones that explain them ([B3])."""
 
     def __init__(self) -> None:
-        # The empty name is a private database on disk that SQLite deletes by itself; small ones never leave the memory.
-        self._db = sqlite3.connect("", isolation_level=None)
-        self._db.execute("PRAGMA cache_size = -4096")
-        self._db.execute("CREATE TABLE absent(seq, part, commitment, PRIMARY KEY(seq, part)) WITHOUT ROWID")
-        self._db.execute("CREATE TABLE tombstones(seq, part, at, commitment, PRIMARY KEY(seq, part, at)) WITHOUT ROWID")
-        self._db.execute("BEGIN")
+        super().__init__(
+            "CREATE TABLE absent(seq, part, commitment, PRIMARY KEY(seq, part)) WITHOUT ROWID",
+            "CREATE TABLE tombstones(seq, part, at, commitment, PRIMARY KEY(seq, part, at)) WITHOUT ROWID",
+        )
 
     def absent(self, event: Absent) -> None:
         self._db.execute("INSERT OR IGNORE INTO absent VALUES(?, ?, ?)", (event.seq, event.part, event.commitment))
@@ -144,15 +141,6 @@ class Redactions:
         return Bodies(
             parts=parts, opened=max(0, opened - pending), redacted=redacted, pending=pending, missing=missing, unread=0
         )
-
-    def close(self) -> None:
-        self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _drop_false_tombstones(self, source: Source, findings: Findings) -> None:
         """A tombstone explains a part only when an earlier entry has that part with that commitment."""

@@ -1,16 +1,14 @@
 """The anchors that a log has recorded of itself, each held against the root that it names ([V7]).
 
-Where witnesses are asked there is about one a minute, so they are kept in flat memory: in a temporary database that nobody
-else sees.
+Where witnesses are asked there is about one a minute, so they are kept in flat memory.
 """
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Self
 
 from .events import Anchored
 from .report import Bracket, Findings
+from .scratch import Scratch
 
 MOST_SHOWN = 1_000
 _AT_ONCE = 50_000
@@ -19,15 +17,14 @@ Roots = Callable[[list[int]], dict[int, bytes]]
 """The log's roots at these rising sizes; those that cannot be had are left out."""
 
 
-class Brackets:
+class Brackets(Scratch):
     """Takes what the walk tells, and is asked when it is over."""
 
     def __init__(self) -> None:
-        self._db = sqlite3.connect("", isolation_level=None)
-        self._db.execute("PRAGMA cache_size = -4096")
-        self._db.execute("CREATE TABLE anchored(seq INTEGER PRIMARY KEY, by, size, root, time_us, agrees DEFAULT 0)")
-        self._db.execute("CREATE INDEX by_size ON anchored(size)")
-        self._db.execute("BEGIN")
+        super().__init__(
+            "CREATE TABLE anchored(seq INTEGER PRIMARY KEY, by, size, root, time_us, agrees DEFAULT 0)",
+            "CREATE INDEX by_size ON anchored(size)",
+        )
 
     def add(self, event: Anchored) -> None:
         row = (event.seq, event.by, event.size, event.root, event.time_us)
@@ -60,12 +57,3 @@ class Brackets:
         """Which size and root the anchor of this entry saw."""
         size, root = self._db.execute("SELECT size, root FROM anchored WHERE seq = ?", (seq,)).fetchone()
         return size, root
-
-    def close(self) -> None:
-        self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -15,7 +15,16 @@ from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.checkpoint import Checkpoint, parse_checkpoint
 from hansard.ledger.entry import HASH
-from hansard.ledger.note import ED25519, Note, Signature, VerifierKey, cosignature_message, format_note, parse_note
+from hansard.ledger.note import (
+    ED25519,
+    Note,
+    Signature,
+    VerifierKey,
+    check_name,
+    cosignature_message,
+    format_note,
+    parse_note,
+)
 from hansard.ledger.witness import Refused, check_request, parse_request
 from hansard.seal import private
 from hansard.seal.signing import SigningKey, verify
@@ -56,6 +65,8 @@ class Witness:
         known = private.read(folder / "vkey") if folder.is_dir() else None
         if known is None and name is None:
             raise UsageError(f"there is no witness in {folder} yet; give it a name: hansard witness --name NAME")
+        if name is not None:
+            _check_name(name)
         private.make_folder(folder)
         with _locked(folder):
             known = private.read(folder / "vkey")
@@ -76,10 +87,7 @@ class Witness:
         pem = private.read(folder / "witness.key")
         if pem is not None:
             return SigningKey.from_pem(name, pem)
-        try:
-            made = SigningKey.generate(name)
-        except Malformed as error:
-            raise UsageError(f"a witness cannot be called {name[:80]!r}: {error}") from error
+        made = SigningKey.generate(name)
         # Whole or not there: half a key, left by a crash, would be taken for one that was spoilt.
         private.replace(folder / "witness.key", made.pem())
         return made
@@ -157,6 +165,13 @@ class Witness:
 def _by(key: VerifierKey, note: Note) -> Signature:
     """What this key has signed, once: nothing that was put beside it is kept."""
     return next(each for each in note.signatures if (each.name, each.key_id) == (key.name, key.key_id))
+
+
+def _check_name(name: str) -> None:
+    try:
+        check_name(name)
+    except Malformed as error:
+        raise UsageError(f"a witness cannot be called {name[:80]!r}: {error}") from error
 
 
 def _parsed_key(data: bytes, path: Path) -> VerifierKey:

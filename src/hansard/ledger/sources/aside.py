@@ -1,5 +1,7 @@
 """A folder for copies that are read here and nowhere else. It is locked while it is used: what a process that was killed has left
 is removed by the next one that needs such a folder.
+
+`providers/temporary` is its like for programs; neither floor may see the other, and this one stands alone.
 """
 
 import os

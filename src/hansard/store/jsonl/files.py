@@ -50,15 +50,14 @@ class NotSynced(OSError):
 class Tail:
     """The growing end of one file. What was appended counts from `keep` on; until then `take_back` undoes it."""
 
-    __slots__ = ("_dirty", "_end", "_inode", "_place", "fd", "kept", "path")
+    __slots__ = ("_dirty", "_end", "_found", "_place", "fd", "kept", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._place = os.path.abspath(path)
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
-        found = os.fstat(self.fd)
-        self.kept = self._end = found.st_size
-        self._inode = found.st_ino
+        self._found = os.fstat(self.fd)
+        self.kept = self._end = self._found.st_size
         # A writer before us may have been killed between its write and its sync.
         self._dirty = True
 
@@ -75,7 +74,7 @@ class Tail:
 
     def is_at_its_path(self) -> bool:
         try:
-            return os.stat(self._place).st_ino == self._inode
+            return os.path.samestat(os.stat(self._place), self._found)
         except OSError:
             return False
 

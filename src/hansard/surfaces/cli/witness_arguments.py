@@ -35,5 +35,5 @@ def _add_folder(command: argparse.ArgumentParser, default: str | None = None) ->
         "--folder",
         metavar="DIR",
         default=default,
-        help="where it keeps its key and what it saw (default: in the state)",
+        help="where it keeps its key and what it saw (default: the state folder)",
     )
