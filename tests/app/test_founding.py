@@ -67,7 +67,7 @@ def test_every_table_and_every_number_of_a_run_stands_in_it(config: Path) -> Non
     text = config.read_text("utf-8")
     for table in TABLES:
         assert re.search(rf"^#\[{table}[.\]]", text, re.MULTILINE), table
-    for name in Tuning.__slots__:
+    for name in Tuning.names():
         assert re.search(rf"^#{name} = ", text, re.MULTILINE), name
 
 

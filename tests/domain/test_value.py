@@ -2,16 +2,23 @@
 
 import copy
 import dataclasses
+import importlib
 import pickle
+import pkgutil
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, field, fields
-from typing import Any, ClassVar
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, field, fields, is_dataclass
+from threading import Barrier
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pytest
 
+import hansard
 from hansard.domain.fact import Body
 from hansard.domain.value import replace, value
 from hansard.domain.work import TaskJudged
+
+T = TypeVar("T")
 
 
 @value
@@ -34,6 +41,28 @@ class Checked:
 @value
 class Inner(Point):
     z: int
+
+
+@value
+class Holding(Generic[T]):
+    held: T
+    secret: str = field(default="hush", repr=False, compare=False)
+
+
+@value
+class Own:
+    """What a class says itself, stays."""
+
+    x: int
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and abs(self.x) == abs(other.x)
+
+    def __hash__(self) -> int:
+        return abs(self.x)
+
+    def __repr__(self) -> str:
+        return f"<{self.x}>"
 
 
 @value
@@ -108,6 +137,74 @@ def test_another_is_made_from_it_with_other_fields(changed: Callable[..., Any]) 
             changed(one, **{unknown: 1})
     assert changed(Nothing()) == Nothing()
     assert changed(Awkward(made=0), made=9, name=8, value=5) == Awkward(made=9, name=8, value=5)
+
+
+def test_it_may_be_generic_and_say_which_fields_count() -> None:
+    one = Holding(held=[1])
+    assert one == Holding(held=[1], secret="loud") != Holding(held=[2])
+    assert repr(one) == "Holding(held=[1])"
+    assert replace(one, held=[3]).secret == "hush"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+    assert one != "something else"
+
+
+def test_what_a_class_says_itself_stays() -> None:
+    assert Own(x=-1) == Own(x=1)
+    assert hash(Own(x=-1)) == 1
+    assert repr(replace(Own(x=1), x=2)) == "<2>"
+
+
+@pytest.mark.parametrize("first", [repr, hash, lambda it: it == it, replace, copy.copy, copy.deepcopy])
+def test_whichever_method_is_called_first_it_is_there(first: Callable[[Any], object]) -> None:
+    """The methods of a class are written when one of them is wanted: until then nothing is there but their names."""
+
+    @value
+    class Fresh:
+        x: int = 1
+
+    made = object.__new__(Fresh)
+    object.__setattr__(made, "x", 1)
+    first(made)
+    assert made == Fresh() == replace(Fresh(x=2), x=1)
+    assert hash(made) == hash(Fresh())
+
+
+def test_many_threads_may_want_the_first_one_at_once() -> None:
+    @value
+    class Fresh:
+        x: int
+        y: tuple[int, ...] = field(default_factory=tuple)
+
+    together = Barrier(8)
+
+    def make(x: int) -> Fresh:
+        together.wait()
+        return Fresh(x=x)
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(make, range(8)))
+    assert [each.x for each in made] == list(range(8))
+    assert {type(each) for each in made} == {Fresh}
+    assert made[3] == Fresh(x=3, y=())
+
+
+def test_no_value_has_a_plain_subclass() -> None:
+    """A value becomes of its own class when it is whole: of a subclass that is none, it would forget that it is one."""
+    for found in pkgutil.walk_packages(hansard.__path__, "hansard."):
+        if found.name.startswith(("hansard.domain", "hansard.record", "hansard.orchestration", "hansard.deliberation")):
+            importlib.import_module(found.name)
+    below, todo = 0, [object]
+    while todo:
+        for each in type.__subclasses__(todo.pop()):
+            if is_dataclass(each) and "__replace__" in each.__dict__:
+                for sub in each.__subclasses__():
+                    if sub.__module__ == value.__module__:  # the open class, in which one is written
+                        continue
+                    below += 1
+                    assert "__replace__" in sub.__dict__, f"{sub} is no value, {each} is"
+            todo.append(each)
+    assert below > 20
 
 
 def test_a_fact_is_one() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hansard.domain.council import TurnFailed
 from hansard.domain.fact import TEXT_WITH_SURROGATES, Body, Fact
 from hansard.domain.kinds import KINDS
+from hansard.domain.value import value
 from hansard.domain.work import RunEnded, RunRequested, RunRouted
 from hansard.errors import HansardError, UsageError
 from hansard.record import codec
@@ -96,7 +97,7 @@ def test_a_driven_kind_without_a_claim_is_refused() -> None:
 
 
 def test_an_unknown_kind_is_refused_on_writing() -> None:
-    @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+    @value
     class Invented(Fact):
         KIND = "run.invented"
 

@@ -7,7 +7,7 @@ The calls keep to the limits of the session, which gets what they leave.
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -32,6 +32,7 @@ from hansard.deliberation.setting import Setting
 from hansard.domain.council import EnsembleAnswered, PersonaMade, TurnAsked, TurnFailed
 from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import value
 from hansard.domain.work import Role, RoleAnswered, RoleAsked
 from hansard.errors import UsageError
 from hansard.orchestration.execute import answered
@@ -51,7 +52,7 @@ NANO = 1_000_000_000
 Tell = Callable[[str, Sequence[Recorded[Any]]], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Ready:
     """What a session begins with, and the entries that it comes from."""
 

@@ -5,7 +5,7 @@ often a chain may go on is capped, and the cap is on the record of each of its r
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hansard.app.configuring import Wishes, flagged
@@ -17,6 +17,7 @@ from hansard.app.settings import recordable
 from hansard.app.views import View
 from hansard.deliberation.documents import Config
 from hansard.deliberation.experts import MAX_NEED, checked_cap, checked_needs
+from hansard.domain.value import value
 from hansard.domain.work import Surface
 from hansard.errors import UsageError
 from hansard.store.base import Query, Store
@@ -26,7 +27,7 @@ ASKING = {"user_input_required": "the user", "external_research_required": "rese
 MAX_ANSWER = 400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Continuation:
     """A session that goes on from another: what it is convened with, and the entry that it is caused by."""
 

@@ -3,7 +3,7 @@
 import shlex
 import shutil
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal, DecimalException
 from typing import Any
 
@@ -14,6 +14,7 @@ from hansard.app.seams import installed
 from hansard.app.settings import Settings, recordable, working_folder
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.checks.delivery import PROFILES
@@ -39,7 +40,7 @@ nobody can be asked yet. One of these lines is enough:
   --provider rehearsal       goes through the motions with canned answers, marked as such, and asks no model"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Wishes:
     """What a caller wants of one run, besides what is configured. None leaves it to the settings."""
 
@@ -255,8 +256,7 @@ def _ladder(
 
 
 def _tuning(run: Fields) -> Tuning:
-    names = Tuning.__slots__
-    known = {name: run.any(name) for name in names if run.has(name)}
+    known = {name: run.any(name) for name in Tuning.names() if run.has(name)}
     run.done()
     return Tuning.read(Fields(known, run.where))
 

@@ -6,7 +6,7 @@ What is written here is enough to go on with the session in another process: no 
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +29,7 @@ from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.turn import MessageShape
 from hansard.domain.budget import Budget
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.orchestration.nested import is_panel
 from hansard.providers.base import Provider
@@ -45,7 +46,7 @@ DEFAULT_EXPANSIONS = 2
 CAPS = {"max_total_tokens": 500_000, "max_total_cost_usd": 5.0, "max_rounds": 5, "max_wallclock_seconds": 1800}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Convening:
     """What a session is convened with. `runs` is the folder for its directory, None where it gets none."""
 
@@ -154,7 +155,7 @@ class Convening:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Call:
     """What somebody wants of a session, besides what a configuration says. None leaves it to that."""
 

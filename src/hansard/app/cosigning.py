@@ -6,7 +6,6 @@ No run waits for a witness. What one of them contradicts is told loudly: the log
 import http.client
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 from hansard.app.posting import Answer, check_url, post
@@ -14,6 +13,7 @@ from hansard.app.views import View
 from hansard.app.wiring import Opened
 from hansard.domain.custody import AnchorRecorded
 from hansard.domain.fact import Body
+from hansard.domain.value import value
 from hansard.errors import ProviderError, StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.checkpoint import parse_checkpoint, parse_decimal
@@ -34,7 +34,7 @@ MICRO = 1_000_000
 _HEADERS = {"content-type": "text/plain; charset=utf-8", "user-agent": "hansard"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Asked:
     """A witness of somebody else: where it listens, and the key that its word is checked with."""
 
@@ -67,7 +67,7 @@ def configured(tables: Mapping[str, Any]) -> dict[str, Asked]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Cosigned:
     """A checkpoint with the word of a witness in it, and when that was given."""
 

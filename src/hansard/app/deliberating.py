@@ -5,7 +5,7 @@ Each works on the ledger that Hansard.open would open. Those that ask models com
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.replay import ExecutionReplay, PinningViolation, TranscriptReplay
 from hansard.deliberation.replay import transcript_replay as _transcript_replay
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.providers.base import Provider
 from hansard.providers.tools import Handler
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class HeldArtifact(Artifact):
     """The artifact of a session that was held here. `fault` says why its directory is not complete, where it is not."""
 

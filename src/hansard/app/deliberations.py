@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +43,7 @@ from hansard.deliberation.session import Pen, Sitting, resume_session, run_sessi
 from hansard.deliberation.story import Story, read_story
 from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import value
 from hansard.domain.work import (
     CancelAsked,
     EndState,
@@ -83,7 +84,7 @@ Made = Coroutine[Any, Any, tuple[Ended, Persona | None]]
 """What makes a persona: how its run ended, and what came of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Sat:
     """A deliberation that is over."""
 

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ from hansard.app.convening import Convening
 from hansard.app.views import View, moment
 from hansard.deliberation.archive import MANIFEST, read_manifest
 from hansard.deliberation.story import read_artifact
+from hansard.domain.value import value
 from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record.history import TURNS, fold
@@ -110,7 +110,7 @@ def _outcome(artifact: dict[str, Any]) -> View:
     return view | {"termination_reason": ending["reason"]} | {name: each for name, each in more.items() if each}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Spent:
     """What a session took, failed calls included, and the entry that ended it."""
 

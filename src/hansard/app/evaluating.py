@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,6 +20,7 @@ from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.questions import read_questions
 from hansard.deliberation.story import entries_of, read_story
+from hansard.domain.value import value
 from hansard.domain.work import Surface
 from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
@@ -30,7 +31,7 @@ MAX_PROBLEMS = 1_000
 LAST = "last"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Held:
     """A finished session: its artifact, and its calls where they are at hand."""
 
@@ -183,7 +184,7 @@ def compared(a: Held, b: Held) -> View:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Problem:
     """One problem of a set; `expect` is a text that a good answer holds."""
 

@@ -4,7 +4,7 @@ What a run or a session is configured with holds its personas whole: no file is 
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from hansard.app.pool import PANEL_KIND
@@ -13,6 +13,7 @@ from hansard.app.tooltables import ToolTable, tool_of
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
 from hansard.domain.budget import Budget
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.canonical import MAX_INT
 from hansard.orchestration.nested import PANEL, is_panel
@@ -27,7 +28,7 @@ UNSAID = "(what it is asked)"
 """In place of the problem until there is one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Seat:
     """One agent of a panel: its persona, and whom it asks (`provider` or `provider:model`); None: whoever is usual."""
 
@@ -37,7 +38,7 @@ class Seat:
     """The tools that it may use, as a configuration declares them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class PanelPlan:
     """A panel as somebody wrote it down."""
 

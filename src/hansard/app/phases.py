@@ -6,10 +6,10 @@ tells that moment is the record: which questions were asked and never answered, 
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from hansard.domain.value import value
 from hansard.ledger.entry import Entry
 from hansard.providers.recording import Call
 from hansard.record.replaying import CUT_SHORT, WORKER, Reader, call_asked
@@ -33,7 +33,7 @@ _DEEDS = frozenset(
 _NAMES = ("task", "attempt", "role", "turn", "gate", "check", "source", "lane", "unit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Phase:
     """One phase of a run."""
 

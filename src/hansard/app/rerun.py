@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -25,6 +25,7 @@ from hansard.app.wiring import found_ledger, replayed
 from hansard.domain.budget import Budget, Spend
 from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
+from hansard.domain.value import value
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
 from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry
@@ -45,7 +46,7 @@ FOREVER_US = 1 << 60
 UNFINISHED = ("interrupted", "waiting")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Divergence:
     """A decision that came out otherwise. None stands for a decision that was not made at all."""
 
@@ -58,7 +59,7 @@ class Divergence:
         return {"decision": self.decision, "recorded": self.recorded, "now": self.now, "seq": self.seq}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Rerun:
     """What came of a re-run. `miss` names the first question that the record could not answer."""
 
@@ -173,15 +174,15 @@ class _Rerun:
 
     def _first(self, before: Mapping[Key, tuple[str, int]], after: Mapping[Key, tuple[str, int]]) -> Divergence | None:
         """The first decision of the record that came out otherwise; then the first that the record does not have."""
-        for key, (value, seq) in before.items():
+        for key, (then, seq) in before.items():
             now = after.get(key)
-            if now is None or now[0] != value:
-                return Divergence(decision=" ".join(key), recorded=value, now=now[0] if now else None, seq=seq)
+            if now is None or now[0] != then:
+                return Divergence(decision=" ".join(key), recorded=then, now=now[0] if now else None, seq=seq)
         if self._cut:
             return None
-        for key, (value, _) in after.items():
+        for key, (found, _) in after.items():
             if key not in before:
-                return Divergence(decision=" ".join(key), recorded=None, now=value, seq=None)
+                return Divergence(decision=" ".join(key), recorded=None, now=found, seq=None)
         return None
 
     async def _submit(self, recorder: Recorder) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from hansard.deliberation.replay import TranscriptReplay, read_original, transcr
 from hansard.deliberation.session import Pen
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.fact import Body
+from hansard.domain.value import value
 from hansard.domain.work import RunRequested
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.record.recorder import Recorder
@@ -57,7 +57,7 @@ MARKS: Mapping[str, frozenset[str]] = {
 """Members by which a document is told."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Validation:
     """What was looked at, and every rule that it breaks."""
 

@@ -3,11 +3,12 @@
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
+from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
 from hansard.providers.fields import Fields
 
@@ -22,7 +23,7 @@ KNOWN = ("ledger", "origin", "gate", "context", *OF_KEYS, *OF_NAMES)
 """What hansard.toml may hold. Anything else is a mistake in writing, and would be passed over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Settings:
     """What a command works with. `ledger` is a path or a URL; `environment` is what providers may read of it."""
 
@@ -248,10 +249,10 @@ def _list(table: dict[str, Any], name: str, config: Path | None) -> list[Any]:
 def _names(table: dict[str, Any], name: str, config: Path | None, providers: Mapping[str, Any]) -> dict[str, str]:
     """A table that says which provider serves a tier or a role."""
     found = _table(table, name, config)
-    for key, value in found.items():
-        if not isinstance(value, str) or value.partition(":")[0] not in (*providers, "panel"):
+    for key, named in found.items():
+        if not isinstance(named, str) or named.partition(":")[0] not in (*providers, "panel"):
             known = ", ".join(providers) or "none are configured"
-            raise UsageError(f"{config}: [{name}] {key} must name a provider ({known}), not {value!r:.60}")
+            raise UsageError(f"{config}: [{name}] {key} must name a provider ({known}), not {named!r:.60}")
     return found
 
 

@@ -3,7 +3,6 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -12,6 +11,7 @@ from hansard.app.nested_sessions import calls_by_session, sessions_by_question
 from hansard.app.phases import is_answer
 from hansard.domain.budget import Budget, Spend
 from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.nested import Nested, is_panel
@@ -152,7 +152,7 @@ class PanelStage(Stage):
             self._taken.add(str(lane) if lane else None, Spend().plus(took, took.latency_us))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Ran:
     exit_code: int | None
     stdout: bytes

@@ -4,18 +4,18 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from hansard.app.verifying import tools
 from hansard.app.wiring import open_store, restorer
+from hansard.domain.value import value
 from hansard.ledger.entry import parse
 from hansard.ledger.layout import body_id
 from hansard.ledger.verify import Options, Report, verify
 from hansard.store.base import Part, Query, Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Tampering:
     """One way to tamper, and what the two grades of verification say."""
 

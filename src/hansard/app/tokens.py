@@ -13,11 +13,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from hansard.app.views import View, moment
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.seal.private import make_folder
 
@@ -27,7 +28,7 @@ DEFAULT = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Token:
     """One token. `until_s` is when it ends, in seconds since 1970; None where it does not."""
 
@@ -186,7 +187,7 @@ class Tokens:
         self._seen, self._by_digest = seen, {each.digest: each for each in tokens}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Made(Token):
     """A token whose secret is still known."""
 

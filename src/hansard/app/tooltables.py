@@ -1,18 +1,18 @@
 """Tools as hansard.toml has them: `[tools.NAME]` says what runs a tool and, for panels, what a model is told of it."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hansard.app.settings import Settings
 from hansard.domain.exchange import Tool
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.orchestration.seams import read_seam
 from hansard.providers.checks import check_tool
 from hansard.providers.fields import Fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ToolTable:
     """One tool: what runs it, as it is recorded, and how it is declared."""
 

@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Any
 
@@ -46,7 +46,7 @@ from hansard.deliberation.turn import heard, spent_of
 from hansard.domain.council import TurnAsked
 from hansard.domain.exchange import Completion, Exchange, Failure, Limits, Message, Sampling, Schema
 from hansard.domain.fact import Body
-from hansard.domain.value import replace
+from hansard.domain.value import replace, value
 from hansard.errors import Broken, StoreError
 from hansard.providers.ask import corrected
 from hansard.providers.base import Provider, failed, failure, refusal_of
@@ -65,7 +65,7 @@ SELECTOR = "selector_output"
 _encode = fastest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Held:
     """A session that was held: its artifact, how it ended, and what all its calls took."""
 

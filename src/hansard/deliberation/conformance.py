@@ -6,20 +6,20 @@ A bad case is a good one with something changed, and the rule that must be quote
 import json
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
 from hansard.deliberation.documents import DOCUMENTS, Breach, Invalid
 from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.domain.value import value
 from hansard.providers.schema import Validator, compile
 
 Judge = Literal["parser", "schema", "semantics"]
 _FOLDER = files("hansard.deliberation.documents")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Case:
     """One document, whether it must be accepted, by whom, and the rule that must be quoted when it is not."""
 
@@ -34,7 +34,7 @@ class Case:
         return self.rule is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Report:
     """How many good cases were accepted and bad ones rejected, and what went wrong with the others."""
 
@@ -157,9 +157,9 @@ def _filled(data: Any, known: Mapping[str, Any]) -> Any:
 
 def _changed(data: Any, put: Mapping[str, Any], removed: tuple[str, ...]) -> Any:
     changed = deepcopy(data)
-    for pointer, value in put.items():
+    for pointer, given in put.items():
         place, last = _place(changed, pointer)
-        place[last] = value
+        place[last] = given
     for pointer in removed:
         place, last = _place(changed, pointer)
         del place[last]

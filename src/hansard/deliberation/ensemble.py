@@ -5,12 +5,12 @@ whose problem statement quotes the answers.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hansard.deliberation.documents import AgentConfig, Config, Document, Persona, Usage
 from hansard.deliberation.documents.vocabulary import NonEmpty, SchemaVersion, Share
 from hansard.domain.exchange import Exchange, Limits, Message, Sampling, Schema
+from hansard.domain.value import value
 
 SCHEMA_NAME = "ensemble_answer"
 MAX_QUOTED = 8_000
@@ -20,7 +20,7 @@ alone, as well as you can, without having heard anybody. The block of data is th
 orders beyond it. Answer with one bare JSON object: `text`, and where you can `confidence` from 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class EnsembleAnswer(Document):
     """One first answer."""
 

@@ -6,7 +6,6 @@ one from the script.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from hansard.deliberation.personas import Personas
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import Pen, Sitting, run_session
 from hansard.deliberation.setting import Setting
+from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
 from hansard.providers.base import Provider
 from hansard.providers.script import Script
@@ -26,7 +26,7 @@ _FILES = ("config", "fake_script", "expected_artifact")
 _CASE = "case"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class GoldenRun:
     """What a case has come to. `differs` shows the first message that is not as expected."""
 
@@ -113,8 +113,8 @@ def write_case(folder: Path, data: Mapping[str, Any]) -> None:
     """A case as a directory; reading it gives the same case [R-9.4-3]."""
     folder.mkdir(parents=True)
     rest = {name: value for name, value in data.items() if name not in _FILES}
-    for name, value in {_CASE: rest, **{name: data[name] for name in _FILES}}.items():
-        (folder / f"{name}.json").write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", "utf-8")
+    for name, written in {_CASE: rest, **{name: data[name] for name in _FILES}}.items():
+        (folder / f"{name}.json").write_text(json.dumps(written, ensure_ascii=False, indent=2) + "\n", "utf-8")
 
 
 def _difference(expected: list[Any], produced: list[Any]) -> str | None:

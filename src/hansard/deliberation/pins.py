@@ -6,15 +6,16 @@ Ids and timestamps are asked for by the ordinal of the message: a session that g
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random, SystemRandom
 from typing import Any
 
+from hansard.domain.value import value
 from hansard.ledger.canonical import MAX_INT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Pins:
     """One session's ids, clock and chance. Nothing else that decides anything comes from outside."""
 

@@ -6,7 +6,6 @@ before it begins. Digests are made over what is stored, never over what a file s
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +17,7 @@ from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import PRODUCER, Pen, Sitting, pins_of, run_session
 from hansard.deliberation.setting import Setting
+from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
 
 CONDITIONS: tuple[PinningCondition, ...] = get_args(PinningCondition)
@@ -33,7 +33,7 @@ class PinningViolation(UsageError):
         self.condition: PinningCondition = condition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TranscriptReplay:
     """The canonical bytes of a transcript, and whether they have the digest that the artifact claims."""
 
@@ -56,7 +56,7 @@ def transcript_replay(artifact: Mapping[str, Any]) -> TranscriptReplay:
     return TranscriptReplay(output=output, stored_digest=str(stored), digest=hashlib.sha256(output).hexdigest())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Original:
     """A finished session with what its directory says about how it was run. `pins` is None where it says nothing."""
 
@@ -93,7 +93,7 @@ def _json(path: Path) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ExecutionReplay:
     """A session that was run again, beside the original."""
 

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from hansard.deliberation.tooling import tool_line
 from hansard.deliberation.transcript import Transcript
 from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Fact
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.record.encoder import fast_dumper
 from hansard.record.recorder import Cause, Recorded, Recorder
@@ -48,7 +49,7 @@ _encode = fast_dumper() or (lambda value: json.dumps(value, ensure_ascii=False).
 PRODUCER: Mapping[str, str] = {"name": "hansard", "version": __version__}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Pen:
     """The right to record a run: its recorder, its claim, and the entries that a session in it comes from."""
 
@@ -58,7 +59,7 @@ class Pen:
     causes: Sequence[Cause] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Sitting:
     """A session that is over. `fault` says why its directory is not complete, where it is not."""
 

@@ -1,7 +1,7 @@
 """Everything that a session is run with, put together before it begins. Chooses no back end and reads no file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from hansard.deliberation.documents import Breach, Config, Persona, unrepresentable
@@ -11,6 +11,7 @@ from hansard.deliberation.packet import Window
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.turn import MessageShape
 from hansard.domain.exchange import Tool
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.providers.base import Answering, Provider, keeps_the_contract
 from hansard.providers.secrets import Secrets
@@ -20,7 +21,7 @@ LONGEST_NAME = 256
 """Names stand in the data of the record, which takes no longer text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Setting:
     """A configuration with its personas and providers. `breaches` say why no panel can sit; the session then ends at once."""
 

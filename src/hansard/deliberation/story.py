@@ -28,6 +28,7 @@ from hansard.domain.council import (
 )
 from hansard.domain.exchange import Completion
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record import codec
@@ -52,7 +53,7 @@ _FOLLOW = _NEEDED.keys() - {SessionConvened.KIND}
 """What a session leads to. Another session that goes on from its end is another story."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Told:
     """A fact at its place."""
 

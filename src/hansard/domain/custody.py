@@ -1,9 +1,10 @@
 """Facts of the log itself: its beginning, its clock, its keys, its anchors, what was erased, what was brought in."""
 
-from dataclasses import dataclass
+
 from typing import ClassVar, Literal
 
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import value
 
 Custody = Literal["none", "file"]
 """Where the private keys live: nowhere (an unsigned log), or in 0600 files of the user's state folder."""
@@ -11,7 +12,7 @@ Custody = Literal["none", "file"]
 RedactionReason = Literal["personal_data", "secret", "legal", "retention", "other"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Genesis(Fact):
     """Entry 0: which log this is, and whose keys speak for it."""
 
@@ -28,7 +29,7 @@ class Genesis(Fact):
     adopts_root: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ClockBehind(Fact):
     """The writer's clock was more than a second behind the head ([E5])."""
 
@@ -37,7 +38,7 @@ class ClockBehind(Fact):
     wall_us: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Repaired(Fact):
     """Something derived or torn was put right on opening or by `ledger repair`; entries are never touched."""
 
@@ -46,7 +47,7 @@ class Repaired(Fact):
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class KeyRotated(Fact):
     """Epoch key n + 1 takes over; the entry's own checkpoint is signed by key n ([C5])."""
 
@@ -56,7 +57,7 @@ class KeyRotated(Fact):
     reason: Literal["day", "size", "asked", "lost"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AnchorRecorded(Fact):
     """Something outside has seen this log at this size; the proof of it is the part `token`."""
 
@@ -68,7 +69,7 @@ class AnchorRecorded(Fact):
     token: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BodyRedacted(Fact):
     """The tombstone of one part; written before the body is erased ([B3]). Its actor is who asked for it."""
 
@@ -80,7 +81,7 @@ class BodyRedacted(Fact):
     reason: RedactionReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Imported(Fact):
     """A foreign ledger was read in: how many of its entries follow as `foreign.entry`, and what was left out, with the report as a part."""
 
@@ -92,7 +93,7 @@ class Imported(Fact):
     report: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ForeignEntry(Fact):
     """One entry of a foreign ledger as it was found. What it claims is not ours to vouch for."""
 

@@ -7,6 +7,8 @@ never fetch; they know neither stores nor entries.
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from hansard.domain.value import value
+
 TEXT = "text/plain; charset=utf-8"
 TEXT_WITH_SURROGATES = "text/plain; charset=wtf-8"
 JSON = "application/json"
@@ -43,7 +45,7 @@ class Body:
         return self.data.decode("utf-8", "surrogatepass" if self.media == TEXT_WITH_SURROGATES else "replace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Fact:
     """Base of every value that can stand in the record.
 

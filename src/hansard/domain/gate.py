@@ -1,14 +1,15 @@
 """Facts of a gate: where people decide before the machine goes on."""
 
-from dataclasses import dataclass
+
 from typing import ClassVar, Literal
 
 from hansard.domain.fact import Body, Fact
+from hansard.domain.value import value
 
 Decision = Literal["approve", "edit", "reject"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class GateOpened(Fact):
     """A gate waits. `shown` holds the commitments of exactly the parts that the deciders see."""
 
@@ -26,7 +27,7 @@ class GateOpened(Fact):
     question: Body
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class GateDecided(Fact):
     """One person's decision, bound to what was shown; the actor is who decided."""
 
@@ -40,7 +41,7 @@ class GateDecided(Fact):
     edit: Body | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class GateClosed(Fact):
     """The gate's outcome, caused by the decisions that made it, or by none when it expired."""
 

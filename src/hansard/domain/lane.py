@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hansard.domain.budget import Budget
 from hansard.domain.table import Table
+from hansard.domain.value import value
 from hansard.errors import UsageError
 
 # A lane's name stands in actors (`lane:backend`), in URLs and in file names.
@@ -16,7 +16,7 @@ RESERVED = ("none",)
 MAX_LINE, MAX_TEXT, MAX_INSTRUCTIONS = 500, 20_000, 200_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Lane:
     """One kind of work. Only name, category and domain are required; None leaves a choice to the run's own settings."""
 

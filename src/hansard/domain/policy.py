@@ -1,15 +1,16 @@
 """What a run may use of its roster. Pure: a policy refuses a lane and says by which rule."""
 
-from dataclasses import dataclass
+
 from typing import Any
 
 from hansard.domain.lane import MAX_LINE, Lane
 from hansard.domain.table import Table
+from hansard.domain.value import value
 
 MAX_PARALLEL = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Policy:
     """An empty allow list allows all; a deny list goes before an allow list."""
 

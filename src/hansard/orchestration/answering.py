@@ -5,11 +5,12 @@ Checks never block: they stand beside the answer in the record. A revision is ta
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
 from hansard.domain.fact import Body
+from hansard.domain.value import value
 from hansard.domain.work import AnswerChecked, AnswerRevised, RunAnswered
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Asker, NoAnswer
@@ -36,7 +37,7 @@ _ONE_AT_A_TIME = Lock()
 OUTCOMES = ("passed", "refused", "abstained")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """An answer on the record."""
 
@@ -45,7 +46,7 @@ class Answer:
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Look:
     """What can be said of an answer without asking anybody."""
 

@@ -9,12 +9,13 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from typing import Any, Generic, TypeVar
 
 from hansard.domain.exchange import Completion, Exchange, Limits, Schema
 from hansard.domain.fact import Body
+from hansard.domain.value import value
 from hansard.domain.work import RoleAsked
 from hansard.errors import UsageError
 from hansard.orchestration.config import RunConfig
@@ -42,7 +43,7 @@ Turn = Callable[[Call, str | None], AbstractAsyncContextManager[None]]
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Means:
     """What a run works with: who can be asked, how programs are run, what models cost, how one waits."""
 
@@ -60,7 +61,7 @@ class Means:
     """Who may reserve next, where that is not whoever comes first: a re-run asks in the order of its record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Target:
     """Somebody who can be asked: a provider, and maybe one of its models.
 
@@ -76,7 +77,7 @@ class Target:
     convenes: Convenes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answered(Generic[V]):
     """A role's answer, with its meaning and where it stands: its entry, and those recorded with the question and with it."""
 

@@ -5,11 +5,12 @@ No secrets: providers are tables as hansard.toml has them, and name the variable
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field, fields
 from typing import Any, Literal, Self
 
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.orchestration.escalate import Rung, default_ladder, ladder_of
 from hansard.orchestration.gates import Rule, read_rules
@@ -21,7 +22,7 @@ Answering = Literal["synthesize", "join"]
 ROUTER_READS = ("vocabulary", "examples")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Tuning:
     """The numbers of a run. Characters bound what enters a prompt; the record keeps everything."""
 
@@ -36,27 +37,31 @@ class Tuning:
     max_output_tokens: int | None = None
 
     @classmethod
-    def read(cls, fields: Fields) -> Self:
+    def names(cls) -> list[str]:
+        return [each.name for each in fields(cls)]
+
+    @classmethod
+    def read(cls, table: Fields) -> Self:
         tuning = cls(
-            timeout_s=fields.number("timeout_s", 600.0) or 600.0,
-            retries=fields.count("retries", 2),
-            restarts=fields.count("restarts", 3),
-            tries=fields.count("tries", 1, least=1),
-            corrections=fields.count("corrections", 2),
-            upstream_chars=fields.count("upstream_chars", 8_192, least=1),
-            answer_chars=fields.count("answer_chars", 100_000, least=1),
-            max_tasks=fields.count("max_tasks", 50, least=1),
-            max_output_tokens=fields.count("max_output_tokens", least=1) if fields.has("max_output_tokens") else None,
+            timeout_s=table.number("timeout_s", 600.0) or 600.0,
+            retries=table.count("retries", 2),
+            restarts=table.count("restarts", 3),
+            tries=table.count("tries", 1, least=1),
+            corrections=table.count("corrections", 2),
+            upstream_chars=table.count("upstream_chars", 8_192, least=1),
+            answer_chars=table.count("answer_chars", 100_000, least=1),
+            max_tasks=table.count("max_tasks", 50, least=1),
+            max_output_tokens=table.count("max_output_tokens", least=1) if table.has("max_output_tokens") else None,
         )
-        fields.done()
+        table.done()
         return tuning
 
     def as_data(self) -> dict[str, Any]:
-        data = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in data.items() if value is not None}
+        data = {name: getattr(self, name) for name in self.names()}
+        return {name: number for name, number in data.items() if number is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunConfig:
     """The configuration of one run. `default` is the provider of whatever names none."""
 

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from hansard.domain.fact import Body
+from hansard.domain.value import value
 from hansard.domain.work import ContextGiven
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.progress import Progress
@@ -14,7 +14,7 @@ from hansard.record.recorder import Step
 from hansard.store.base import Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Gathered:
     """Texts by the names of their sources, and the entries that hold them."""
 

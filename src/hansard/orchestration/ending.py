@@ -1,8 +1,9 @@
 """How runs end: what is said of an ending, and what is closed when a run is stopped in flight. Pure."""
 
-from dataclasses import dataclass
+
 
 from hansard.domain.fact import Fact
+from hansard.domain.value import value
 from hansard.domain.work import EndState, RoleAnswered, TaskReturned
 from hansard.orchestration.answering import Answer
 from hansard.orchestration.execute import cut_short
@@ -11,7 +12,7 @@ from hansard.orchestration.progress import Progress
 from hansard.record.recorder import Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Ending:
     """How a run is to end. The reason is a closed word, for the record; the detail is for whoever asked."""
 
@@ -21,14 +22,14 @@ class Ending:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Waiting:
     """The run cannot go on before people decide at these gates."""
 
     gates: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Ended:
     """How a run ended, and where the record says so; or that it waits, at which gates."""
 

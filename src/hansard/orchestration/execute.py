@@ -4,13 +4,13 @@ Upstream results enter the prompt capped and fenced; their whole text stays in t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hansard.domain.exchange import Completion, Exchange, Limits, Message
 from hansard.domain.fact import TEXT, Body
 from hansard.domain.roster import Lane
+from hansard.domain.value import value
 from hansard.domain.work import Role as RoleName
 from hansard.domain.work import RoleAnswered, TaskReturned
 from hansard.orchestration.config import Tuning
@@ -22,7 +22,7 @@ from hansard.orchestration.templates import WORKER
 WORKER_ROLE = "worker"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Rejection:
     """Why an earlier attempt did not pass."""
 

@@ -6,10 +6,10 @@ Never waits for people: it says what is decided by now, and whoever drives the r
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from hansard.domain.fact import Body
 from hansard.domain.gate import GateClosed, GateOpened
+from hansard.domain.value import value
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Gate, Rule, after_edit, closing, gate_id
 from hansard.orchestration.journal import Journal
@@ -23,7 +23,7 @@ def wall_clock_us() -> int:
     return time.time_ns() // 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Shown:
     """What the deciders see: the text in question, its commitment, and the commitments of what it is built on."""
 
@@ -37,7 +37,7 @@ class Shown:
         return (self.commitment, *self.others)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Passage:
     """What was decided: the text that may go on, or None where it may not; `closed` are the entries that say so."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
+from hansard.domain.value import value
 from hansard.domain.work import PlanMade
 from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
@@ -21,7 +22,7 @@ Outcome = Literal["approved", "edited", "rejected"]
 PLAN = PlanMade.KIND
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Rule:
     """One gate of a configuration: before the plan runs, or before named tasks or lanes."""
 

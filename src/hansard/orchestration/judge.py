@@ -5,11 +5,12 @@ Programs and regular expressions run through a port: a pattern may take for ever
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any, Protocol
 
 from hansard.domain.exchange import Completion
+from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.orchestration.plan import Check
 from hansard.providers import parse
@@ -38,7 +39,7 @@ class Programs(Protocol):
     async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> Ran: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Finding:
     """What one check says, and which program it ran for that."""
 

@@ -5,11 +5,11 @@ records stands in the same run, and each call that it makes is charged to the ru
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.value import value
 from hansard.orchestration.journal import Journal
 
 Because = Literal["cancelled", "deadline", "over"]
@@ -23,7 +23,7 @@ def is_panel(name: object) -> bool:
     return isinstance(name, str) and name.startswith(PANEL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Nested:
     """Where a session is held: in whose record, because of which entry, within what, and who pays."""
 

@@ -28,7 +28,7 @@ _EDGES, _ON_FAILURE = get_args(EdgeKind), get_args(OnFailure)
 _OPTIONAL = ("needs", "done_when", "checks", "on_upstream_failure")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Need:
     """What a task waits for. A data edge carries the upstream's output into the prompt; an order edge carries nothing."""
 
@@ -42,7 +42,7 @@ class Need:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Check:
     """A cheap check of a result: a program that must end with 0, a JSON Schema, a regular expression."""
 

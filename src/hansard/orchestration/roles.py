@@ -6,11 +6,11 @@ and otherwise comes back with the fault quoted.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hansard.domain.exchange import Exchange, Message, Schema
 from hansard.domain.roster import Lane, Policy, Roster
+from hansard.domain.value import value
 from hansard.domain.work import Role
 from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.plan import Plan, Task, parse_plan
@@ -27,7 +27,7 @@ TEXT = {"type": "string", "minLength": 1}
 SHARE = {"anyOf": [{"type": "integer", "minimum": 0, "maximum": 100}, {"type": "number", "minimum": 0, "maximum": 1}]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Question(Generic[V]):
     """A question to a role. `read` makes its meaning out of the answer, or raises UsageError with what is wrong.
 
@@ -57,7 +57,7 @@ class Question(Generic[V]):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Verdict:
     """What a validator says of a result."""
 
@@ -66,7 +66,7 @@ class Verdict:
     reasons: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Choice:
     """What a classifier says of a request."""
 

@@ -6,9 +6,9 @@ word; what a reviser writes is taken only if it is shorter and covers no less. A
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.providers.checks import BYTES_PER_TOKEN
 from hansard.providers.fields import Fields
@@ -18,7 +18,7 @@ CONTEXT_TOKENS = 4_000
 When = Literal["request", "task", "both"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Verification:
     """What a verifier says of an answer."""
 
@@ -44,7 +44,7 @@ class Reviser(Protocol):
     async def revise(self, request: str, answer: str) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Source:
     """A context source with its name, its share of the prompt, and when it is asked."""
 

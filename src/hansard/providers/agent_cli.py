@@ -9,11 +9,12 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Finish, ToolEvent, Usage
+from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
 from hansard.providers import checks
 from hansard.providers.base import Heard, answer, failed, failure
@@ -40,7 +41,7 @@ NESTED = frozenset(
 """Variables with which a CLI tells its children that they run inside of it. Ours do not, even where we do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Asking:
     """One question as a CLI takes it. The prompt is in `stdin` or in a file, never in `arguments`."""
 
@@ -49,7 +50,7 @@ class Asking:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Told:
     """What a CLI's output says. Without usage, nothing was reported."""
 

@@ -6,10 +6,11 @@ caller's decision (see `retry`). Free text of a failed call is never looked into
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hansard.domain.exchange import Completion, Exchange, Failure, Message
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.providers import checks
 from hansard.providers.base import Provider
@@ -18,7 +19,7 @@ DEFAULT_CORRECTIONS = 2
 NOTHING_SAID = "(no text)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Attempt:
     """One call: what was asked, and what came back. Numbers begin at 1."""
 
@@ -32,7 +33,7 @@ OnAttempt = Callable[[Attempt], Awaitable[bool | None]]
 """Told after each call, before the next. False stops; an exception passes through `ask`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """What came of asking: the value of the last attempt, or its failure. `stopped` says that the caller refused to go on."""
 

@@ -6,10 +6,10 @@ retries of its own. Its system prompt is ours where the exchange has one. Never 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hansard.domain.exchange import Cost, ErrorKind, Exchange, Finish, ToolEvent
+from hansard.domain.value import value
 from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
 from hansard.providers.base import failure
 from hansard.providers.checks import count
@@ -57,7 +57,7 @@ _INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens", "input_token
 _MODES = ("", "default", "manual", "plan", "acceptEdits", "dontAsk", "auto", "bypassPermissions")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Claude:
     """How Claude Code is asked. `tools` are the names of its built-in tools; without any it can only answer."""
 

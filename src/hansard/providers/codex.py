@@ -6,10 +6,10 @@ still reads AGENTS.md from its home, which no option keeps it from, and retries 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Failure, ToolEvent
+from hansard.domain.value import value
 from hansard.providers import parse
 from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
 from hansard.providers.cli_faults import complained, kind_of
@@ -31,7 +31,7 @@ _TOOLS: Mapping[str, str] = {
 """Items that are something it did, and where the outcome stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Codex:
     """How Codex is asked. `sandbox` is what the commands that it runs may do."""
 

@@ -9,11 +9,12 @@ No shell stands in between, the prompt is never an argument, and the program run
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
 from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
 from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
@@ -33,7 +34,7 @@ INPUTS: tuple[Input, ...] = get_args(Input)
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Recipe:
     """How a program is asked. `environment` is all that it sees; `timeout_s` can only tighten that of a question."""
 

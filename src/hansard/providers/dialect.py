@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hansard.domain.exchange import ErrorKind, Exchange, Failure, Finish, ToolCall, Usage
+from hansard.domain.value import value
 from hansard.providers.faults import Fault, read_error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Said:
     """What a reply says, whichever format it came in."""
 
@@ -65,12 +65,12 @@ class Head:
         """About how many characters it holds."""
 
     def take(self, said: Mapping[str, Any]) -> None:
-        for name, value in said.items():
+        for name, told in said.items():
             if name not in self.said:
-                self.size += len(name) + len(str(value))
-            elif value != self.said[name]:
-                self.size += len(str(value)) - len(str(self.said[name]))
-            self.said[name] = value
+                self.size += len(name) + len(str(told))
+            elif told != self.said[name]:
+                self.size += len(str(told)) - len(str(self.said[name]))
+            self.said[name] = told
 
 
 class Body(Protocol):

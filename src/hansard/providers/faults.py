@@ -6,12 +6,12 @@ Which of the twelve kinds that is, each vendor's own table says. Knows no SDK by
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Any, get_args
 
 from hansard.domain.exchange import ErrorKind, Failure
+from hansard.domain.value import value
 from hansard.providers import transport
 from hansard.providers.base import failure
 
@@ -21,7 +21,7 @@ _KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
 _STATUS = re.compile(r"[345][0-9]{2}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Fault:
     """One error of a server. `status` is None where it came within an answer that had begun well."""
 

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hansard.domain.exchange import ErrorKind, Exchange, Usage
+from hansard.domain.value import value
 from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, opened
 from hansard.providers.checks import count
 from hansard.providers.cli_faults import complained, kind_of
@@ -20,7 +20,7 @@ _MODES = ("plan", "default", "auto_edit", "yolo")
 _BY_EXIT_CODE: Mapping[int, ErrorKind] = {41: "auth_failure", 42: "invalid_request", 53: "tool_failure"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Gemini:
     """How Gemini CLI is asked. `approval_mode` plan lets it read and nothing else."""
 

@@ -8,12 +8,13 @@ import asyncio
 import secrets
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.value import value
 from hansard.errors import MissingExtra, ProviderError, UsageError
 from hansard.providers.base import Heard, Provider, answer, failed, failure
 from hansard.providers.environment import passed_on
@@ -34,7 +35,7 @@ Endpoint = Callable[..., Provider]
 """Opens a provider for an OpenAI-compatible server: (id, options, environment) -> Provider."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Serving:
     """What is served, and how much it may take. `library` is the folder in which xllamacpp lies."""
 

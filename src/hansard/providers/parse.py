@@ -7,10 +7,10 @@ length of the text, whatever the text.
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+from hansard.domain.value import value
 from hansard.providers.schema import Breach, Validator, show
 
 MAX_DEPTH = 64
@@ -26,7 +26,7 @@ _OPENS = re.compile(r'\{[ \t\r\n]*+(?:\}|"(?:[^"\\]++|\\.)*+"[ \t\r\n]*+:)', re.
 """How a JSON object begins, and a brace in prose does not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Reading:
     """What was read: a value, or why there is none."""
 
@@ -142,7 +142,7 @@ def _no(message: str) -> Reading:
     return Reading(breach=Breach(path="", rule="json", message=message))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Object:
     value: Any
     fault: str | None

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.providers.options import Options
 
@@ -13,7 +13,7 @@ NO_KEY = "no-key-configured"
 """Sent where no key is configured: SDKs insist on one, and servers without keys do not look."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Place:
     """Where a provider asks and with which key. The value of the key is known to the secrets, and never shown."""
 

@@ -6,11 +6,11 @@ or by its name with a snapshot behind it; a relative with another name (`-mini`,
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from hansard.domain.exchange import Cost, Usage
+from hansard.domain.value import value
 from hansard.errors import UsageError
 
 AS_OF = "2026-11-15"
@@ -18,7 +18,7 @@ MILLION = 1_000_000
 NANO_PER_USD = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Price:
     """Nano-dollars per million tokens. Cached input costs as much as other input where nothing else is known."""
 

@@ -14,10 +14,11 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TypeVar
 
+from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
 from hansard.providers.environment import found
 from hansard.providers.pipes import Inflow, Outflow
@@ -32,7 +33,7 @@ class NotStarted(ProviderError):
     """The program could not be started at all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Program:
     """What to run. `environment` is all that it sees; argv[0] is looked up on the PATH in there, or from `folder` with a slash.
 
@@ -52,7 +53,7 @@ class Program:
     grace_s: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Ran:
     """What a program did. Neither an exit code nor a signal means that it was not seen to end.
 

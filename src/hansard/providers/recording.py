@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
 from hansard.providers.fields import Fields
 from hansard.providers.prompt import prompt_of
@@ -42,7 +42,7 @@ def opened(exchange: Exchange) -> bytes:
     return prompt_of(exchange).encode()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RecordedCall:
     """One answer of a recorded run, and to which prompt it was given."""
 
@@ -51,7 +51,7 @@ class RecordedCall:
     completion: Completion
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RecordedProgram:
     """One run of a program. `stdout` is all that was kept of its output, and `lost_bytes` what was not."""
 
@@ -63,7 +63,7 @@ class RecordedProgram:
     lost_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Recording:
     """Everything that a run was answered."""
 

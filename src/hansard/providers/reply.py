@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Self, get_args
 
 from hansard.domain.exchange import (
@@ -17,12 +17,12 @@ from hansard.domain.exchange import (
     ToolEvent,
     Usage,
 )
-from hansard.domain.value import replace
+from hansard.domain.value import replace, value
 from hansard.errors import UsageError
 from hansard.providers.fields import Fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Reply:
     """What to answer. A usage of None was not written down, and will be estimated; any other is given out verbatim."""
 

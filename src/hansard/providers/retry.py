@@ -4,16 +4,16 @@ The driver asks after each failed attempt, and records and charges each new one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isfinite
 
 from hansard.domain.exchange import RETRYABLE, Failure
+from hansard.domain.value import value
 
 # A tool may know that another try helps; its provider says so [deliberation 4.3].
 _MAY_BE_RETRIED = RETRYABLE | {"tool_failure"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Retries:
     """At most `retries` more attempts after the first, with full jitter between them [R-6.7-3, R-6.7-5]."""
 

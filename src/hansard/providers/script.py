@@ -20,11 +20,12 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from hansard.domain.exchange import Exchange
+from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
 from hansard.providers.fields import Fields
 from hansard.providers.reply import Reply
@@ -33,7 +34,7 @@ Mode = Literal["sequential", "keyed"]
 Exhaustion = Literal["error", "loop"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Entry:
     """One answer, whom it is for, and how long it takes. No constraint means anybody."""
 
@@ -52,7 +53,7 @@ class Entry:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Script:
     """The whole script. Sequential: call N gets entry N, whose constraints are asserted. Keyed: the first that matches."""
 

@@ -6,18 +6,18 @@ any other. At the end `report` tells which answers nobody asked for and which qu
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hansard.domain.exchange import Completion, Exchange, Failure
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.providers.base import Heard, answered, failed, failure
 from hansard.providers.checks import requested_model
 from hansard.providers.script import Entry, Script
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Report:
     """How a script was used. Entries are numbered from 1."""
 

@@ -11,10 +11,10 @@ import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, assert_never, get_args
 
+from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
 from hansard.providers.environment import passed_on
 from hansard.providers.options import Options
@@ -49,7 +49,7 @@ _QUIET = {
 Kind = Literal["none", "copy", "worktree"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Workspace:
     """Where to work. `source` is the folder to copy, or the repository of which `commit` is checked out."""
 
@@ -68,7 +68,7 @@ class Workspace:
             raise UsageError(f"commit {self.commit!r} looks like an option of git; name a commit, a branch or a tag")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Place:
     """A prepared workspace. `beside` is a private folder next to it, for what the program shall read but not find."""
 

@@ -4,16 +4,17 @@ After a genuine restore the old log may not grow: somebody may have seen more of
 instead, and the old one stays as it is, to be read.
 """
 
-from dataclasses import dataclass
+
 from pathlib import Path
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.checkpoint import Checkpoint
 from hansard.ledger.report import Report
 from hansard.record.imports import Progress, verified
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Adopted:
     """The state of the old log for the new one's genesis, and the report on it."""
 

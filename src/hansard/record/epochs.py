@@ -1,7 +1,8 @@
 """Which keys a log names for itself: its identity key, the epoch key in force, and the one before. Holds no private key."""
 
-from dataclasses import dataclass
 
+
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import GENESIS, Entry
@@ -10,7 +11,7 @@ from hansard.ledger.note import VerifierKey
 from hansard.store.base import Query, Store
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Epoch:
     """An epoch key as the log introduced it: the size that ends with that entry, and the entry's time and reason."""
 
@@ -21,7 +22,7 @@ class Epoch:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LogKeys:
     """The keys that the log names: for sizes above `epoch.size` that epoch is in force ([C5])."""
 

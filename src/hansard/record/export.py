@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Json, Malformed, dump, encode
 from hansard.ledger.entry import parse
@@ -28,7 +29,7 @@ from hansard.store.base import Query, Store, StoredBody
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Exported:
     """What an export holds. `published` is the size of its tiles; parts are opened, redacted, left out or missing."""
 

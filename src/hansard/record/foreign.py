@@ -6,12 +6,12 @@ found; the report says what held, what did not, and what no check of such a ledg
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from hansard.domain.custody import ForeignEntry, Imported
 from hansard.domain.fact import Body
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.layout import APPLICATION_ID
 from hansard.record.foreign_chain import Branch, Choice, choose
@@ -35,7 +35,7 @@ State = Literal["opened", "absent", "differs"]
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ForeignReport:
     """What was found in a foreign ledger. `verified` only where nothing at all was found amiss."""
 
@@ -69,7 +69,7 @@ class ForeignReport:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ForeignImport:
     """An import that is on the record: the seq of its log.imported entry, and the report."""
 

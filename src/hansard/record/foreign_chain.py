@@ -5,9 +5,9 @@ Pure. Two writers at once leave a file that forks; a damaged line leaves a gap. 
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from hansard.domain.value import value
 from hansard.ledger.entry import FIRST_PREV
 from hansard.record.foreign_format import Findings, Row
 
@@ -24,7 +24,7 @@ class Branch(NamedTuple):
     tip: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Choice:
     """The rows to import by rising seq; the first `chained` of them hang together down to entry 0."""
 

@@ -5,9 +5,9 @@ are, and only one of the copies may go on; a log whose keys are lost is adopted 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.ledger import ed25519
 from hansard.ledger.canonical import Malformed
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 BODIES_MISSING = 22
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Restored:
     """A log that lies in a new place, and the report on where it came from."""
 

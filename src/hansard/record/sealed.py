@@ -5,8 +5,9 @@ Reads a store and checks signatures; it signs nothing and never sees a private k
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from hansard.domain.value import value
 from hansard.errors import StoreError
 from hansard.ledger import ed25519
 from hansard.ledger.canonical import Malformed
@@ -21,7 +22,7 @@ from hansard.seal import signing
 from hansard.store.base import Query, Store, StoredCheckpoint
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Signed:
     """A checkpoint whose two signatures hold; `rotation` introduced its epoch key, unless that is the first."""
 

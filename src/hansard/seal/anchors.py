@@ -5,9 +5,9 @@ The anchor may lag behind the log and is never ahead of it: whoever keeps a chec
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from hansard.domain.value import value
 from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.checkpoint import Checkpoint, parse_checkpoint
@@ -18,7 +18,7 @@ RootAt = Callable[[int], bytes]
 """The root that the log at hand has, or had, at a size within it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Anchor:
     """A checkpoint that was durable once, and where it is kept."""
 

@@ -5,9 +5,10 @@ The library is imported when something is signed or checked. Without it everythi
 
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Self
 
+from hansard.domain.value import value
 from hansard.errors import MissingExtra, StoreError
 from hansard.ledger.checkpoint import format_checkpoint
 from hansard.ledger.ed25519 import L, P
@@ -31,7 +32,7 @@ def available() -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SigningKey:
     """A private key under a name. It shows its public half only."""
 

@@ -7,10 +7,10 @@ is durable before anybody hears of it, and whoever asks at the same time waits.
 import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.checkpoint import Checkpoint, parse_checkpoint
@@ -30,7 +30,7 @@ from hansard.seal import private
 from hansard.seal.signing import SigningKey, verify
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Watched:
     """A log that a witness knows: whose signature counts, and the newest note, cosigned; None before the first."""
 

@@ -5,9 +5,9 @@ the pure rules of `sequence` only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from hansard.domain.value import value
 from hansard.errors import HansardError
 from hansard.ledger.entry import Entry, Sketch
 
@@ -70,7 +70,7 @@ class Seal(NamedTuple):
     due: Callable[[int], bool] = _always
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Head:
     """The end of the log: how many entries, the leaf hash and time of the last, and the root of all."""
 
@@ -80,7 +80,7 @@ class Head:
     root: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StoredBody:
     """A body as it sleeps, with what opens its commitment."""
 
@@ -91,7 +91,7 @@ class StoredBody:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class StoredCheckpoint:
     """A signed note and the size that it speaks of."""
 
@@ -99,7 +99,7 @@ class StoredCheckpoint:
     note: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Query:
     """Which entries: all given conditions hold. `after` and `before` bound the seq, exclusive."""
 
@@ -114,7 +114,7 @@ class Query:
     newest_first: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Claim:
     """The right to drive a run, or to seal the log, until the lease ends."""
 

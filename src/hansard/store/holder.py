@@ -3,15 +3,15 @@
 import json
 import os
 import socket
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Self
 
+from hansard.domain.value import value
 from hansard.errors import Fenced
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Holder:
     """A process on a machine in one boot: the pid alone would be reused."""
 

@@ -1,6 +1,6 @@
 """What a session leaves behind: its artifact, and the manifest of its directory (§5.8, §5.10, §7.2)."""
 
-from dataclasses import dataclass
+
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.config import Config
@@ -23,11 +23,12 @@ from hansard.deliberation.documents.vocabulary import (
     Time,
     Word,
 )
+from hansard.domain.value import value
 
 _INPUT, _RESEARCH = "pending_user_input_request", "pending_external_research_request"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ProviderFailure(Document):
     """The failure that a session ended with."""
 
@@ -40,7 +41,7 @@ class ProviderFailure(Document):
     details: OpenObject | Absent | None = ABSENT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TerminationArtifact(Document):
     """Why a session ended without a synthesis, and what was open."""
 
@@ -79,7 +80,7 @@ class TerminationArtifact(Document):
     last_provider_failure: ProviderFailure | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Outcome(Document):
     """How a session ended: by a synthesis, which is a message, or by a termination."""
 
@@ -105,7 +106,7 @@ class Outcome(Document):
     termination_artifact: TerminationArtifact | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Artifact(Document):
     """A finished session, whole."""
 
@@ -122,7 +123,7 @@ class Artifact(Document):
     ended_at: Time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Producer(Document):
     """The program that ran the session."""
 
@@ -131,7 +132,7 @@ class Producer(Document):
     version: ReleaseVersion
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunManifest(Document):
     """What stands in a run directory, and how far the session has come."""
 

@@ -1,12 +1,12 @@
 """What a document did wrong: where, which rule, and what the rule asks for. Knows no document."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Breach:
     """One broken rule: the document, a JSON pointer into it, the rule as the protocol numbers it, and what it asks for."""
 

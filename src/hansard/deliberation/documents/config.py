@@ -1,7 +1,6 @@
 """The configuration of a session (§5.2)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import Document, NotEmpty, When
@@ -17,9 +16,10 @@ from hansard.deliberation.documents.vocabulary import (
     Strategy,
     Usd,
 )
+from hansard.domain.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SelectorBudget(Document):
     """What choosing the panel may cost."""
 
@@ -28,7 +28,7 @@ class SelectorBudget(Document):
     max_cost_usd: Usd | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SelectorConfig(Document):
     """How the panel is chosen."""
 
@@ -42,7 +42,7 @@ class SelectorConfig(Document):
     selector_budget: SelectorBudget | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AgentConfig(Document):
     """An agent: a persona on a provider's model."""
 
@@ -57,7 +57,7 @@ class AgentConfig(Document):
     retry_budget: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BudgetConfig(Document):
     """What the session may use."""
 
@@ -70,7 +70,7 @@ class BudgetConfig(Document):
     selector_budget: SelectorBudget | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Knobs:
     """The settings of the runtime with the protocol's defaults filled in."""
 
@@ -85,7 +85,7 @@ class Knobs:
     max_tool_iterations: int = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RuntimeConfig(Document):
     """The settings of the runtime as written; `knobs` has them all."""
 
@@ -105,7 +105,7 @@ class RuntimeConfig(Document):
         return Knobs(**self.as_data())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Config(Document):
     """Everything that a session is started with."""
 

@@ -29,6 +29,7 @@ from hansard.deliberation.documents.shape import (
     copied,
     wrong,
 )
+from hansard.domain.value import value
 
 
 class Absent(Enum):
@@ -48,7 +49,7 @@ class NotEmpty:
     """In an annotation of a tuple: at least one item."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class When:
     """A rule between members: when `member` is one of `values`, these must be there, these must not, and these have this shape."""
 
@@ -80,7 +81,7 @@ class When:
         return {"$comment": self.rule, "anyOf": [{"not": told}, then]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Document:
     """Base of every document and of the parts that documents share. SECTION is where the protocol describes it."""
 
@@ -111,11 +112,11 @@ class Document:
     def as_data(self) -> dict[str, Any]:
         """The document as JSON holds it; parsing that gives this document again."""
         shape, data = of(type(self)), {}
-        for name, value in zip(shape.members, shape.values(self), strict=True):
-            if type(value) in _AS_THEY_ARE:
-                data[name] = value
-            elif value is not ABSENT and (value is not None or shape.members[name].nullable):
-                data[name] = as_json(value)
+        for name, held in zip(shape.members, shape.values(self), strict=True):
+            if type(held) in _AS_THEY_ARE:
+                data[name] = held
+            elif held is not ABSENT and (held is not None or shape.members[name].nullable):
+                data[name] = as_json(held)
         return data
 
 

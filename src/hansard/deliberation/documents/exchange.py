@@ -15,9 +15,10 @@ from hansard.deliberation.documents.vocabulary import (
     OutputSchema,
     Usd,
 )
+from hansard.domain.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Usage(Document):
     """Tokens and dollars. `estimated` is None where nobody said."""
 
@@ -32,7 +33,7 @@ class Usage(Document):
 NO_USAGE = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0, cost_usd=0.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CallError(Document):
     """Why a call gave nothing usable."""
 
@@ -43,7 +44,7 @@ class CallError(Document):
     details: OpenObject | Absent | None = ABSENT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ToolEvent(Document):
     """One use of a tool, in the order in which it happened."""
 
@@ -73,7 +74,7 @@ class Said(Open):
         return {"type": "object", "properties": {"role": role, "content": True}, "required": ["role", "content"]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ProviderResult(Document):
     """What a provider answered. `messages` are open objects with a role and a content."""
 
@@ -87,7 +88,7 @@ class ProviderResult(Document):
     error: CallError | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RequestMessage(Document):
     """One message of a request."""
 
@@ -101,7 +102,7 @@ class RequestMessage(Document):
     tool_call_id: NonEmpty | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Tool(Document):
     """A tool that an agent may use."""
 
@@ -112,7 +113,7 @@ class Tool(Document):
     metadata: OpenObject | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ProviderRequest(Document):
     """What a provider is asked. It is never stored."""
 

@@ -1,6 +1,6 @@
 """Scripted answers, and cases that say what a conforming runtime makes of them (§9)."""
 
-from dataclasses import dataclass
+
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.artifact import Artifact
@@ -15,9 +15,10 @@ from hansard.deliberation.documents.vocabulary import (
     SchemaVersion,
     Word,
 )
+from hansard.domain.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ScriptMatch(Document):
     """Which call an entry expects."""
 
@@ -28,7 +29,7 @@ class ScriptMatch(Document):
     turn_index: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ScriptEntry(Document):
     """One scripted answer."""
 
@@ -38,7 +39,7 @@ class ScriptEntry(Document):
     comment: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FakeProviderScript(Document):
     """What a scripted provider answers: call N gets entry N."""
 
@@ -49,7 +50,7 @@ class FakeProviderScript(Document):
     on_exhaustion: OnExhaustion | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ExpectedAssertion(Document):
     """What a case is meant to show."""
 
@@ -59,7 +60,7 @@ class ExpectedAssertion(Document):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class GoldenTestCase(Document):
     """A configuration, a script, and the artifact that must come of them."""
 

@@ -1,7 +1,6 @@
 """One message of the canonical transcript (§5.4)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import ABSENT, Absent, Document, When, of
@@ -16,12 +15,13 @@ from hansard.deliberation.documents.turns import (
     Verdict,
 )
 from hansard.deliberation.documents.vocabulary import MessageType, NonEmpty, OpenObject, Time
+from hansard.domain.value import value
 
 RUNTIME = "runtime"
 """Who speaks when an agent leaves the panel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SchemaFailure(Document):
     """A direct request that could not be routed, and why."""
 
@@ -39,7 +39,7 @@ _FIRST, _LATER = Whole(0, 0), Whole(1)
 _TRUNK: Mapping[str, Shape] = {"round": _LATER, "branch_depth": Whole(0, 0), "parent_id": Null()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Message(Document):
     """One message. As written by us `parent_id` is always there, null where there is none, and `target` is left out."""
 

@@ -1,6 +1,6 @@
 """What an agent is shown before its turn (§5.9). It is derived anew each time and never stored."""
 
-from dataclasses import dataclass
+
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import ABSENT, Absent, Document
@@ -9,9 +9,10 @@ from hansard.deliberation.documents.persona import Persona
 from hansard.deliberation.documents.shape import Whole
 from hansard.deliberation.documents.turns import DirectRequest, Resolved, Unresolved, Verdict
 from hansard.deliberation.documents.vocabulary import NonEmpty
+from hansard.domain.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Disclosed(Document):
     """Who else sits on the panel."""
 
@@ -20,7 +21,7 @@ class Disclosed(Document):
     role_summary: NonEmpty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BranchOrigin(Document):
     """The request that a branch turn answers, and the message in which it stands."""
 
@@ -29,7 +30,7 @@ class BranchOrigin(Document):
     parent_message: Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class QueuedRequest(Document):
     """A deferred request without its content."""
 
@@ -39,7 +40,7 @@ class QueuedRequest(Document):
     type: NonEmpty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Disagreements(Document):
     """What was settled and what was not, over all rounds."""
 
@@ -48,7 +49,7 @@ class Disagreements(Document):
     unresolved: tuple[Unresolved, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ContextPacket(Document):
     """All that an agent is shown."""
 

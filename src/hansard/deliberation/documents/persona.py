@@ -1,16 +1,16 @@
 """Who reasons, how, and within which bounds (§5.3)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import Document, NotEmpty, When
 from hansard.deliberation.documents.vocabulary import NonEmpty, PersonaClass, PersonaStatus
+from hansard.domain.value import value
 
 _DOMAIN_MEMBERS = ("domain_scope", "forbidden_domains", "must_delegate")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Persona(Document):
     """A way of reasoning: horizontal across all domains, or bound to a domain with others forbidden."""
 

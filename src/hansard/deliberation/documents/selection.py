@@ -1,13 +1,14 @@
 """Who was chosen for the panel, and who was not (§5.11)."""
 
-from dataclasses import dataclass
+
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import Document, NotEmpty
 from hansard.deliberation.documents.vocabulary import NonEmpty, Strategy
+from hansard.domain.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Excluded(Document):
     """An agent that does not speak, and why."""
 
@@ -16,7 +17,7 @@ class Excluded(Document):
     reason: NonEmpty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class MissingCapability(Document):
     """What the problem asks for and no agent offers."""
 
@@ -26,7 +27,7 @@ class MissingCapability(Document):
     suggested_persona: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SelectorOutput(Document):
     """The chosen panel, in the order in which it speaks."""
 

@@ -1,13 +1,14 @@
 """What agents and the coordinator say: a turn, a direct request, a verdict, a synthesis."""
 
-from dataclasses import dataclass
+
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import Document, NotEmpty, When
 from hansard.deliberation.documents.vocabulary import ContractionReason, NextAction, NonEmpty, OpenObject, Share
+from hansard.domain.value import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DirectRequest(Document):
     """What one agent asks of another."""
 
@@ -17,7 +18,7 @@ class DirectRequest(Document):
     content: NonEmpty | OpenObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TurnStructuredOutput(Document):
     """A panel agent's turn."""
 
@@ -26,7 +27,7 @@ class TurnStructuredOutput(Document):
     direct_requests: tuple[DirectRequest, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Resolved(Document):
     """A disagreement that was settled."""
 
@@ -36,7 +37,7 @@ class Resolved(Document):
     agents_involved: tuple[NonEmpty, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Position(Document):
     """What one agent holds in a disagreement."""
 
@@ -45,7 +46,7 @@ class Position(Document):
     claim: NonEmpty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Unresolved(Document):
     """A disagreement that stands."""
 
@@ -55,7 +56,7 @@ class Unresolved(Document):
     blocker: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class UserInputRequest(Document):
     """What the panel needs to know from the person who asked."""
 
@@ -65,7 +66,7 @@ class UserInputRequest(Document):
     blocking: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ExternalResearchRequest(Document):
     """What the panel needs to know from the world."""
 
@@ -75,7 +76,7 @@ class ExternalResearchRequest(Document):
     suggested_sources: tuple[NonEmpty, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Verdict(Document):
     """The coordinator's opinion at the end of a round; only the runtime acts on it."""
 
@@ -113,7 +114,7 @@ class Verdict(Document):
     external_research_request: ExternalResearchRequest | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SynthesisContent(Document):
     """The answer of the whole panel."""
 
@@ -125,7 +126,7 @@ class SynthesisContent(Document):
     open_questions: tuple[NonEmpty, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Contraction(Document):
     """An agent left the panel, and why."""
 

@@ -1,16 +1,17 @@
 """What a configuration fixes before the first turn: caps, budgets, policies. Who sits on the panel comes later."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, Self
 
 from hansard.deliberation.documents.config import Config
 from hansard.domain.budget import MOST_SPENT
+from hansard.domain.value import value
 
 NANO = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Rules:
     """The knobs of one session. Caps count every call; a cap is breached when it is exceeded [A-4]."""
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from hansard.deliberation.protocol.moves import Cap, Draft, Json, Reading, Reason, Spent, Stopped
 from hansard.deliberation.protocol.rules import Rules
-from hansard.domain.value import replace
+from hansard.domain.value import replace, value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Deferred:
     """A direct request that waits for the opening of a later round [R-4.6-1]."""
 

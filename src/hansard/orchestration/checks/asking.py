@@ -4,9 +4,9 @@ What comes back is data: a judge's word is recorded beside the check it looks at
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.orchestration.checks.delivery import Delivery
 from hansard.orchestration.checks.intent import Coverage
@@ -35,7 +35,7 @@ text alone.""",
 TEMPLATES: Mapping[str, Template] = {template.name: template for template in (INTENT_JUDGE, REVISER)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Drift:
     """What a judge says of an answer that was flagged."""
 

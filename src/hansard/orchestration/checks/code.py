@@ -10,9 +10,9 @@ import textwrap
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NoReturn
 
+from hansard.domain.value import value
 from hansard.orchestration.checks.brackets import LANGUAGES, MAX_DEPTH, depth, unbalanced
 from hansard.orchestration.checks.markdown import Block, code_blocks
 
@@ -25,7 +25,7 @@ _DOTTED = re.compile(r"(?:[\w\"'-]{1,99}[ \t]?\.[ \t]?){40}")
 _PROMPT = re.compile(r"^\s*(?:>>>|\.\.\.)(?: |$)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Finding:
     """What is wrong with one block; blocks count from 1."""
 
@@ -35,7 +35,7 @@ class Finding:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class CodeReport:
     """What the floor says of the code in an answer."""
 

@@ -6,11 +6,11 @@ It measures and judges no content. What counts as too long is a profile: plain d
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from statistics import median
 from types import MappingProxyType
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.orchestration.checks import words as known
 from hansard.orchestration.checks.markdown import Block, blocks
@@ -27,7 +27,7 @@ SAME, LEAST_PHRASES, REPEATED_PPM = 5, 20, 250_000
 _UNIT = re.compile(rf"[{HAN}{SOUTH_EAST}]|(?:(?![{HAN}{SOUTH_EAST}])[^\W_]|[{SIGNS}])+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Profile:
     """How long an answer and its parts may be for a kind of reader."""
 
@@ -38,7 +38,7 @@ class Profile:
     least_filler: int = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Delivery:
     """The measures of an answer, and what is wrong with it."""
 

@@ -6,11 +6,11 @@ abstains: the answer is in another script or language, a translation was asked f
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import sqrt
 from typing import Literal
 
+from hansard.domain.value import value
 from hansard.orchestration.checks import words as known
 from hansard.orchestration.checks.markdown import code_blocks, prose
 from hansard.orchestration.checks.scripts import fold, folded, normal, script, shares, tokens, words
@@ -32,7 +32,7 @@ _UNSPACED = frozenset({"han", "hangul", "south-east"})
 _KANA = re.compile("[\u3040-\u30ff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Coverage:
     """What of a request comes back in an answer, and what that means."""
 

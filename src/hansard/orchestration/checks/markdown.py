@@ -5,8 +5,9 @@ Enough to measure prose and to find code, and no more: a text that is no good Ma
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from hansard.domain.value import value
 
 Kind = Literal["prose", "item", "cell", "heading", "code"]
 
@@ -19,7 +20,7 @@ _RULE = re.compile(r"^[ \t|:=*_-]*$")
 _QUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Block:
     """A piece of a text. `language` and `closed` speak of code only."""
 

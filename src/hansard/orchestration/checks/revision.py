@@ -1,14 +1,14 @@
 """Is a reviser's text better than what it revises? Shorter, no less to the point, and with everything that must survive. Pure."""
 
 from collections import Counter
-from dataclasses import dataclass
 
+from hansard.domain.value import value
 from hansard.orchestration.checks.intent import intent
 from hansard.orchestration.checks.markdown import code_blocks, prose
 from hansard.orchestration.checks.scripts import links, normal, words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Revision:
     """A proposal, measured. `why` says what speaks against it, and is empty when nothing does."""
 

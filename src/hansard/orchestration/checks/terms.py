@@ -5,10 +5,10 @@ A term is a word, a number, an identifier, or a piece of text without spaces. Wo
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 
+from hansard.domain.value import value
 from hansard.orchestration.checks import words as known
 from hansard.orchestration.checks.scripts import fold, normal, script, tokens
 from hansard.orchestration.checks.stems import beginning, beginnings, keys, parts
@@ -22,7 +22,7 @@ _HIRAGANA = re.compile("[\u3040-\u309f]+")
 _KANA = re.compile("[\u3040-\u30ff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Term:
     """Something a text speaks of. `by_characters` when it is looked for pair by pair and not as a word."""
 

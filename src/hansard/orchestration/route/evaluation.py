@@ -3,10 +3,10 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hansard.domain.lane import RESERVED
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.orchestration.route.router import Route
 
@@ -21,7 +21,7 @@ class Routes(Protocol):
     def route(self, text: str) -> Route: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Labelled:
     """One request with the lane it belongs to, None where no lane fits. A lane in `also` is right as well."""
 
@@ -34,7 +34,7 @@ class Labelled:
         return lane is not None and self.lane is not None and lane in (self.lane, *self.also)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Confusion:
     """Requests of one lane (None: of no lane) that were decided for another."""
 
@@ -44,7 +44,7 @@ class Confusion:
     ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Bucket:
     """Decided rows whose confidence lay in this range: what was promised, and what share was right."""
 
@@ -55,7 +55,7 @@ class Bucket:
     right_ppm: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Evaluation:
     """Shares are in ppm, and None where there is no row that they could be a share of.
 

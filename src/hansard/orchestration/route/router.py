@@ -6,7 +6,6 @@ lanes are near each other or where too little was recognised, the request is lef
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pkgutil import get_data
@@ -14,6 +13,7 @@ from typing import Any
 
 from hansard.domain.lane import Lane
 from hansard.domain.roster import Roster, parse_roster
+from hansard.domain.value import value
 from hansard.orchestration.route.index import Index, Match
 from hansard.orchestration.route.terms import spellings, words_of_each
 
@@ -25,7 +25,7 @@ MAX_EVIDENCE, MAX_SCORES = 8, 5
 _BIAS, _BY_REST, _BY_LEAD, _BY_TOPIC, _DOUBT = -4.0, 1.0, 6.0, 6.4, 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Evidence:
     """One term that spoke for the lane. `known` is what it was taken for, another word where it is misspelt."""
 
@@ -34,7 +34,7 @@ class Evidence:
     weight_ppm: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Route:
     """What a rung decided. `runner_up` is the lane that came nearest without being chosen; scores are shares in ppm."""
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, get_args
 from unittest import SkipTest
 
@@ -20,6 +20,7 @@ from hansard.domain.exchange import (
     Schema,
     Usage,
 )
+from hansard.domain.value import value
 from hansard.providers.base import Provider
 
 KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
@@ -31,7 +32,7 @@ VERDICT: Schema = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Behaviour:
     """What the world behind the provider does in one test, to every question that it gets.
 

@@ -5,10 +5,11 @@ Chat Completions is the common ground. Servers that serve Responses beside it of
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from hansard.domain.exchange import Exchange
+from hansard.domain.value import value
 from hansard.providers import parse, shapes
 from hansard.providers.dialect import Said
 from hansard.providers.strict import relaxed, strictified
@@ -17,7 +18,7 @@ Structured = Literal["none", "json_object", "json_schema"]
 _REASONS = re.compile(r"(?:o\d|gpt-5)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Server:
     """What one kind of server makes of a shape that it is given, in each of the two formats."""
 

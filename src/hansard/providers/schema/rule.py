@@ -3,15 +3,15 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 
 MAX_STEPS = 300_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Breach:
     """Where a value breaks its schema: a JSON pointer into the value, the rule, and what it asks for."""
 
@@ -46,7 +46,7 @@ Sub = Callable[[Any, str], Check]
 """Compiles the schema that stands at a pointer below the present one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Said:
     """What a schema says under one keyword, and what else it says there."""
 

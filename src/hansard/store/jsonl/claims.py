@@ -1,9 +1,9 @@
 """Claims in a small file of their own, replaced whole at each change ([J5]). Coordination, not record."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from hansard.domain.value import value
 from hansard.errors import Fenced, StoreError
 from hansard.ledger.canonical import Malformed, encode, parse
 from hansard.store.base import Claim
@@ -11,7 +11,7 @@ from hansard.store.holder import Holder
 from hansard.store.jsonl.files import replace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Held:
     """The newest state of one claim; no holder: it was released."""
 

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from errno import ENOSPC
 from pathlib import Path
 from typing import Self
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.canonical import Malformed
 
@@ -16,7 +16,7 @@ CHUNK = 1 << 18
 MODE = 0o600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Paths:
     """Where the files of one ledger lie: all beside its entries, also when those were named by a link."""
 

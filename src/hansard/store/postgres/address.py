@@ -5,10 +5,11 @@ behind the one that ends the password, is therefore refused here, without quotin
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 from urllib.parse import quote, unquote
 
+from hansard.domain.value import value
 from hansard.errors import UsageError
 
 DEFAULT_SCHEMA = "hansard"
@@ -24,7 +25,7 @@ _SECRET = ("password", "sslpassword")
 _SHOWN = ("user", "host", "hostaddr", "port", "dbname")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Address:
     """A server, a database and a schema. `conninfo` is for libpq alone: it holds the password."""
 
