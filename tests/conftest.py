@@ -11,6 +11,7 @@ import pytest
 
 from components import need
 from requirements_shown import Shown
+from traced_first import TracedFirst
 
 # The suite ships in the package, where pytest does not explain failed asserts unless it is asked to.
 pytest.register_assert_rewrite("hansard.store.conformance")
@@ -35,6 +36,7 @@ def _a_home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Shown())
+    config.pluginmanager.register(TracedFirst())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

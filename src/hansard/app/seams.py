@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import URLError
-from urllib.request import Request, urlopen
 
 from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.judge import Programs
@@ -140,6 +139,8 @@ def _url(url: str) -> Asks:
         raise UsageError(f"{url!r:.200} is no http:// or https:// URL")
 
     def fetch(question: Mapping[str, Any]) -> str:
+        from urllib.request import Request, urlopen
+
         asked = Request(url, json.dumps(question).encode(), {"Content-Type": "application/json"})
         try:
             with urlopen(asked, timeout=SEAM_SECONDS) as answer:

@@ -24,7 +24,11 @@ _END = re.compile(
 _VERSE = 60
 # So many words in a row, or characters where no spaces separate words, count as the same phrase.
 SAME, LEAST_PHRASES, REPEATED_PPM = 5, 20, 250_000
-_UNIT = re.compile(rf"[{HAN}{SOUTH_EAST}]|(?:(?![{HAN}{SOUTH_EAST}])[^\W_]|[{SIGNS}])+")
+
+
+@cache
+def _unit() -> re.Pattern[str]:
+    return re.compile(rf"[{HAN}{SOUTH_EAST}]|(?:(?![{HAN}{SOUTH_EAST}])[^\W_]|[{SIGNS}])+")
 
 
 @value
@@ -126,7 +130,7 @@ def _repeated_ppm(parts: list[Block], texts: list[str]) -> int:
     said: Counter[tuple[str, ...]] = Counter()
     for block, text in zip(parts, texts, strict=True):
         if block.kind == "prose" and not _is_verse(text):
-            units = _UNIT.findall(folded(text))
+            units = _unit().findall(folded(text))
             said.update(zip(*(units[at:] for at in range(SAME)), strict=False))
     whole = said.total()
     return 1_000_000 * (whole - len(said)) // whole if whole >= LEAST_PHRASES else 0

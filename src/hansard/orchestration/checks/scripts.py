@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 MAX_CHARACTERS = 200_000
 MAX_TOKEN = 200
@@ -18,9 +18,6 @@ SOUTH_EAST = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 # Signs that stand inside words and are no word characters to Python.
 SIGNS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u200c\u200d"
 _LETTER = rf"(?:(?![{HAN}{SOUTH_EAST}])[^\W_]|[{SIGNS}])"
-_TOKEN = re.compile(
-    rf"\d+(?:[.,:]\d+)+|[A-Za-z0-9]+(?:_+[A-Za-z0-9]+)*(?!{_LETTER})|{_LETTER}+(?:_+{_LETTER}+)*|[{HAN}]+|[{SOUTH_EAST}]+"
-)
 _DROPPED = re.compile(
     "[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u093c\u200b-\u200f\u2060\ufeff\u00ad]"
 )
@@ -40,6 +37,14 @@ _SPECIES = (
 _URL = re.compile(r"\b(?:https?|ftp)://[^\s<>\"']{1,2000}")
 # Characters per word, times ten, where no spaces tell.
 _TENTHS = {"han": 17, "south-east": 45}
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """Made when it is wanted: it takes longer than all others together."""
+    return re.compile(
+        rf"\d+(?:[.,:]\d+)+|[A-Za-z0-9]+(?:_+[A-Za-z0-9]+)*(?!{_LETTER})|{_LETTER}+(?:_+{_LETTER}+)*|[{HAN}]+|[{SOUTH_EAST}]+"
+    )
 
 
 def normal(text: str) -> str:
@@ -64,7 +69,7 @@ def fold(token: str) -> str:
 
 def tokens(text: str) -> Iterator[str]:
     """Words, numbers, identifiers, and runs of text without spaces, as they stand in a normal text; overlong ones in pieces."""
-    for found in _TOKEN.finditer(text):
+    for found in _token().finditer(text):
         token = found[0]
         if len(token) <= MAX_TOKEN:
             yield token

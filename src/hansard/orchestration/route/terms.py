@@ -6,7 +6,7 @@ Requests are typed in haste and in any language, so case, accents, apostrophes a
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 
 MAX_CHARACTERS, MAX_WORD = 4_000, 40
@@ -15,13 +15,22 @@ _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
 # Vowel signs of Arabic, Hebrew and Indic scripts are no word characters to Python, but they stand inside words.
 _SIGNS = "\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0981-\u0983\u09bc-\u09cd\u0b82-\u0bcd"
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:\+\+|#)?")
-_TOKEN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_]|[{_SIGNS}])+(?:\+\+|#)?")
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _APOSTROPHES = re.compile("(?<=\\w)['’ʼ](?=\\w)")
 _VOWEL = re.compile("[aeiouy]")
 # Scripts of languages that inflect at the end of words, where the beginning carries the meaning.
 _ENDS_VARY = re.compile("[\u0370-\u052f]{6,}")
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    """Made when it is wanted: few requests need it, and it takes long."""
+    return re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[^\W_]|[{_SIGNS}])+(?:\+\+|#)?")
+
+
+@cache
+def _without_spaces() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSPACED}]")
 
 
 def words(text: str) -> list[str]:
@@ -39,7 +48,8 @@ def words_of_each(texts: Iterable[str]) -> list[list[str]]:
 
 def spellings(text: str) -> dict[str, str]:
     """Each word of a text as it was typed, by its stem, so that an explanation can say it."""
-    tokens = _TOKEN.findall(_fold(text[:MAX_CHARACTERS]))
+    folded = _fold(text[:MAX_CHARACTERS])
+    tokens = (_ASCII_TOKEN if folded.isascii() else _token()).findall(folded)
     return {_stem(token[:MAX_WORD]): token[:MAX_WORD] for token in reversed(tokens) if not is_unspaced(token)}
 
 
@@ -49,7 +59,7 @@ def pairs(stems: list[str]) -> list[str]:
 
 
 def is_unspaced(word: str) -> bool:
-    return word[0] > "\u0dff" and _IS_UNSPACED.match(word) is not None
+    return word[0] > "\u0dff" and _without_spaces().match(word) is not None
 
 
 def _fold(text: str) -> str:
@@ -67,7 +77,7 @@ def _tokens(folded: str) -> list[str]:
     if folded.isascii():
         return [_stem(token[:MAX_WORD]) for token in _ASCII_TOKEN.findall(folded)]
     found: list[str] = []
-    for token in _TOKEN.findall(folded):
+    for token in _token().findall(folded):
         if is_unspaced(token):
             found += [token[i : i + 2] for i in range(max(len(token) - 1, 1))]
         else:
