@@ -19,7 +19,8 @@ demo-local: environment-dev ## the same with a real small model on this machine 
 	@PYTHONPATH="$$(PYTHONPATH=src:tests $(PY) -c 'from providers.small_model import weights; print(weights().parents[1])')" \
 		$(BIN)/hansard demo --local
 
-test: lint ## lint, then every quick test, with branch coverage and its floor
+test: environment-dev ## ruff, mypy --strict and every quick test, with branch coverage and its floor
+	@printf '%-13s' ruff && $(PY) -m ruff check .
 	@$(PY) tests/side_by_side.py
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report

@@ -1,4 +1,4 @@
-"""Runs the quick tests part by part, with coverage, one part more at once than there are cores: many tests wait.
+"""Runs mypy and the quick tests part by part, with coverage, one part more at once than there are cores: many tests wait.
 
     python tests/side_by_side.py
 
@@ -23,21 +23,28 @@ HERE = Path(__file__).parent
 BESIDE = "beside"
 LONGEST = ("cli", "serve", "app", "orchestration", "providers", "store", "dashboard", "deliberation", "mcp")
 """These first: whatever is short fills the gap at the end."""
+# The plugin of schemathesis takes a second to load, and the tests that use it call it themselves.
+TESTED = ("-m", "coverage", "run", "-m", "pytest", "-q", "--color=no", "-p", "no:schemathesis")
 NOTHING_COLLECTED = 5
 
 
 def parts() -> dict[str, list[str]]:
-    """What pytest is given for each part, by the part's name."""
-    folders = sorted({path.relative_to(HERE).parts[0] for path in HERE.glob("*/**/test_*.py")})
-    ordered = sorted(folders, key=lambda each: LONGEST.index(each) if each in LONGEST else len(LONGEST))
+    """What is run for each part, by the part's name."""
+    tests = {name: [*TESTED, *words] for name, words in folders().items()}
+    return {"mypy": ["-m", "mypy"], **tests}
+
+
+def folders() -> dict[str, list[str]]:
+    """What pytest is given for each part of the tests."""
+    names = sorted({path.relative_to(HERE).parts[0] for path in HERE.glob("*/**/test_*.py")})
+    ordered = sorted(names, key=lambda each: LONGEST.index(each) if each in LONGEST else len(LONGEST))
     found = {each: [f"{HERE.name}/{each}"] for each in ordered}
     return {**found, BESIDE: [f"{HERE.name}/{path.name}" for path in sorted(HERE.glob("test_*.py"))]}
 
 
 def run(name: str, words: list[str], kept: Path) -> int:
     """One part. Its whole output is shown where it fails, otherwise its last lines."""
-    # Its plugin takes a second to load, and the tests that use it call it themselves.
-    argv = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-q", "--color=no", "-p", "no:schemathesis", *words]
+    argv = [sys.executable, *words]
     environment = {**os.environ, "COVERAGE_FILE": f".coverage.{name}", PLACE: str(kept / name)}
     began = time.monotonic()
     done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
