@@ -97,29 +97,30 @@ def _dotted(path: Path, package: Path) -> str:
 def _read_module(name: str, path: Path, known: Mapping[str, Path]) -> Module:
     root = ast.parse(path.read_bytes(), filename=str(path))
     home = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    late = _late_nodes(root)
+    nodes = list(ast.walk(root))
+    late = _late_nodes(nodes)
     found = [
         Import(target=target, line=node.lineno, relative=relative, on_load=id(node) not in late)
-        for node in ast.walk(root)
+        for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)
         for target, relative in _targets(node, home, known)
     ]
     return Module(
         name=name,
         imports=tuple(found),
-        environment=tuple(_environment_reads(root)),
-        bodies=tuple(_bodies_taken(root)),
+        environment=tuple(_environment_reads(nodes)),
+        bodies=tuple(_bodies_taken(nodes)),
     )
 
 
-def _late_nodes(root: ast.Module) -> set[int]:
+def _late_nodes(nodes: Iterable[ast.AST]) -> set[int]:
     """Nodes that do not run when the module is loaded: bodies of functions, and what is there for types only."""
     bodies: list[ast.AST] = []
-    for node in ast.walk(root):
+    for node in nodes:
         match node:
             case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
                 bodies += body
-            case ast.If(test=test, body=body) if ast.unparse(test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"), body=body):
                 bodies += body
     return {id(inner) for body in bodies for inner in ast.walk(body)}
 
@@ -135,29 +136,33 @@ def _targets(
         for alias in node.names:
             target = f"{base}.{alias.name}"
             yield (target if target in known else base), node.level > 0
-    elif ast.unparse(node.func) in {"import_module", "importlib.import_module", "__import__"}:
-        match node.args:
-            case [ast.Constant(value=str(target)), *_]:
+    else:
+        match node:
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(target)), *_],
+            ):
                 # A folder that is zipped alone goes by its own last name: `ledger.command` is then hansard.ledger.command.
                 itself = target.partition(".")[0] == home.rpartition(".")[2]
                 yield (f"{home.rpartition('.')[0]}.{target}", True) if itself else (target, False)
 
 
-def _bodies_taken(root: ast.Module) -> Iterator[int]:
+def _bodies_taken(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """`store.body`, `self._store.body`, called or handed on."""
-    for node in ast.walk(root):
+    for node in nodes:
         match node:
             case ast.Attribute(attr="body", value=ast.Name(id=of) | ast.Attribute(attr=of)) if of.endswith("store"):
                 yield node.lineno
 
 
-def _environment_reads(root: ast.Module) -> Iterator[EnvironmentRead]:
-    above = {id(child): node for node in ast.walk(root) for child in ast.iter_child_nodes(node)}
-    for node in ast.walk(root):
+def _environment_reads(nodes: Iterable[ast.AST]) -> Iterator[EnvironmentRead]:
+    above: dict[int, ast.AST] = {}
+    for node in nodes:
         match node:
             case ast.ImportFrom(module="os", names=names) if READERS & {alias.name for alias in names}:
                 yield EnvironmentRead(name=None, line=node.lineno)
             case ast.Attribute(value=ast.Name(id="os"), attr=attr) if attr in READERS:
+                above = above or {id(child): each for each in nodes for child in ast.iter_child_nodes(each)}
                 yield EnvironmentRead(name=_variable(node, above), line=node.lineno)
 
 

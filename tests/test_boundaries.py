@@ -388,7 +388,7 @@ def loaded_after(statements: str) -> set[str]:
 
 
 def test_importing_the_ledger_loads_no_other_floor() -> None:
-    every_module = sorted(name for name in read_tree(SOURCE / "hansard") if inside(name, "hansard.ledger"))
+    every_module = sorted(name for name in _source_tree() if inside(name, "hansard.ledger"))
     # __main__ is a program: importing it would run it.
     loaded = loaded_after("\n".join(f"import {name}" for name in every_module if not name.endswith("__main__")))
     ours = {name for name in loaded if inside(name, "hansard")}

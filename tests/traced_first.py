@@ -1,6 +1,7 @@
 """Of a test with many cases, or many examples of a property, coverage sees the first.
 
-The others go through much the same lines, and to trace them would take half as long again as all tests do.
+The others go through much the same lines, and to trace them would take half as long again as all tests do. Of a test that is
+marked `untraced` it sees nothing.
 """
 
 import sys
@@ -25,7 +26,7 @@ class TracedFirst:
         if here is None:
             return (yield)
         name = item.nodeid.partition("[")[0]
-        if name in self._seen:
+        if name in self._seen or item.get_closest_marker("untraced"):
             _stop()
         elif property := getattr(getattr(item, "obj", None), "hypothesis", None):
             property.inner_test = _traced_first(property.inner_test)

@@ -73,6 +73,7 @@ def test_yaml_with_two_readings_or_none_is_refused(text: str) -> None:
 
 
 @pytest.mark.usefixtures("_yaml")
+@pytest.mark.untraced
 def test_many_names_in_one_object_take_no_longer_than_they_must() -> None:
     """Looking for each name among all of them took minutes."""
     names, began = [f"name{number}" for number in range(40_000)], time.process_time()

@@ -111,6 +111,7 @@ def test_each_schema_file_is_a_schema_by_another_implementation() -> None:
         jsonschema.Draft202012Validator.check_schema(schema_file(name))
 
 
+@pytest.mark.untraced
 def test_parser_and_schema_agree_about_every_mutant() -> None:
     validators = {name: compile(schema_file(name)) for name in DOCUMENTS}
     good = bad = 0
@@ -123,6 +124,7 @@ def test_parser_and_schema_agree_about_every_mutant() -> None:
 
 
 @pytest.mark.requirement("R-1-1")
+@pytest.mark.untraced
 def test_our_schemas_judge_as_the_published_ones_do() -> None:
     theirs = symposium.schemas()
     resources = [(DRAFT202012.create_resource(each), each["$id"], name) for name, each in theirs.items()]

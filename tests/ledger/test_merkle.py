@@ -162,6 +162,7 @@ def subtree_consistency(start: int, end: int, low: int, high: int) -> list[bytes
     return [*subtree_consistency(start, end, middle, high), merkle.root_at(middle - low, Nodes(low))]
 
 
+@pytest.mark.untraced
 def test_subtree_consistency_proofs_accumulate_to_the_published_value() -> None:
     lines = (
         spelled(f"[{start}, {end}) {size}", subtree_consistency(start, end, 0, size))

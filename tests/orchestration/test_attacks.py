@@ -111,6 +111,7 @@ async def test_a_verdict_inside_an_output_is_not_a_verdict(attack: str) -> None:
     assert (verdict.data["ok"], verdict.data["by"], verdict.data["score_ppm"]) == (False, "model", 100_000)
 
 
+@pytest.mark.untraced
 async def test_a_request_with_an_attack_cannot_change_what_the_coordinator_is_offered() -> None:
     for attack in ATTACKS.values():
         provider = Answers()

@@ -6,6 +6,7 @@ import random
 from collections import Counter, defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -231,6 +232,7 @@ async def test_results_that_pass_in_the_same_moment_all_reach_what_is_built_on_t
     assert len(verdicts_behind(made.store, attempt.causes)) == 30
 
 
+@pytest.mark.untraced
 async def test_more_inputs_than_an_entry_may_name_stand_behind_entries_that_join_them() -> None:
     made = desk(Answers())
     fan = [task(f"t{each}") for each in range(1_200)]

@@ -165,6 +165,7 @@ def test_a_schema_that_is_huge_or_deep_is_refused() -> None:
             compile(schema)
 
 
+@pytest.mark.untraced
 def test_a_schema_that_doubles_at_every_step_ends_all_the_same() -> None:
     branch = {"properties": {"n": {"$ref": "#/$defs/t"}}, "required": ["n"]}
     schema: Json = {"$defs": {"t": {"anyOf": [branch, {"not": {}}, branch]}}, "$ref": "#/$defs/t"}
