@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from inspect import isawaitable
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from hansard.app.deliberationviews import listings_of
 from hansard.app.evaluating import figures, find_held, questions_asked
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.app.spans import run_spans
 from hansard.app.wiring import open_ledger
 from hansard.errors import HansardError, Tampered
 from hansard.ledger.body import commitment
@@ -118,6 +120,50 @@ def test_no_member_of_any_entry_can_break_reading(settings: Settings, tmp_path: 
 
         refused += bool(list(reads(forged(settings, tmp_path, change))))
     assert refused > 20 // step
+
+
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("how", ["missing", "odd", "more", "no causes", "other causes"])
+def test_no_entry_can_break_whoever_goes_on_with_its_run(settings: Settings, tmp_path: Path, how: str, step: int) -> None:
+    """The run as if it had not ended, or its deliberation, driven and run again: to an end, or to words."""
+    refused = 0
+    for (seq, name), odd in zip(places(settings)[::step], cycle(ODD)):
+
+        def change(entries: list[Members], seq: int = seq, name: str = name, odd: object = odd) -> None:
+            entry = entries[seq]
+            data: dict[str, Any] = dict(entry["data"])
+            match how:
+                case "missing":
+                    data.pop(name)
+                case "odd":
+                    data[name] = odd
+                case "more":
+                    data["more"] = odd
+                case _:
+                    entry = entry | {"causes": [0] if how == "other causes" and seq else []}
+            entries[seq] = entry | {"data": data}
+            for entry in entries:
+                if entry["kind"] in {"run.ended", "session.ended"}:
+                    entry["kind"] = "somebody.else"
+
+        refused += len(asyncio.run(_gone_on_with(forged(settings, tmp_path, change))))
+    assert refused > 20 // step
+
+
+async def _gone_on_with(settings: Settings) -> list[str]:
+    said = []
+    it = Hansard(open_ledger(settings), settings)
+    try:
+        for run in dict.fromkeys(entry["run"] for entry in read(Path(settings.ledger)) if entry["run"]):
+            for act in (lambda run: run_spans(it.store, run), it.runs.rerun, it.runs.drive):
+                try:
+                    done = act(run)
+                    await done if isawaitable(done) else None
+                except HansardError as error:
+                    said.append(str(error))
+    finally:
+        await it.__aexit__()
+    return said
 
 
 def test_a_list_of_runs_shows_what_can_be_shown_beside_a_forged_one(settings: Settings, tmp_path: Path) -> None:

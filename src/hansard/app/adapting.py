@@ -41,7 +41,7 @@ from hansard.providers.base import Provider
 from hansard.providers.checks import checked, spoiled
 from hansard.providers.prompt import prompt_of
 from hansard.providers.scrubbed import scrubbed
-from hansard.record.reading import read_body
+from hansard.record.reading import read_body, read_entries
 from hansard.record.recorder import Cause, Recorded, Step
 from hansard.record.replaying import Reader, completion_of
 from hansard.store.base import Query, Store
@@ -109,7 +109,7 @@ class _Preparing:
         """The personas for all needs; one that cannot be made is on the record as refused, and left out."""
         done = [
             (entry, self._body(entry.seq, "definition"))
-            for entry in self._store.select(Query(run=self._pen.run, kind=PersonaMade.KIND))
+            for entry in read_entries(self._store, Query(run=self._pen.run, kind=PersonaMade.KIND))
         ]
         kept = [(Persona.parse(json.loads(data)), entry.seq) for entry, data in done if entry.data["accepted"] is True]
         for need in made.experts[len(done) :]:
@@ -148,7 +148,7 @@ class _Preparing:
 
     def _heard(self) -> dict[tuple[object, bytes | None], tuple[Completion, int]]:
         """What the maker answered before a crash and nothing was made of yet, by turn and prompt, each with its entry."""
-        entries = list(self._store.select(Query(run=self._pen.run)))
+        entries = list(read_entries(self._store, Query(run=self._pen.run)))
         made = max((entry.seq for entry in entries if entry.kind == PersonaMade.KIND), default=-1)
         asked = {entry.seq: entry for entry in entries if entry.kind == RoleAsked.KIND and entry.seq > made}
         reader, found = Reader(self._store), dict[tuple[object, bytes | None], tuple[Completion, int]]()
@@ -203,7 +203,7 @@ class _Preparing:
         setting = self._setting(made)
         known = {
             str(entry.data["agent"]): (EnsembleAnswer.parse(json.loads(self._body(entry.seq, "answer"))), entry.seq)
-            for entry in self._store.select(Query(run=self._pen.run, kind=EnsembleAnswered.KIND))
+            for entry in read_entries(self._store, Query(run=self._pen.run, kind=EnsembleAnswered.KIND))
         }
         panel = made.config.selector.default_deliberation_panel
         async with asyncio.TaskGroup() as group:
@@ -258,7 +258,7 @@ class _Preparing:
 
     def _nonce(self, about: str) -> str:
         """A mark for fences that no text can know before: it comes from the run's own."""
-        configured = next(iter(self._store.select(Query(run=self._pen.run, kind="run.configured", limit=1))))
+        configured = next(read_entries(self._store, Query(run=self._pen.run, kind="run.configured", limit=1)))
         return sha256(f"{configured.data['nonce']}|{about}".encode()).hexdigest()[:20]
 
     def _body(self, seq: int, part: str) -> bytes:

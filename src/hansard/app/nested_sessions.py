@@ -35,7 +35,7 @@ def sessions_by_question(entries: Sequence[Entry]) -> dict[int, str]:
                 first[entry.seq] = first.get(same, same)
             case "role.asked":
                 came_of = tuple(first.get(seq, seq) for seq in entry.causes)
-                asks = (tuple(sorted(entry.data.items())), came_of)
+                asks = (repr(sorted(entry.data.items())), came_of)
                 first[entry.seq] = known.setdefault(asks, entry.seq)
             case "role.answered" if entry.causes:
                 # What is asked after the answers of one question came of the same.

@@ -30,6 +30,7 @@ from hansard.providers.prompt import prompt_of
 from hansard.providers.secrets import Secrets
 from hansard.providers.tools import Handler
 from hansard.record.history import fold
+from hansard.record.reading import read_entries
 from hansard.store.base import Query, Store
 
 NANO = 1_000_000_000
@@ -211,11 +212,11 @@ class Panel:
 
 async def end_sessions(store: Store, secrets: Secrets, journal: Journal, because: Because) -> None:
     """End the sessions that are open in a run: with user_cancel, with timeout, or because nobody is asked any more."""
-    over = {entry.data["session"] for entry in store.select(Query(run=journal.run, kind="session.ended"))}
+    over = {entry.data["session"] for entry in read_entries(store, Query(run=journal.run, kind="session.ended"))}
     cancel, seconds = asyncio.Event(), 0 if because == "deadline" else None
     if because == "cancelled":
         cancel.set()
-    for entry in list(store.select(Query(run=journal.run, kind="session.convened"))):
+    for entry in list(read_entries(store, Query(run=journal.run, kind="session.convened"))):
         if entry.data["session"] in over:
             continue
         try:
@@ -269,7 +270,7 @@ def convened_before(store: Store, run: str, entry: int) -> str | None:
     """The session that an earlier driver of this run had convened for the same question, where a crash cut it short."""
     if len(list(store.select(Query(run=run, kind="run.claimed", limit=2)))) < 2:
         return None
-    return sessions_by_question(list(store.select(Query(run=run)))).get(entry)
+    return sessions_by_question(list(read_entries(store, Query(run=run)))).get(entry)
 
 
 def _left(share: int | None, own: int | None, taken: int) -> int | None:

@@ -38,6 +38,7 @@ from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
+from hansard.record.reading import came_of, read_entries
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.record.replaying import Reader, recording_of
 from hansard.store.base import Query, Store
@@ -108,7 +109,7 @@ class _Rerun:
         swap: Mapping[str, Provider],
     ) -> None:
         self._run, self._swap, self._memory, self._price = run, swap, memory, price
-        self._entries = list(store.select(Query(run=run)))
+        self._entries = list(read_entries(store, Query(run=run)))
         if not any(entry.kind == "run.configured" for entry in self._entries):
             raise UsageError(f"there is no run {run!r} in {store.place}; `hansard runs list` shows them")
         self._reader = Reader(store)
@@ -361,7 +362,7 @@ def _metered(entries: Sequence[Entry]) -> set[str]:
         entry.seq: str(entry.data["provider"]) for entry in entries if entry.kind in ("task.attempted", "role.asked")
     }
     answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
-    said = {(asked[each.causes[0]], each.data["cost_basis"]) for each in answers}
+    said = {(came_of(asked, each), each.data["cost_basis"]) for each in answers}
     # A panel's sum is an estimate wherever somebody in it sends a bill.
     return {name for name, basis in said if basis not in ("unmetered", "estimate" if not is_panel(name) else "")}
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from hansard.app import span_names as names
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
+from hansard.record.reading import read_entries
 from hansard.store.base import Query, Store
 
 ASKS = ("task.attempted", "role.asked", "turn.asked")
@@ -38,7 +39,7 @@ class Span:
 
 def run_spans(store: Store, run: str) -> list[Span]:
     """The spans of a run that is over: the run first, then who was asked, each with the call that was made."""
-    entries = list(store.select(Query(run=run)))
+    entries = list(read_entries(store, Query(run=run)))
     first, last = entries[0], entries[-1]
     mode = str(first.data.get("mode", "request"))
     ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), last)

@@ -18,6 +18,7 @@ from hansard.orchestration.nested import Nested, is_panel
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
 from hansard.providers.recording import Call, call_of, opened
+from hansard.record.reading import came_of
 from hansard.record.replaying import Reader, call_asked
 
 
@@ -106,7 +107,7 @@ class Taken:
         """Add what roles answered in these entries: nobody asks for that here. What a panel answers took its session."""
         asked = {entry.seq: entry.data for entry in self._entries if entry.kind == "role.asked"}
         for entry in (entry for entry in self._entries if entry.kind == "role.answered" and entry.seq in seqs):
-            question, data = asked[entry.causes[0]], dict[str, Any](self._reader.sound(entry).data)
+            question, data = came_of(asked, entry), dict[str, Any](self._reader.sound(entry).data)
             if not is_panel(question["provider"]):
                 tokens = data["input_tokens"] + data["output_tokens"]
                 took = Spend().more(1, tokens, data["cost_usd_nano"], data["latency_us"])

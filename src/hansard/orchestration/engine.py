@@ -39,6 +39,7 @@ from hansard.orchestration.purse import Breach, Purse
 from hansard.orchestration.watching import LEASE_S, Watch, release
 from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
+from hansard.record.reading import read_entries
 from hansard.record.recorder import Cause, Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store
 
@@ -130,7 +131,7 @@ class Engine:
 
     def _asked(self, run: str) -> tuple[Progress, Asked | None]:
         """How far a run has come, and what was asked for; None where there is no such run."""
-        entries = {entry.seq: entry for entry in self._store.select(Query(run=run))}
+        entries = {entry.seq: entry for entry in read_entries(self._store, Query(run=run))}
         progress = progress_of(run, entries.values())
         if progress.requested is None or progress.configured is None:
             return progress, None
@@ -158,7 +159,7 @@ class Engine:
         return self._router_of(config)
 
     def reread(self, run: str) -> Progress:
-        return progress_of(run, self._store.select(Query(run=run)))
+        return progress_of(run, read_entries(self._store, Query(run=run)))
 
 
 class _Drive:

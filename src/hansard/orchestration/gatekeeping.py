@@ -15,7 +15,7 @@ from hansard.orchestration.gates import Gate, Rule, after_edit, closing, gate_id
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.plan import Task
 from hansard.orchestration.progress import Progress, take_gate
-from hansard.record.reading import read_text
+from hansard.record.reading import read_entries, read_text
 from hansard.store.base import Query, Store
 
 
@@ -79,7 +79,7 @@ class Gatekeeper:
     async def listen(self) -> None:
         """Hear what was decided since."""
         asked = Query(run=self._journal.run, kind="gate.decided", after=self._heard)
-        for entry in await asyncio.to_thread(lambda: list(self._store.select(asked))):
+        for entry in await asyncio.to_thread(lambda: list(read_entries(self._store, asked))):
             self._heard = max(self._heard, entry.seq)
             take_gate(self._progress.gates, entry)
 

@@ -118,11 +118,13 @@ def decode(entry: Entry, bodies: Mapping[str, Body]) -> Fact:
 
 
 def misfit(entry: Entry) -> str | None:
-    """What in an entry's data is not as its kind has it, or None: only somebody else than a recorder writes such a thing.
+    """What in an entry is not as its kind has it, or None: only somebody else than a recorder writes such a thing.
 
     A kind or a field that this version does not know is taken as it is, and so is a word where others are known.
     """
     found = KINDS.get(entry.kind)
+    if found and found.DRIVEN and found.CAUSES and not entry.causes:
+        return "it names no cause"
     for name, want, _, item, optional in shape_of(found).data if found else ():
         value = entry.data.get(name)
         if value is None and name not in entry.data:

@@ -4,7 +4,8 @@ What a store gives is a stranger's word. Bare `store.body` is for those who say 
 are read for use here as well: bare `store.select` is for those who show data as it is, or take nothing of it for granted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from hansard.domain.fact import Body
 from hansard.errors import Tampered
@@ -12,6 +13,8 @@ from hansard.ledger.body import opens
 from hansard.ledger.entry import Entry
 from hansard.record.codec import misfit
 from hansard.store.base import Query, Store, StoredBody
+
+T = TypeVar("T")
 
 MARK = "(not what was recorded; run: hansard verify --deep)"
 
@@ -29,6 +32,16 @@ def formed(store: Store, entry: Entry) -> Entry:
             f"`hansard ledger get {entry.seq}` shows it as it is"
         )
     return entry
+
+
+def came_of(known: Mapping[int, T], entry: Entry) -> T:
+    """What the entry's first cause is among these, its question say; Tampered where it is none of them."""
+    if not entry.causes or entry.causes[0] not in known:
+        raise Tampered(
+            f"entry {entry.seq} ({entry.kind}) does not come of what it should; "
+            f"`hansard ledger causes {entry.seq}` shows what it names"
+        )
+    return known[entry.causes[0]]
 
 
 def strange(entry: Entry, part: str, why: object) -> Tampered:

@@ -15,7 +15,7 @@ from hansard.errors import StoreError
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording
-from hansard.record.reading import read_body
+from hansard.record.reading import came_of, read_body
 from hansard.store.base import Store
 
 CUT_SHORT = frozenset({"cancelled", "deadline"})
@@ -64,8 +64,7 @@ def recording_of(store: Store, entries: Sequence[Entry]) -> Recording:
             case "task.attempted" | "role.asked":
                 asked[entry.seq] = entry
             case "task.returned" | "role.answered" if entry.data.get("error") not in CUT_SHORT:
-                question = asked[entry.causes[0]]
-                calls.append(_call(reader, question, entry, built_on.get(entry.seq, ())))
+                calls.append(_call(reader, came_of(asked, entry), entry, built_on.get(entry.seq, ())))
             case "task.judged" if "reasons" in entry.body:
                 programs += _programs(json.loads(reader.data(entry, "reasons")))
     return Recording(calls=tuple(calls), programs=tuple(programs))
