@@ -83,6 +83,7 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("x", "--profile", "", *REHEARSAL), "brief, normal"),
         (("x", "--plan", "null.json", *REHEARSAL), "null.json holds no plan"),
         (("x", "--plan", "", *REHEARSAL), "cannot read the plan"),
+        (("x", "--plan", "twice.json", *REHEARSAL), "the plan twice.json is no JSON: 'tasks' stands twice in one object"),
         (
             ("x", "--gate", "lane:banana", *REHEARSAL),
             "'lane:banana': there is no lane 'banana'; roster 'default' has backend",
@@ -100,6 +101,7 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
 )
 def test_a_wrong_wish_is_told_in_a_sentence_and_records_no_run(run: Run, words: tuple[str, ...], said: str) -> None:
     Path("null.json").write_text("null")
+    Path("twice.json").write_text('{"tasks": [], "tasks": []}')
     code, out, err = run("submit", *words)
     assert (code, out) == (2, "")
     assert err.startswith("hansard: ")

@@ -22,6 +22,7 @@ from hansard.app.runpage import run_page
 from hansard.app.runviews import plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.app.wiring import SOFTWARE
+from hansard.deliberation.documents.reading import read_json
 from hansard.domain.fact import Body, Fact
 from hansard.domain.roster import Roster
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
@@ -427,12 +428,12 @@ ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
 
 
 def read_plan(path: Path) -> Any:
-    """A plan file, JSON or TOML."""
+    """A plan file, JSON or TOML. What has two readings is none."""
     import tomllib
 
     try:
         text = path.read_text("utf-8")
-        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        found = tomllib.loads(text) if path.suffix == ".toml" else read_json(text, where=f"the plan {path}")
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the plan {path}: {plainly(error)}") from error
     if not isinstance(found, dict):
