@@ -1,6 +1,6 @@
 """`python -m hansard` is the command line."""
 
-from hansard.surfaces.cli.main import main
+from hansard.surfaces.cli.main import program
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(program())
