@@ -24,6 +24,7 @@ from providers.programs import alive, described, marked_sleep, wait_until
 DRIVER = Path(__file__).with_name("drive_a_run.py")
 SOURCE = Path(hansard.__file__).parents[1]
 LAYERS, WIDTH = 5, 8
+STARTING_S = 0.3
 # The mark stands in the arguments of everything that an agent starts, so that whatever outlives the driver is found.
 AGENT = r"""
 role=$1 mark=$2 folder=$3
@@ -143,8 +144,16 @@ class Ground:
 
     def forsaken(self) -> list[str]:
         """Processes of the run that are there although nobody drives it, after a while in which they may end."""
-        wait_until(lambda: not alive(self.mark), 20)
+        if wait_until(self._nobody_left, 20):
+            return []
         return [said for pid in alive(self.mark) if (said := described(pid))]
+
+    def _nobody_left(self) -> bool:
+        """Looked at twice: what was being started when its driver died shows the driver's arguments until it has its own."""
+        if alive(self.mark):
+            return False
+        time.sleep(STARTING_S)
+        return not alive(self.mark)
 
     @property
     def ledger(self) -> str:
