@@ -65,6 +65,8 @@ class Daemon:
         self._tell, self._resume, self._webhooks = tell, resume, webhooks
         self._slots = asyncio.Semaphore(most)
         self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._followed: set[asyncio.Task[Any]] = set()
+        """Tasks behind which another one of the same run waits."""
         self._resting: set[str] = set()
         self._configs: dict[Wishes, RunConfig] = {}
         self._looking: set[asyncio.Task[None]] = set()
@@ -121,8 +123,14 @@ class Daemon:
     def start(self, run: str, first: Work | None = None) -> None:
         """Drive a run in the background, if nobody here does; `first` is how it begins where it is not simply driven."""
         if run not in self._tasks or first is not None:
-            before = self._tasks.get(run)
-            self._track(run, asyncio.create_task(self._drive(run, first, before)))
+            if before := self._tasks.get(run):
+                self._followed.add(before)
+                before.add_done_callback(self._followed.discard)
+            task = asyncio.create_task(self._drive(run, first, before))
+            if first:
+                # One that is cancelled before its first step never comes to it.
+                task.add_done_callback(lambda _: first.close())
+            self._track(run, task)
 
     async def resume(self, run: str, *, surface: Surface, actor: str) -> None:
         """Put it on the record that somebody wants a run to go on, and start on it."""
@@ -193,7 +201,7 @@ class Daemon:
         self.draining = True
         if busy := {task for run, task in self._tasks.items() if run not in self._resting}:
             await asyncio.wait(busy, timeout=max(0.0, grace_s / 2 - LATE_S / 2))
-        left = list(self._tasks.values())
+        left = [*self._tasks.values(), *self._followed]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
