@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest -q
 COMPILE := uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-.PHONY: help demo demo-local test test-long test-real bench lint lock clean environment-run environment-dev
+.PHONY: help demo demo-local test test-long test-real bench lint lock clean ruff environment-run environment-dev
 
 help: ## show this list
 	@awk -F ': .*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,8 +19,7 @@ demo-local: environment-dev ## the same with a real small model on this machine 
 	@PYTHONPATH="$$(PYTHONPATH=src:tests $(PY) -c 'from providers.small_model import weights; print(weights().parents[1])')" \
 		$(BIN)/hansard demo --local
 
-test: environment-dev ## ruff, mypy --strict and every quick test, with branch coverage and its floor
-	@printf '%-13s' ruff && $(PY) -m ruff check .
+test: ruff ## ruff, mypy --strict and every quick test, with branch coverage and its floor
 	@$(PY) tests/side_by_side.py
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
@@ -34,9 +33,11 @@ test-real: environment-dev ## the tests that ask real models and drive real agen
 bench: environment-dev ## the measurements beside a peer (ONLY=append for one section, BENCH=--quick for options)
 	@$(PY) -m bench $(ONLY) $(BENCH)
 
-lint: environment-dev ## ruff, and mypy --strict on src and tests
-	@printf '%-13s' ruff && $(PY) -m ruff check .
+lint: ruff ## ruff, and mypy --strict on src and tests
 	@printf '%-13s' mypy && $(PY) -m mypy
+
+ruff: environment-dev
+	@printf '%-13s' ruff && $(PY) -m ruff check .
 
 lock: ## pin requirements/ anew, with hashes and without hosts (needs uv; LOCK=--upgrade moves every pin)
 	@$(COMPILE) --extra dev $(LOCK) --output-file requirements/dev.txt

@@ -28,8 +28,8 @@ class TracedFirst:
         name = item.nodeid.partition("[")[0]
         if name in self._seen or item.get_closest_marker("untraced"):
             _stop()
-        elif property := getattr(getattr(item, "obj", None), "hypothesis", None):
-            property.inner_test = _traced_first(property.inner_test)
+        elif held := getattr(getattr(item, "obj", None), "hypothesis", None):
+            held.inner_test = _traced_first(held.inner_test)
         self._seen.add(name)
         try:
             return (yield)
@@ -43,9 +43,9 @@ def _traced_first(test: Callable[..., Any]) -> Callable[..., Any]:
 
     def example(*given: Any, **named: Any) -> Any:
         nonlocal left
-        left -= 1
         if left == 0:
             _stop()
+        left -= 1
         return test(*given, **named)
 
     return example

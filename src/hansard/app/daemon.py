@@ -6,7 +6,7 @@ other processes leave on the record. Knows no HTTP.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -128,7 +128,7 @@ class Daemon:
                 before.add_done_callback(self._followed.discard)
             task = asyncio.create_task(self._drive(run, first, before))
             if first:
-                # One that is cancelled before its first step never comes to it.
+                # Its turn may never come.
                 task.add_done_callback(lambda _: first.close())
             self._track(run, task)
 
@@ -201,10 +201,9 @@ class Daemon:
         self.draining = True
         if busy := {task for run, task in self._tasks.items() if run not in self._resting}:
             await asyncio.wait(busy, timeout=max(0.0, grace_s / 2 - LATE_S / 2))
-        left = [*self._tasks.values(), *self._followed]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await _end(self._tasks.values())
+        # Whoever waited for these ended them, unless it had not begun.
+        await _end(self._followed)
         await self.hansard.runs.close()
         with suppress(StoreError):
             await self.follower.caught_up(LATE_S / 2)
@@ -218,8 +217,6 @@ class Daemon:
                 # Nobody knows that one any more: it ends with this.
                 before.cancel()
                 await asyncio.wait({before})
-                if first:
-                    first.close()
                 raise
         while True:
             try:
@@ -346,6 +343,14 @@ class Daemon:
                 # A full disk, say. There is time for two more tries, and reading goes on whatever becomes of them.
                 late = True
                 self._tell("the lease was not renewed", detail=str(error))
+
+
+async def _end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Cancel tasks, and wait until they are over."""
+    left = list(tasks)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def unfinished(store: Store) -> list[str]:

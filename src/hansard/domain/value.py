@@ -28,14 +28,14 @@ def value(cls: type[T]) -> type[T]:
     """A class as a frozen dataclass with slots, whose fields are given by name."""
     # Where there is no text, the standard library works out a signature to stand for it.
     cls.__doc__ = cls.__doc__ or cls.__name__
-    made: Any = dataclass(init=False, repr=False, eq=False, kw_only=True, slots=True)(cls)
+    made = dataclass(init=False, repr=False, eq=False, kw_only=True, slots=True)(cls)
     lacking = [name for name in WRITTEN if name not in cls.__dict__]
     for name in lacking:
         setattr(made, name, _at_first(made, name, lacking))
     for name, method in SHARED.items():
         if name not in cls.__dict__:
             setattr(made, name, method)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def _at_first(made: Any, name: str, lacking: Sequence[str]) -> Callable[..., Any]:
