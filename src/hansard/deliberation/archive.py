@@ -27,6 +27,7 @@ WRITTEN = frozenset({ARTIFACT, CONFIG, MANIFEST, JOURNAL, EVENTS, SEAL, LOCK, PI
 RETOLD = frozenset({CONFIG, MANIFEST})
 """What the record has by its meaning and not by its bytes: made anew, it says the same in other words."""
 MANIFEST_VERSION = "1.0.0"
+CHUNK = 1 << 16
 
 
 class Archive:
@@ -279,12 +280,22 @@ def listing(folder: Path) -> dict[str, Any]:
         if not stat.S_ISREG(about.st_mode):
             found[name] = {"size": None}
         elif name != SEAL and (name != LOCK or about.st_size):
-            found[name] = _hashed(path.read_bytes())
+            found[name] = _hashed_file(path)
     return found
 
 
 def _hashed(data: bytes) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+
+
+def _hashed_file(path: Path) -> dict[str, Any]:
+    """The same of a file, which is not taken into memory whole."""
+    found, size = hashlib.sha256(), 0
+    with path.open("rb", buffering=0) as file:
+        while data := file.read(CHUNK):
+            found.update(data)
+            size += len(data)
+    return {"sha256": found.hexdigest(), "size": size}
 
 
 def strangers(folder: Path) -> list[str]:

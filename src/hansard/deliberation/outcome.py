@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hansard.deliberation.documents import SCHEMA_VERSION, Config, jcs, transcript_bytes
+from hansard.deliberation.documents import SCHEMA_VERSION, Config, jcs
 from hansard.deliberation.protocol.moves import Stopped, Synthesized
 from hansard.deliberation.protocol.state import State
 from hansard.deliberation.transcript import Transcript
@@ -40,9 +40,12 @@ def artifact_of(config: Config, state: State, transcript: Transcript, outcome: S
 
 def artifact_bytes(artifact: dict[str, Any], lines: Sequence[bytes]) -> bytes:
     """The canonical bytes of an artifact, from those that its messages have already."""
-    rest = jcs({**artifact, "canonical_transcript": []})
     # No other member comes before this one, so the first place that looks like it is it.
-    return rest.replace(b'"canonical_transcript":[]', b'"canonical_transcript":' + transcript_bytes(lines), 1)
+    before, name, behind = jcs({**artifact, "canonical_transcript": []}).partition(b'"canonical_transcript":[')
+    # Put together at once: it is as long as the whole session.
+    pieces = [before + name + lines[0], *lines[1:]]
+    pieces[-1] += behind
+    return b",".join(pieces)
 
 
 def _termination(config: Config, state: State, stop: Stopped, digest: str, usage: dict[str, Any]) -> dict[str, Any]:

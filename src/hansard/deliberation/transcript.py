@@ -9,6 +9,7 @@ from hansard.deliberation.documents import digest_of, jcs
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.protocol.moves import Draft
 from hansard.deliberation.turn import NANO, MessageShape, as_message
+from hansard.record.encoder import kept
 
 
 class Transcript:
@@ -23,21 +24,21 @@ class Transcript:
         """Give the message its id and its time, which is never before the last one's; its canonical bytes."""
         message = self._message(draft, self._pins.ids(draft.ordinal), self._stamp(draft.ordinal))
         self.messages.append(message)
-        self.lines.append(jcs(message))
+        self.lines.append(kept(jcs(message)))
         return self.lines[-1]
 
     def amend(self, draft: Draft) -> bytes:
         """The message with its grown annotations; its canonical bytes."""
         known = self.messages[draft.ordinal]
         self.messages[draft.ordinal] = self._message(draft, known["id"], known["timestamp"])
-        self.lines[draft.ordinal] = jcs(self.messages[draft.ordinal])
+        self.lines[draft.ordinal] = kept(jcs(self.messages[draft.ordinal]))
         return self.lines[draft.ordinal]
 
     def restore(self, draft: Draft, recorded: dict[str, Any]) -> bytes:
         """Append a message that is on the record already, with the id and the time that it has there."""
         message = self._message(draft, recorded["id"], recorded["timestamp"])
         self.messages.append(message)
-        self.lines.append(jcs(message))
+        self.lines.append(kept(jcs(message)))
         return self.lines[-1]
 
     def ended_at(self) -> str:

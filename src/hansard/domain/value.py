@@ -68,7 +68,7 @@ def _making(made: Any, given: "list[Field[Any]]") -> list[str]:
         f"def __init__(self{', *' if given else ''}{''.join(map(_parameter, given))}):",
         " BECOME(self, OPENED)",
         *(f" self.{each.name} = {_written(each)}" for each in given),
-        " BECOME(self, MADE)",
+        " self.__class__ = MADE",
         *([" self.__post_init__()"] if hasattr(made, "__post_init__") else []),
     ]
 
@@ -81,7 +81,7 @@ def _replacing(made: Any) -> list[str]:
         *(f" twin.{each.name} = self.{each.name}" for each in fields(made)),
         " for name, value in changes.items():",
         "  setattr(twin, name, value)",
-        " BECOME(twin, MADE)",
+        " twin.__class__ = MADE",
         *([" twin.__post_init__()"] if hasattr(made, "__post_init__") else []),
         " return twin",
     ]

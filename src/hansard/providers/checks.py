@@ -40,6 +40,7 @@ _EXIT_CODES = range(-(2**31), 2**32)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUCCESS = frozenset({"stop", "length", "content_filter"})
 _FAILURE = frozenset({"error", "length", "content_filter"})
+_written = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def fault_of(exchange: Exchange) -> Failure | None:
@@ -306,7 +307,7 @@ def _as_json(table: object) -> Mapping[str, Any]:
 
 def _as_text(value: Any) -> str:
     try:
-        return "" if value is None else json.dumps(value, ensure_ascii=False).encode().decode()
+        return "" if value is None else _written(value).encode().decode()
     except (TypeError, ValueError, RecursionError):
         return repr(value).encode("utf-8", "replace").decode()
 

@@ -69,7 +69,7 @@ def _check(value: Any, depth: int) -> None:
 
 def transcript_bytes(messages: Iterable[bytes]) -> bytes:
     """The canonical bytes of a transcript, from those of its messages."""
-    return b"[" + b",".join(messages) + b"]"
+    return b"[%b]" % b",".join(messages)
 
 
 def transcript_digest(messages: Iterable[Any]) -> str:
