@@ -175,6 +175,38 @@ def test_the_short_way_and_the_long_way_give_the_same_route(daemon: Served) -> N
     assert set(short.headers) == set(long.headers)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"text":"a"}',
+        b' {"te\\u0078t" : "a"}\n',
+        b'\xef\xbb\xbf{"text":"a"}',
+        '{"text":"a"}'.encode("utf-16"),
+        b'{"text":"a","text":"b"}',
+        b'{"text":"a","more":"b"}',
+        b'{"text":"a \\"word\\""}',
+        b'{"text":"\\ud800"}',
+        b'{"text":"\\ud83d\\ude00 \\u0000"}',
+        b'{"text":"\xff"}',
+        b'{"text":"a\tb"}',
+        b'{"text":"a"}"',
+        b'{"text":"a"} //',
+        b'{"text":" "}',
+        b'["text","a"]',
+        b'{"text":["a"]}',
+        b"",
+    ],
+)
+def test_both_ways_read_a_body_alike(daemon: Served, body: bytes) -> None:
+    found = []
+    for path in ("/v1/route", "/v1/route?long=1"):
+        said = daemon.client().post(path, content=body, headers={"Content-Type": "application/json"})
+        told = said.json()
+        parts = f"/v1/ledger/entries/{told.get('entry')}/parts/request"
+        found.append((said.status_code, daemon.get(parts).content if said.status_code == 200 else told["detail"]))
+    assert found[0] == found[1]
+
+
 def test_a_route_is_answered_and_recorded(daemon: Served) -> None:
     said = daemon.post("/v1/route", {"text": "the css of the login page is broken"}).json()
     assert said["lane"] == "frontend"

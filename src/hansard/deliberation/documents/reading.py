@@ -16,7 +16,8 @@ INSTALL = "pip install 'hansard[yaml]'"
 def read_json(text: str | bytes, *, where: str = "document") -> Any:
     """One JSON value. A name that stands twice, NaN and Infinity are refused: programs disagree about them."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
+        said = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
+        return _STRICT.decode(said)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is no JSON: {error}"[:300]) from error
 
@@ -38,6 +39,10 @@ def _refuse_twice(names: Iterable[str]) -> None:
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
+
+
+# Made once: json.loads makes one each time.
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse)
 
 
 def read_yaml(text: str, *, where: str = "document") -> Any:

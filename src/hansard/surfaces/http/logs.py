@@ -5,7 +5,6 @@ import sys
 import threading
 import time
 from collections import deque
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TextIO
 
@@ -98,11 +97,11 @@ class Log:
 
 def _line(event: structlog.typing.EventDict) -> str:
     """ASCII only: whatever a caller put into a path, it cannot steer a terminal."""
-    with suppress(TypeError, ValueError, RecursionError):
+    try:
         line = encoded(event)
-        if line.isascii():
-            return line.decode()
-    return _encode(event)
+    except (TypeError, ValueError, RecursionError):
+        return _encode(event)
+    return line.decode() if line.isascii() else _encode(event)
 
 
 def _stamped(_: Any, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
