@@ -14,6 +14,35 @@ HEAD_BYTES = 64 * 1024
 WHOLE = "hansard.whole"
 
 
+class Together:
+    """The transport of answers: a head is sent with the body that follows it at once, and what nothing follows goes alone."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held + data)
+        elif data:
+            self._held = data
+            self._loop.call_soon(self.send)
+
+    def close(self) -> None:
+        self.send()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def send(self) -> None:
+        """What is held."""
+        if self._held:
+            held, self._held = self._held, b""
+            self._transport.write(held)
+
+
 class Connection(HttpToolsProtocol):
     """A connection that is closed when its head is too long, too slow or one too many, or its reader takes nothing."""
 
@@ -28,6 +57,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._answers = Together(transport, self.loop)
         if not self.looks_round:
             self._look_round()
         if len(self.connections) > self.most:
@@ -48,6 +78,10 @@ class Connection(HttpToolsProtocol):
         self._head_is_here()
         self._flows_again()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        self._answers.send()
+        super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -72,6 +106,8 @@ class Connection(HttpToolsProtocol):
         self._head_is_here()
         if not self.transport.is_closing():
             super().on_headers_complete()
+            if self.cycle is not None:
+                self.cycle.transport = self._answers  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         if self.cycle is not None:
