@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hansard.providers.schema.rule import Breach, Check, Said, Walk, escaped, expression_of, show, table_of
+from hansard.providers.schema.expression import expression_of
+from hansard.providers.schema.rule import Breach, Check, Said, Walk, escaped, show, table_of
 
 _FREE: tuple[Check | None, str] = (None, "")
 
@@ -60,7 +61,7 @@ def pattern_properties(said: Said) -> Check:
             rule(each, f"{path}/{escaped(str(name))}", walk)
             for name, each in value.items()
             for expression, rule in checks
-            if expression.search(str(name))
+            if expression.is_in(str(name), walk)
         )
         return next(filter(None, found), None)
 
@@ -79,7 +80,7 @@ def additional_properties(said: Said) -> Check:
         if not isinstance(value, dict):
             return None
         for name, each in value.items():
-            if name in known or any(expression.search(str(name)) for expression in expressions):
+            if name in known or any(expression.is_in(str(name), walk) for expression in expressions):
                 continue
             below = f"{path}/{escaped(str(name))}"
             if closed:

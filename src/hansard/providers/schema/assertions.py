@@ -11,7 +11,8 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-from hansard.providers.schema.rule import Breach, Check, Said, Walk, expression_of, identity, kind_of, show
+from hansard.providers.schema.expression import expression_of
+from hansard.providers.schema.rule import Breach, Check, Said, Walk, identity, kind_of, show
 
 TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
@@ -112,8 +113,8 @@ def _size(kind: type, words: str, holds: Callable[[int, int], bool]) -> Callable
 def pattern(said: Said) -> Check:
     expression = expression_of(said.value, said)
 
-    def check(value: Any, path: str, _: Walk) -> Breach | None:
-        if not isinstance(value, str) or expression.search(value):
+    def check(value: Any, path: str, walk: Walk) -> Breach | None:
+        if not isinstance(value, str) or expression.is_in(value, walk):
             return None
         message = f"must match {show(said.value)}, but is {show(value)}"
         return Breach(path=path, rule="pattern", message=message)

@@ -1,7 +1,6 @@
 """What one rule of a schema is: a check of a value, made from what the schema says. Knows no keyword."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,8 +34,8 @@ class Walk:
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self.left = steps
 
-    def step(self) -> None:
-        self.left -= 1
+    def step(self, steps: int = 1) -> None:
+        self.left -= steps
         if self.left < 0:
             raise TooMuch
 
@@ -129,16 +128,3 @@ def table_of(said: Said) -> Mapping[str, Any]:
     if not isinstance(said.value, Mapping) or not all(isinstance(name, str) for name in said.value):
         raise said.refuse("a table of schemas")
     return said.value
-
-
-def expression_of(text: Any, said: Said) -> re.Pattern[str]:
-    """A pattern as ECMA reads it: `$` is the end itself and not a newline before it, \\d and \\w are ASCII."""
-    if not isinstance(text, str):
-        raise said.refuse("a regular expression")
-    pieces = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", text, re.DOTALL)
-    try:
-        return re.compile("".join(r"\Z" if piece == "$" else piece for piece in pieces), re.ASCII)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise UsageError(
-            f"schema #{said.where}: {said.keyword} {show(text)} is no regular expression: {error}"
-        ) from error
