@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 
 from components import need
+from hansard.surfaces.cli.main import collect_seldom
 from requirements_shown import Shown
 from traced_first import TracedFirst
 
@@ -19,6 +20,9 @@ pytest.register_assert_rewrite("hansard.store.conformance")
 # No deadline: the machines that run this are shared, and slowness is measured by `make bench`, not by chance.
 hypothesis.settings.register_profile("hansard", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("hansard")
+
+# As in every process of ours: looking for what may be freed takes a twelfth of the time of all tests.
+collect_seldom()
 
 
 @pytest.fixture(scope="session", autouse=True)
