@@ -143,6 +143,17 @@ def test_an_older_copy_is_found_out(keeper: Path, witness: Watching) -> None:
     assert found.returncode == 21, found.stdout
 
 
+def test_an_older_copy_is_not_extended_however_many_witnesses_are_asked(keeper: Path, witness: Watching) -> None:
+    shutil.copy(keeper / "l.db", keeper / "old.db")
+    _more(keeper)
+    shutil.copy(keeper / "old.db", keeper / "l.db")
+    table = f'url = "{witness.url}"\nkey = "{witness.key}"\n'
+    (keeper / "hansard.toml").write_text(f'ledger = "l.db"\n[witnesses.one]\n{table}[witnesses.two]\n{table}')
+    done = hansard(keeper, "ledger", "witness")
+    assert (done.returncode, done.stdout, "ROLLED BACK" in done.stderr) == (11, "", True), done.stderr
+    assert _anchors(keeper) == []
+
+
 def test_a_second_history_is_not_cosigned(keeper: Path, witness: Watching, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(keeper, other)

@@ -60,8 +60,9 @@ class Opened:
         StoreError when the log was rolled back or forked since it was last signed here: then nothing may be written.
         """
         if not self._looked and not self.store.broken:
-            self._looked = True
             self._sealer = self._take()
+            # Only now: whoever asks again after a refusal is refused again.
+            self._looked = True
         return self._sealer
 
     def extending(self) -> "Sealer | None":
