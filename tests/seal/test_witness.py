@@ -233,6 +233,26 @@ def test_a_key_that_others_can_read_is_refused(witness: Witness) -> None:
         Witness.open(witness.folder)
 
 
+def test_a_key_that_is_gone_is_missed_and_not_made_anew(witness: Witness) -> None:
+    key = witness.folder / "witness.key"
+    pem = key.read_bytes()
+    key.unlink()
+    for name in (None, NAME):
+        with pytest.raises(StoreError, match=r"the key of witness\.example/w1 is not at .*witness\.key; bring the file back"):
+            Witness.open(witness.folder, name)
+    assert not key.exists()
+    key.touch(0o600)
+    key.write_bytes(pem)
+    assert Witness.open(witness.folder).key == witness.key
+
+
+@pytest.mark.parametrize("name", [None, NAME])
+def test_an_empty_name_of_its_own_is_told_in_words(witness: Witness, name: str | None) -> None:
+    (witness.folder / "vkey").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"vkey holds no verifier key: .*; bring back a good copy"):
+        Witness.open(witness.folder, name)
+
+
 def test_another_key_under_a_known_name(witness: Witness, log: SignedLog) -> None:
     assert witness.trust(VerifierKey.parse(log.identity)).origin == ORIGIN
     with pytest.raises(UsageError, match="another key"):

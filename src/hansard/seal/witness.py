@@ -70,11 +70,11 @@ class Witness:
         private.make_folder(folder)
         with _locked(folder):
             known = private.read(folder / "vkey")
-            signing = cls._key(folder, _parsed_key(known, folder / "vkey").name if known else name or "")
-            witness = cls(folder, signing)
-            if known is None:
+            key = None if known is None else _parsed_key(known, folder / "vkey")
+            witness = cls(folder, cls._signing_key(folder, key.name if key else name or "", make=key is None))
+            if key is None:
                 private.replace(folder / "vkey", f"{witness.key.text()}\n".encode())
-            elif _parsed_key(known, folder / "vkey") != witness.key:
+            elif key != witness.key:
                 raise StoreError(f"{folder / 'vkey'} does not belong to the key beside it; bring back a good copy")
         if name is not None and name != witness.key.name:
             raise UsageError(
@@ -83,10 +83,12 @@ class Witness:
         return witness
 
     @staticmethod
-    def _key(folder: Path, name: str) -> SigningKey:
+    def _signing_key(folder: Path, name: str, *, make: bool) -> SigningKey:
         pem = private.read(folder / "witness.key")
         if pem is not None:
             return SigningKey.from_pem(name, pem)
+        if not make:
+            raise StoreError(f"the key of {name} is not at {folder / 'witness.key'}; bring the file back")
         made = SigningKey.generate(name)
         # Whole or not there: half a key, left by a crash, would be taken for one that was spoilt.
         private.replace(folder / "witness.key", made.pem())
