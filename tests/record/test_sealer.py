@@ -386,6 +386,25 @@ class TestRestoredBackup:
         assert log.ring.epochs() == [1]
         restored.close()
 
+    @pytest.mark.parametrize("rotated", [True, False])
+    def test_a_copy_that_is_open_beside_it_does_not_destroy_its_keys(self, tmp_path: Path, rotated: bool) -> None:
+        clock = Clock()
+        genesis, ring = found(lambda _: tmp_path / "keys", ORIGIN, "test")
+        assert ring is not None
+        log, copy = (MemoryStore(draft(genesis, actor="log"), clock=clock) for _ in range(2))
+        sealer, other = (Sealer.take(each, ring, tmp_path / "keys", clock=clock) for each in (log, copy))
+        say(log, 4, sealer=sealer)
+        kept = sealer.rotate() if rotated else sealer.checkpoint()
+        if rotated:
+            (tmp_path / "keys" / "last-checkpoint").unlink()
+        say(copy, 4, text="something else")
+        with pytest.raises(StoreError, match="ROLLED BACK" if rotated else "FORKED"):
+            other.rotate()
+        assert copy.head().size == 5, "nothing was written"
+        sealer.close()
+        again = Sealer.take(log, ring, tmp_path / "keys", clock=clock)
+        assert again.newest == kept
+
     def test_a_log_that_lost_its_tail_under_its_own_checkpoint_is_not_extended(self, tmp_path: Path) -> None:
         clock = Clock()
         genesis, ring = found(lambda _: tmp_path / "keys", ORIGIN, "test")

@@ -238,7 +238,9 @@ def test_a_key_that_is_gone_is_missed_and_not_made_anew(witness: Witness) -> Non
     pem = key.read_bytes()
     key.unlink()
     for name in (None, NAME):
-        with pytest.raises(StoreError, match=r"the key of witness\.example/w1 is not at .*witness\.key; bring the file back"):
+        with pytest.raises(
+            StoreError, match=r"the key of witness\.example/w1 is not at .*witness\.key; bring the file back"
+        ):
             Witness.open(witness.folder, name)
     assert not key.exists()
     key.touch(0o600)

@@ -73,7 +73,7 @@ def check_keys(store: Store, ring: KeyRing, anchors_folder: Path) -> None:
         keys = read_keys(store)
         own_identity(store, ring, keys)
         newest_checkpoint(store)
-        _refuse_older_copy(store, ring, keys.epoch, lost=False)
+        refuse_older_copy(store, ring, keys.epoch, lost=False)
         if _matching(ring, keys.epoch) is None:
             raise no_epoch_key(store, ring, keys)
 
@@ -117,13 +117,13 @@ def settle_keys(store: Store, ring: KeyRing, in_force: Epoch, *, lost: bool) -> 
     Older keys have retired; the next one, not named by the log, was made by a rotation that never happened. Any other
     picture is that of an older copy of the log, and then nothing is destroyed.
     """
-    for number in _refuse_older_copy(store, ring, in_force, lost=lost):
+    for number in refuse_older_copy(store, ring, in_force, lost=lost):
         if number != in_force.number:
             ring.destroy_epoch(number)
     return _matching(ring, in_force)
 
 
-def _refuse_older_copy(store: Store, ring: KeyRing, in_force: Epoch, *, lost: bool) -> list[int]:
+def refuse_older_copy(store: Store, ring: KeyRing, in_force: Epoch, *, lost: bool) -> list[int]:
     """The epochs whose keys are here; StoreError when one of them is newer than the log knows."""
     files = ring.epochs()
     beyond = [number for number in files if number > in_force.number + (in_force.number in files or lost)]

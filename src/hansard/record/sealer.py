@@ -21,6 +21,7 @@ from hansard.record.recovery import (
     newest_checkpoint,
     no_epoch_key,
     own_identity,
+    refuse_older_copy,
     refuse_rollback,
     seal_rotation,
     settle_keys,
@@ -210,6 +211,9 @@ class Sealer:
 
         with self._ring.locked(), self._while_ours():
             self._renew()
+            # A copy of this log may have gone on with the same keys; those are its own by now, and not ours to destroy.
+            refuse_rollback(self._store, self._folder)
+            refuse_older_copy(self._store, self._ring, self._keys.epoch, lost=reason == "lost")
             # Left over from an attempt that failed: the log does not name it, and under lock and claim nobody else will.
             self._ring.destroy_epoch(number)
             key = self._ring.make_epoch(number)
