@@ -71,8 +71,11 @@ def rebuild(writer: sqlite3.Connection, place: str) -> tuple[Sequence, int]:
     return rebuilt, changed
 
 
-def finish_redactions(writer: sqlite3.Connection) -> int:
-    """Erase what a tombstone names and a crash left behind ([B3]); a tombstone of another commitment names nothing."""
+def finish_redactions(writer: sqlite3.Connection) -> tuple[int, bool]:
+    """Erase what a tombstone names and a crash left behind ([B3]): how many bodies, and whether any was ever to be erased.
+
+    A tombstone of another commitment names nothing.
+    """
     erased = 0
     tombstones = writer.execute("SELECT line FROM entries WHERE kind = 'body.redacted' ORDER BY seq").fetchall()
     for (line,) in tombstones:
@@ -81,7 +84,7 @@ def finish_redactions(writer: sqlite3.Connection) -> int:
         entry = parse(as_bytes(row[0])) if row else None
         if stone and entry and entry.body.get(stone.part) == stone.commitment:
             erased += erase_body(writer, body_id(entry.seq, entry.part_position(stone.part)))
-    return erased
+    return erased, bool(tombstones)
 
 
 def _check_checkpoints(writer: sqlite3.Connection, place: str, size: int) -> None:

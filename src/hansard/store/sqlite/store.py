@@ -225,7 +225,7 @@ class SqliteStore:
         at = body_id(seq, self._position(seq, part))
         with self._writer.transaction() as connection:
             erase_body(connection, at)
-        self._writer.empty_wal()
+        self._writer.leave_no_trace()
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
         at, order, after = (MAX_NUMBER, "DESC", "<") if newest_first else (-1, "ASC", ">")
@@ -286,9 +286,10 @@ class SqliteStore:
             try:
                 with writer.transaction(trusting=False) as connection:
                     writer.sequence, changed = rebuild(connection, self.place)
-                    erased = finish_redactions(connection)
-                if erased:
-                    writer.empty_wal()
+                    erased, redacted = finish_redactions(connection)
+                if redacted:
+                    # Also where nothing was left to erase: whoever did it may have been killed before this.
+                    writer.leave_no_trace()
             finally:
                 writer.broken = fault(writer.connection)
         return [(what, count) for what, count in (("derived", changed), ("redaction", erased)) if count]

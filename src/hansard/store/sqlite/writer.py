@@ -20,6 +20,7 @@ from hansard.store.sqlite.rows import READ_HEAD, sequence_of
 
 BUSY_S = 10.0
 TURN_S = 0.0005
+LIFE_S = 1.0
 
 
 class Writer:
@@ -109,10 +110,15 @@ class Writer:
     def now_us(self) -> int:
         return int(self._clock() * 1_000_000)
 
-    def empty_wal(self) -> None:
-        """Deleted text must not live on in the WAL; a reader may hold it for a moment."""
-        until = time.monotonic() + BUSY_S
+    def leave_no_trace(self) -> None:
+        """Deleted text must not live on in the WAL, which a reader may hold for a moment, nor in the file itself.
+
+        `secure_delete` is not enough: where SQLite moves rows to other pages it leaves what they held in the old ones, and
+        nothing finds it there when the row is deleted later. So the whole file is written anew.
+        """
         with self.mutex:
+            self._write_anew()
+            until = time.monotonic() + BUSY_S
             while self._wal_is_busy():
                 if time.monotonic() > until:
                     raise StoreError(
@@ -138,6 +144,16 @@ class Writer:
             self.connection.close()
         with suppress(OSError):
             os.close(self._lock_fd)
+
+    def _write_anew(self) -> None:
+        with self.turn(), _showing_life(self._lock_fd):
+            try:
+                self.connection.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise StoreError(
+                    f"the body is deleted, but {self.place} was not written anew, so traces of it may be left: {error}; "
+                    f"make space for two copies of it and run: hansard ledger repair"
+                ) from error
 
     def _wal_is_busy(self) -> bool:
         with self.turn():
@@ -270,13 +286,33 @@ def is_still(path: Path) -> bool:
     return read_only and not (wal.exists() and wal.stat().st_size)
 
 
+@contextmanager
+def _showing_life(lock_fd: int) -> Iterator[None]:
+    """For a turn that may take long: whoever waits for it sees that its holder was not stopped."""
+    over = threading.Event()
+
+    def show() -> None:
+        while not over.wait(LIFE_S):
+            os.utime(lock_fd)
+
+    shown = threading.Thread(target=show, name="hansard-turn", daemon=True)
+    shown.start()
+    try:
+        yield
+    finally:
+        over.set()
+        shown.join()
+
+
 def take_turn(lock_fd: int, place: str) -> None:
-    """Wait for the lock file, but not without end: its holder may have been stopped in the middle of a commit."""
-    until = time.monotonic() + BUSY_S
+    """Wait for the lock file for as long as its holder shows life, and a while longer: it may have been stopped in mid-commit."""
+    until, life = 0.0, -1
     while True:
         try:
             return fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if life != (life := os.fstat(lock_fd).st_mtime_ns):
+                until = time.monotonic() + BUSY_S
             if time.monotonic() > until:
                 raise StoreError(
                     f"another process has held {place}.lock for {BUSY_S:.0f} s; nothing was written: "
