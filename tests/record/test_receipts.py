@@ -1,6 +1,7 @@
 """Receipts and consistency files: every one holds with nothing but the ledger floor, and none discloses what it must not."""
 
 import json
+import os
 import sqlite3
 from base64 import b64decode
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from hansard.errors import StoreError, UsageError
+from hansard.ledger.anchors import load_kept
 from hansard.ledger.body import opens
 from hansard.ledger.canonical import Malformed, encode
 from hansard.ledger.checkpoint import Checkpoint, parse_checkpoint
@@ -18,8 +20,11 @@ from hansard.ledger.entry import parse
 from hansard.ledger.merkle import leaf_hash, root_at, verify_consistency, verify_inclusion
 from hansard.ledger.note import VerifierKey, open_note, parse_note
 from hansard.ledger.openings import check_receipt
-from hansard.ledger.receipt import Proof, format_proof, parse_proof
+from hansard.ledger.receipt import HEADER, MAX_RECEIPT, Proof, format_proof, parse_proof
 from hansard.ledger.seals import Pin
+from hansard.ledger.sources import CannotRead
+from hansard.ledger.verify import verify
+from hansard.record import receipts
 from hansard.record.receipts import make_consistency, make_receipt
 from hansard.store.base import StoredCheckpoint
 from signed_log import SignedLog
@@ -78,6 +83,24 @@ def test_a_disclosed_part_opens_its_commitment_and_the_others_stay_closed(log: S
     assert list(extra["open"]) == ["request"]
     assert opens(committed, bytes.fromhex(given["salt"]), given["media"], b64decode(given["body"]))
     assert b64decode(given["body"]) == b"\xff\x00 not text"
+
+
+def test_what_is_read_as_a_receipt_is_read_as_an_anchor(tmp_path: Path) -> None:
+    large = tmp_path / "large.tlog-proof"
+    large.write_text(HEADER)
+    os.truncate(large, MAX_RECEIPT)
+    assert "larger" not in str(verify(large).first_bad)
+    with pytest.raises(CannotRead, match="neither a checkpoint, a receipt nor"):
+        load_kept(str(large))
+
+
+def test_a_receipt_that_no_verifier_would_read_is_not_made(log: SignedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "MAX_RECEIPT", 10_000)
+    seq = log.ask("x" * 10_000)
+    log.checkpoint()
+    with pytest.raises(UsageError, match=r"with request opened, the receipt of entry 1 has more than 10,000 bytes"):
+        make_receipt(log.store, seq, ("request",))
+    assert make_receipt(log.store, seq)
 
 
 def test_after_rotations_a_receipt_carries_the_entry_that_introduced_its_key(log: SignedLog) -> None:

@@ -12,13 +12,11 @@ from .canonical import Malformed
 from .events import Noted, read_note
 from .merkle import verify_consistency
 from .note import COSIGNATURE_V1, VerifierKey
-from .receipt import HEADER, parse_proof
+from .receipt import HEADER, MAX_RECEIPT, parse_proof
 from .report import Anchor, Findings
 from .seals import Pin, Seals
 from .sources.base import CannotRead, open_regular
 from .witness import split_request
-
-_MAX_FILE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +108,9 @@ def _consistency(path: str, data: bytes) -> Kept:
 def _read(path: str) -> bytes:
     try:
         with open_regular(Path(path)) as file:
-            data = file.read(_MAX_FILE + 1)
+            data = file.read(MAX_RECEIPT + 1)
     except (OSError, ValueError) as error:
         raise CannotRead(f"cannot read {path[:200]!r}: {getattr(error, 'strerror', None) or error}") from error
-    if len(data) > _MAX_FILE:
-        raise CannotRead(f"{path} is larger than {_MAX_FILE} bytes")
+    if len(data) > MAX_RECEIPT:
+        raise CannotRead(f"{path} is larger than {MAX_RECEIPT} bytes")
     return data

@@ -18,12 +18,10 @@ from .form import STANDARD, Tools
 from .limits import not_proven
 from .merkle import leaf_hash, verify_inclusion
 from .note import VerifierKey, from_base64, open_note
-from .receipt import Proof, parse_proof
+from .receipt import MAX_RECEIPT, Proof, parse_proof
 from .report import Anchor, Findings, Receipt, Report, Signed
 from .seals import Pin
 from .sources.base import CannotRead, open_regular
-
-MAX_RECEIPT = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

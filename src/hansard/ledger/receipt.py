@@ -11,6 +11,8 @@ from .merkle import HASH, MAX_PROOF
 from .note import from_base64, to_base64
 
 HEADER = "c2sp.org/tlog-proof@v1"
+MAX_RECEIPT = 256 << 20
+"""A larger file is not read, and so never made ([P1])."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from hansard.ledger.merkle import (
     verify_inclusion,
 )
 from hansard.ledger.note import to_base64
-from hansard.ledger.receipt import Proof, format_proof
+from hansard.ledger.receipt import MAX_RECEIPT, Proof, format_proof
 from hansard.record.reading import read_body
 from hansard.record.sealed import Signed, check_signed, is_unsigned, newest_signed
 from hansard.store.base import Query, Store, StoredCheckpoint
@@ -47,7 +47,13 @@ def make_receipt(
             "path": _texts(_path(store, signed.rotation, signed)),
         }
     path = tuple(_path(store, entry, signed))
-    return format_proof(Proof(extra=encode(extra), index=seq, path=path, checkpoint=signed.note))
+    made = format_proof(Proof(extra=encode(extra), index=seq, path=path, checkpoint=signed.note))
+    if len(made.encode()) > MAX_RECEIPT:
+        raise UsageError(
+            f"with {', '.join(disclose)} opened, the receipt of entry {seq} has more than {MAX_RECEIPT:,} bytes, which no "
+            f"verifier reads; disclose less, or hand out an export"
+        )
+    return made
 
 
 def make_consistency(store: Store, old_size: int, checkpoint: StoredCheckpoint) -> str:
