@@ -15,6 +15,8 @@ import pytest
 from forging import chain, read, write
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
+from hansard.domain.custody import Repaired
+from hansard.record.recorder import Step, record_now
 from hansard.surfaces.cli.main import main
 from small_run import record_run
 from store.disks import tmpfs
@@ -275,6 +277,12 @@ def key_open_to_all(_: Any, __: Path, keys: Path) -> None:
     (keys / "identity.key").chmod(0o644)
 
 
+def no_room_for_the_anchor(_: Any, ledger: Path, keys: Path) -> None:
+    with open_ledger(Settings(ledger=str(ledger), state=keys.parent.parent), writing=True) as opened:
+        record_now(opened.store, [Step(Repaired(what="derived", count=1), "repair")])
+    (keys / "last-checkpoint.new").mkdir()
+
+
 def keys_gone(_: Any, __: Path, keys: Path) -> None:
     shutil.rmtree(keys)
 
@@ -303,7 +311,12 @@ def test_doctor_does_not_call_a_ledger_well_that_would_refuse_to_be_written(
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
-    [(rolled_back, "ROLLED BACK"), (epoch_key_gone, "epoch key 0"), (identity_key_gone, "identity key")],
+    [
+        (rolled_back, "ROLLED BACK"),
+        (epoch_key_gone, "epoch key 0"),
+        (identity_key_gone, "identity key"),
+        (no_room_for_the_anchor, "cannot use"),
+    ],
 )
 def test_whoever_cannot_sign_anew_hands_out_what_was_signed_before(
     run: Any, ledger: Path, state: Path, tmp_path: Path, spoil: Any, said: str

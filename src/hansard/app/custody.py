@@ -63,6 +63,7 @@ def sign_anew(opened: Opened) -> str | None:
         if opened.sealer:
             opened.sealer.checkpoint()
     except StoreError as error:
+        opened.sign_no_more()
         return str(error)
     return None
 

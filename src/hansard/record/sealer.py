@@ -178,9 +178,13 @@ class Sealer:
         except Fenced:
             return
         finally:
-            if self.holds:
-                self._drop()
-                self._store.release(self._claim)
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Give the claim back and forget the keys; what is unsigned stays so."""
+        if self.holds:
+            self._drop()
+            self._store.release(self._claim)
 
     def _read_log(self, *, lost: bool = False) -> None:
         """Learn from the log which key is in force, finish what a crash interrupted, and destroy the dead keys."""
