@@ -88,6 +88,16 @@ def test_a_log_comes_back_byte_for_byte(log: SignedLog, tmp_path: Path, form: st
         assert getattr(theirs, name) == getattr(ours, name)
 
 
+def test_a_body_that_is_to_be_erased_is_not_copied(log: SignedLog, tmp_path: Path) -> None:
+    log.bury(log.ask("kept", plan=b"another secret"), "plan")
+    assert deep(log.path).bodies.pending == 1
+    new = tmp_path / "new.db"
+    import_log(log.path, partial(restore, new))
+    found = deep(new)
+    assert (found.ok, found.bodies.pending, found.bodies.redacted) == (True, 0, 2)
+    assert b"another secret" not in new.read_bytes()
+
+
 def test_the_restored_log_goes_on_where_its_keys_are(log: SignedLog, tmp_path: Path) -> None:
     export(log.store, tmp_path / "out")
     import_log(tmp_path / "out", partial(restore, tmp_path / "back.db"))

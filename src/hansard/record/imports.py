@@ -12,6 +12,7 @@ from hansard.errors import StoreError, UsageError
 from hansard.ledger import ed25519
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import parse
+from hansard.ledger.events import REDACTED, tombstone_of
 from hansard.ledger.form import Tools
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.ledger.report import Findings, Report
@@ -42,6 +43,7 @@ def import_log(
 ) -> Restored:
     """Verify a log deeply and hand it to `restore`; nothing is made unless it verifies.
 
+    A body whose redaction is pending stays behind: what was to be erased is not copied.
     With `lacking` a log whose bodies are missing is taken as it is, and is found lacking ever after.
     """
     report = verified(source, pin=pin, deep=True, allow=(BODIES_MISSING,) if lacking else (), progress=progress)
@@ -77,6 +79,7 @@ def verified(
 def _rows(source: Source, report: Report) -> Iterator[Row]:
     """The entries with their bodies. Ends in an error unless they are the ones that were verified."""
     tree = Frontier()
+    erased = _tombstones(source, report) if report.bodies.pending else frozenset()
     bodies = source.bodies(0, report.size)
     waiting = next(bodies, None)
     for _, line in source.lines(0, report.size):
@@ -84,11 +87,23 @@ def _rows(source: Source, report: Report) -> Iterator[Row]:
         tree.push(leaf_hash(line))
         parts: list[Part] = []
         while waiting is not None and waiting.seq == seq:
-            parts.append(_part(line, waiting, report))
+            part = _part(line, waiting, report)
+            if (seq, part.name) not in erased:
+                parts.append(part)
             waiting = next(bodies, None)
         yield line, parts
     if (tree.size, tree.root().hex()) != (report.size, report.root):
         raise _changed(report)
+
+
+def _tombstones(source: Source, report: Report) -> frozenset[tuple[int, str]]:
+    """The parts that are to be gone; in a log that verifies no tombstone names another commitment than is there ([B3])."""
+    try:
+        entries = [parse(line) for _, line in source.lines(0, report.size) if REDACTED.encode() in line]
+    except Malformed as error:
+        raise _changed(report) from error
+    found = [tombstone_of(entry) for entry in entries if entry.kind == REDACTED]
+    return frozenset((stone.seq, stone.part) for stone in found if stone)
 
 
 def _part(line: bytes, stored: Stored, report: Report) -> Part:
