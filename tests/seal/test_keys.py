@@ -106,6 +106,12 @@ def test_an_existing_key_is_never_overwritten(ring: KeyRing) -> None:
     assert {path: path.read_bytes() for path in ring.folder.iterdir()} == before
 
 
+def test_a_pipe_in_the_place_of_a_key_to_be_destroyed_holds_nobody(ring: KeyRing) -> None:
+    os.mkfifo(ring.folder / "epoch-1.key", 0o600)
+    with pytest.raises(StoreError, match=r"cannot use .*epoch-1\.key"):
+        ring.destroy_epoch(1)
+
+
 def test_a_destroyed_key_is_overwritten_before_its_name_goes(ring: KeyRing, tmp_path: Path) -> None:
     os.link(ring.folder / "epoch-0.key", tmp_path / "same-blocks")
     length = (tmp_path / "same-blocks").stat().st_size

@@ -89,7 +89,7 @@ def replace(path: Path, data: bytes) -> None:
 def destroy(path: Path) -> None:
     """Overwrite and remove a file. Disks and file systems that keep old blocks keep them; that is beyond this process."""
     with _speaking_of(path), suppress(FileNotFoundError):
-        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         _fill(fd, bytes(os.fstat(fd).st_size))
         os.unlink(path)
         sync_folder(path.parent)
