@@ -387,3 +387,6 @@ def test_a_rotation_without_the_lost_key_does_not_claim_a_seal(run: Any, ledger:
     code, out, _ = run(*(str(ledger.with_name(word)) if word == "NEW.db" else word for word in advised(out)))
     assert code == 0
     assert run("verify", ledger.with_name("NEW.db"), "--strict", "--pin", out.splitlines()[-1])[0] == 0
+    code, out, _ = run("ledger", "seal", "--ledger", ledger)
+    assert (code, out.split(";")[0], "Size 15 is signed and not sealed" in out) == (0, "sealed to size 13", True), out
+    assert json.loads(run("verify", ledger, "--json")[1])["signed"]["sealed_to"] == 13

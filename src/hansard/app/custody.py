@@ -12,7 +12,7 @@ from hansard.ledger.note import parse_note
 from hansard.record.epochs import read_keys
 from hansard.record.reading import read_text
 from hansard.record.receipts import make_consistency, make_receipt
-from hansard.record.sealed import newest_signed
+from hansard.record.sealed import newest_sealed, newest_signed
 from hansard.store.base import Query, Store, StoredCheckpoint
 
 if TYPE_CHECKING:
@@ -39,9 +39,14 @@ def checkpoint(opened: Opened) -> View:
 
 
 def rotate(opened: Opened) -> View:
-    """Retire the epoch key now, destroy its private half, and seal everything up to here with it."""
+    """Retire the epoch key now, destroy its private half, and seal everything up to here with it.
+
+    `sealed_to` is less than the size where a rotation before this one was never sealed ([C7]).
+    """
     sealer = _sealer(opened)
-    return checkpoint_view(sealer.rotate()) | {"epoch": sealer.epoch}
+    made = sealer.rotate()
+    sealed = newest_sealed(opened.store, made.size)
+    return checkpoint_view(made) | {"epoch": sealer.epoch, "sealed_to": sealed.checkpoint.size if sealed else 0}
 
 
 def replace_lost_key(opened: Opened) -> View:

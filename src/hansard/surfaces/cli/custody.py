@@ -38,7 +38,10 @@ def seal(args: argparse.Namespace) -> int:
             f"hansard ledger adopt {place} --ledger NEW.db"
         )
         return _print(args, view, said)
-    return _print(args, view, f"sealed to size {view['size']}; the retired key is destroyed")
+    said = f"sealed to size {view['sealed_to']}; the retired key is destroyed"
+    if view["sealed_to"] < view["size"]:
+        said += f". Size {view['size']} is signed and not sealed: a rotation before it never was, as every verification says"
+    return _print(args, view, said)
 
 
 def receipt(args: argparse.Namespace) -> int:
