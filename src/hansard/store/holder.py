@@ -10,6 +10,9 @@ from typing import Self
 from hansard.domain.value import value
 from hansard.errors import Fenced
 
+LONGEST_US = 86_400 * 1_000_000
+"""No lease is as long: one that has more time left was given by a clock that was ahead, and set right since."""
+
 
 @value
 class Holder:
@@ -52,7 +55,7 @@ def why_free(name: str, epoch: int, holder: str, left_us: int, place: str) -> st
         return "new"
     if not holder:
         return "resumed"
-    if left_us <= 0:
+    if not 0 < left_us <= LONGEST_US:
         return "expired"
     who = Holder.parse(holder)
     if who and who.is_dead():

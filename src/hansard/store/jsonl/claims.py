@@ -7,7 +7,7 @@ from hansard.domain.value import value
 from hansard.errors import Fenced, StoreError
 from hansard.ledger.canonical import Malformed, encode, parse
 from hansard.store.base import Claim
-from hansard.store.holder import Holder
+from hansard.store.holder import LONGEST_US, Holder
 from hansard.store.jsonl.files import replace
 
 
@@ -53,7 +53,7 @@ class Claims:
         left_us = held.until_us - self._now_us()
         if not held.holder:
             return "resumed"
-        if left_us <= 0:
+        if not 0 < left_us <= LONGEST_US:
             return "expired"
         who = Holder.parse(held.holder)
         if who and who.is_dead():
