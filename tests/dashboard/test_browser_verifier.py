@@ -11,8 +11,10 @@ import pytest
 from daemons import Served
 from hansard.ledger import ed25519
 from hansard.ledger.canonical import Malformed, dump
+from hansard.ledger.checkpoint import format_checkpoint
 from hansard.ledger.entry import parse
-from hansard.ledger.merkle import root_of
+from hansard.ledger.merkle import EMPTY_ROOT, root_of
+from hansard.ledger.note import format_note
 from hansard.ledger.openings import check_receipt
 from hansard.ledger.report import Report
 from hansard.ledger.seals import Pin
@@ -141,6 +143,8 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
     "a spoiled signature": with_notes(lambda note: note[:-12] + ("A" if note[-12] != "A" else "B") + note[-11:]),
     "a checkpoint of a stranger": lambda log: log.checkpoints.append(log.note(keys=[Key.of("stranger", "x")])),
     "no note at all": lambda log: log.checkpoints.append("nonsense"),
+    "a checkpoint of no entries": lambda log: log.checkpoints.insert(0, of_nothing(log)),
+    "a wrong checkpoint of no entries": lambda log: log.checkpoints.insert(0, of_nothing(log, bytes(32))),
     "an extension line": lambda log: log.checkpoints.append(extended(log)),
     "a tombstone": lambda log: log.redact(20, "prompt"),
     "a tombstone of nothing": lambda log: log.append("body.redacted", run=""),
@@ -155,9 +159,13 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
 }  # fmt: skip
 
 
-def extended(log: Log) -> str:
-    from hansard.ledger.note import format_note
+def of_nothing(log: Log, root: bytes = EMPTY_ROOT) -> str:
+    text = format_checkpoint(log.origin, 0, root)
+    assert log.identity
+    return format_note(text, [log.identity.sign(text), log.epochs[0].sign(text)])
 
+
+def extended(log: Log) -> str:
     text = log.note().split("\n\n")[0] + "\nextension\n"
     assert log.identity
     return format_note(text, [log.identity.sign(text), log.epochs[-1].sign(text)])

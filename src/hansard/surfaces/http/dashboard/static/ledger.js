@@ -17,6 +17,7 @@ const isOf = (form, value) => typeof value === "string" && form.test(value);
 // `pages` yields arrays of lines in their order; `notes` are the kept checkpoints as text, read before the lines were.
 export async function verifyLedger({ pages, notes, pin, progress }) {
   const walk = new Walk(notes, pin);
+  await walk.compare();
   for await (const lines of pages) {
     const leaves = await Promise.all(lines.map(leafHash));
     for (let at = 0; at < lines.length; at += 1) await walk.take(lines[at], leaves[at]);
@@ -69,7 +70,7 @@ class Walk {
     }
     this.#prev = hex(leaf);
     if (entry) await this.#means(entry, seq);
-    await this.#compare();
+    await this.compare();
   }
 
   #follows(entry, seq) {
@@ -101,7 +102,8 @@ class Walk {
     }
   }
 
-  async #compare() {
+  // The checkpoints of the size that is reached. That of no entries has a root too ([H2]).
+  async compare() {
     while (this.#notes.length && this.#notes[0].size <= this.tree.size) {
       const note = this.#notes.shift();
       if (note.size === this.tree.size && sameRoot(note, await this.tree.root())) {
