@@ -240,6 +240,14 @@ def test_both_see_every_flipped_bit(page: Page, tmp_path: Path) -> None:
         assert_agree(js, in_python(each, tmp_path / "x.jsonl", log.pin))
 
 
+def test_the_first_broken_entry_is_named_behind_any_number_of_other_findings(page: Page) -> None:
+    log = honest()
+    log.checkpoints += ["nonsense"] * 150
+    edit(20, chained=False)(log)
+    [js] = page.evaluate(LEDGERS, [case(log, log.pin)])
+    assert (js["first"], len(js["findings"]), js["more"]) == (20, 100, 52)
+
+
 def odd_lines() -> Iterator[bytes]:
     """Lines that are almost entries: other spellings of the same, and values just outside of the model."""
     line = honest().lines[20]

@@ -30,6 +30,7 @@ class Walk {
   tree = new Frontier();
   findings = [];
   more = 0;
+  #first = null;
   #prev = FIRST_PREV;
   #ts = 0;
   #genesis = null;
@@ -54,6 +55,7 @@ class Walk {
   }
 
   tell = (seq, what) => {
+    if (seq !== null) this.#first = Math.min(this.#first ?? seq, seq);
     if (this.findings.length < MOST_FINDINGS) this.findings.push({ seq, what });
     else this.more += 1;
   };
@@ -120,7 +122,6 @@ class Walk {
     for (const note of this.#notes) this.tell(null, `[C9] a checkpoint speaks of ${note.size} entries, and there are ${this.tree.size}: the end was cut off`);
     if (!this.tree.size) this.tell(null, "[E6] there is no entry, not even a genesis");
     await this.#seals?.finish();
-    const seqs = this.findings.map((each) => each.seq).filter((seq) => seq !== null);
     return {
       size: this.tree.size,
       root: hex(await this.tree.root()),
@@ -136,7 +137,7 @@ class Walk {
       said: this.#said,
       findings: this.findings,
       more: this.more,
-      first: seqs.length ? Math.min(...seqs) : null,
+      first: this.#first,
     };
   }
 
