@@ -8,7 +8,7 @@ import pytest
 from daemons import Served, place, serving
 from forging import database
 from hansard.surfaces.cli.receipt_page import receipt_page
-from specimens import honest
+from specimens import Log, honest
 from visitors import Browsing, Visitor
 
 pytest.importorskip("playwright", reason="this test needs playwright and chromium (apt install chromium)")
@@ -155,6 +155,20 @@ def test_a_tampered_ledger_is_named_with_its_first_broken_entry(tmp_path: Path, 
         page.get_by_role("link", name=f"entry {judged['seq']}").click()
         page.wait_for_url(f"**/dashboard/ledger/{judged['seq']}")
         expect(page.get_by_role("alert")).to_contain_text("Broken")
+        browsing.close()
+
+
+def test_a_thousand_entries_that_are_gone_from_an_unsigned_log_are_missed(tmp_path: Path, browsing: Browsing) -> None:
+    log = Log.begun(signed=False)
+    log.grow(2_500, bodies=False)
+    log.write_sqlite(place(tmp_path) / "l.db")
+    with database(tmp_path / "l.db") as found:
+        assert found.execute("DELETE FROM entries WHERE seq >= 1000 AND seq < 2000").rowcount == 1000
+    with serving(tmp_path) as daemon:
+        said = verified(browsing.visit(daemon))
+        assert "entry 1000: [E4] the entry is missing, and those up to 1999 with it" in said
+        assert "entry 2000" not in said
+        assert "1501 entries of" in said
         browsing.close()
 
 

@@ -201,6 +201,8 @@ def assert_agree(js: dict[str, Any], report: Report) -> None:
     assert (js["size"], js["root"], js["sealedTo"]) == (report.size, report.root, report.signed.sealed_to), (
         report.findings
     )
+    named = [finding.seq for finding in failing if finding.seq is not None and finding.code not in ("root", "tail_cut")]
+    assert js["first"] == min(named, default=None), (js["findings"], failing)
     assert js["unsealedRotations"] == list(report.signed.unsealed_rotations)
     assert js["pinned"] == (report.signed.keys == "pinned")
 
@@ -230,7 +232,7 @@ def test_an_unsigned_log_is_never_called_sealed(page: Page, tmp_path: Path) -> N
     log.grow(5)
     [js] = page.evaluate(LEDGERS, [case(log, None)])
     assert_agree(js, in_python(log, tmp_path / "x.jsonl", None))
-    assert (js["identity"], js["sealedTo"]) == (None, 0)
+    assert (js["identity"], js["sealedTo"], js["epochs"]) == (None, 0, 0)
 
 
 def test_both_see_every_flipped_bit(page: Page, tmp_path: Path) -> None:

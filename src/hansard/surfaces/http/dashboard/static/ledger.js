@@ -31,6 +31,7 @@ class Walk {
   findings = [];
   more = 0;
   #first = null;
+  #next = 0;
   #prev = FIRST_PREV;
   #ts = 0;
   #genesis = null;
@@ -61,7 +62,8 @@ class Walk {
   };
 
   async take(line, leaf) {
-    const seq = this.tree.size;
+    const seq = this.#next;
+    this.#next += 1;
     await this.tree.push(leaf);
     let entry = null;
     try {
@@ -71,20 +73,23 @@ class Walk {
       this.#bad(seq, error);
     }
     this.#prev = hex(leaf);
-    if (entry) await this.#means(entry, seq);
+    if (entry && entry.seq >= seq) await this.#means(entry, entry.seq);
     await this.compare();
   }
 
   #follows(entry, seq) {
     this.#parts += Object.keys(entry.body).length;
-    if (entry.seq !== seq) this.tell(seq, `[E4] it says that it is entry ${entry.seq}`);
-    if (entry.prev !== this.#prev) {
+    // The walk goes on behind what it found, so that one missing entry is not told of every one that follows.
+    this.#next = Math.max(seq, entry.seq + 1);
+    if (entry.seq > seq) this.tell(seq, `[E4] the entry is missing${entry.seq > seq + 1 ? `, and those up to ${entry.seq - 1} with it` : ""}`);
+    else if (entry.seq < seq) this.tell(entry.seq, `[E4] it stands behind entry ${seq - 1}: repeated, inserted or moved`);
+    else if (entry.prev !== this.#prev) {
       if (seq === 0) this.tell(0, "[H4] prev of entry 0 is not 64 zeros");
       else this.tell(seq - 1, `[H4] its bytes do not hash to the prev of entry ${seq}: one of the two was changed after it was written`);
     }
-    if (entry.ts < this.#ts) this.tell(seq, "[E4] its time is before that of the entry before it");
+    if (entry.ts < this.#ts) this.tell(entry.seq, "[E4] its time is before that of the entry before it");
     this.#ts = Math.max(this.#ts, entry.ts);
-    if ((entry.kind === "log.genesis") !== (seq === 0)) this.tell(seq, "[E6] entry 0, and only entry 0, is the genesis");
+    if ((entry.kind === "log.genesis") !== (entry.seq === 0)) this.tell(entry.seq, "[E6] entry 0, and only entry 0, is the genesis");
   }
 
   async #means(entry, seq) {
@@ -130,7 +135,7 @@ class Walk {
       genesis: this.#genesis?.leaf ?? null,
       pinned: Boolean(this.pin && this.#genesis && agrees(this.pin, this.#genesis)),
       sealedTo: this.#seals?.sealedTo ?? 0,
-      epochs: this.#seals ? this.#seals.epoch + 1 : 0,
+      epochs: this.#genesis?.identity ? this.#seals.epoch + 1 : 0,
       unsealedRotations: this.#seals?.unsealedRotations ?? [],
       checkpoints: this.checkpoints,
       parts: this.#parts,

@@ -15,7 +15,7 @@ async function currentPin() {
   return given ? parsePin(given) : null;
 }
 
-async function* pagesOf() {
+async function* pagesOf(entries) {
   for (let start = 0; ; ) {
     const raw = new Uint8Array(await (await fetched(`/dashboard/data/lines?start=${start}`)).arrayBuffer());
     const lines = [];
@@ -26,7 +26,16 @@ async function* pagesOf() {
     }
     if (!lines.length) return;
     yield lines;
-    start += lines.length;
+    // Where entries are missing, those behind them have come already.
+    start = Math.max(start + lines.length, Math.min(entries, seqOf(lines.at(-1)) + 1));
+  }
+}
+
+function seqOf(line) {
+  try {
+    return Number(JSON.parse(new TextDecoder().decode(line)).seq) || 0;
+  } catch {
+    return 0;
   }
 }
 
@@ -49,7 +58,7 @@ async function checkLedger() {
     const { entries } = await (await fetched("/dashboard/data/head")).json();
     const began = performance.now();
     const progress = (size) => ((bar.max = Math.max(entries, size, 1)), (bar.value = size));
-    const report = await verifyLedger({ pages: pagesOf(), notes, pin, progress });
+    const report = await verifyLedger({ pages: pagesOf(entries), notes, pin, progress });
     place.replaceChildren(ledgerResult(report, (performance.now() - began) / 1000));
   } catch (error) {
     place.replaceChildren(failure(error));
