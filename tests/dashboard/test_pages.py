@@ -173,6 +173,18 @@ def test_two_runs_are_compared_and_one_is_not(daemon: Served, visitor: Visitor, 
     assert "tick two" in said.text
 
 
+def test_two_runs_without_an_answer_did_not_give_the_same_one(daemon: Served, visitor: Visitor) -> None:
+    runs = [daemon.submit(gates=["task:one"])["run"] for _ in range(2)]
+    for run in runs:
+        daemon.until(run, "waiting")
+        visitor.send(f"/dashboard/runs/{run}/cancel")
+        daemon.until(run, "cancelled")
+    text = visitor.text(f"/dashboard/compare?run={runs[0]}&run={runs[1]}")
+    assert "Neither has an answer in the ledger." in text
+    assert "the same answer" not in text
+    assert "neither has an answer" in daemon.cli("runs", "compare", *runs).stdout
+
+
 @pytest.mark.parametrize(
     ("name", "media"),
     [

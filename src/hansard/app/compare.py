@@ -134,6 +134,11 @@ def _diff(a: str | None, b: str | None) -> list[str]:
     return [line for line, _ in zip(lines, range(DIFF_LINES), strict=False)]
 
 
+def has_answers(view: Mapping[str, Any]) -> bool:
+    """Whether there is an answer to compare: two that are not there are not the same one."""
+    return any(view[side]["answer_sha256"] is not None for side in ("a", "b"))
+
+
 def shown(view: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """A comparison as rows for people: what, A, B, and how much more."""
     rows = []

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
-from hansard.app.compare import shown
+from hansard.app.compare import has_answers, shown
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.app.views import View
@@ -106,7 +106,10 @@ def _tell_comparison(view: View, args: argparse.Namespace) -> int:
         say(f"{name:<22}{a:>16}{b:>16}{more:>14}")
     for task, sides in view["tasks_that_differ"].items():
         say(f"task {task}: {sides['a'] or 'not there'} in A, {sides['b'] or 'not there'} in B")
-    say("the answers are the same" if view["same_answer"] else "the answers differ:")
+    if not has_answers(view):
+        say("neither has an answer in the ledger")
+    else:
+        say("the answers are the same" if view["same_answer"] else "the answers differ:")
     for line in view["answer_diff"]:
         say(f"  {line}")
     return 0

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from hansard.app.compare import shown
+from hansard.app.compare import has_answers, shown
 from hansard.app.following import over_at
 from hansard.app.publishing import is_deliberation, runs_page
 from hansard.app.runs import ENDED, Runs
@@ -151,7 +151,7 @@ async def compare(request: Request, run: Annotated[list[str] | None, Query()] = 
     desk = desk_of(request)
     a, b = [await api.found(desk, each) for each in chosen]
     view = await desk.hansard.heavily(desk.hansard.runs.compare, a, b)
-    return page(request, "compare.html", a=a, b=b, rows=shown(view), view=view)
+    return page(request, "compare.html", a=a, b=b, rows=shown(view), view=view, answered=has_answers(view))
 
 
 @router.post("/dashboard/runs/{run}/cancel")
