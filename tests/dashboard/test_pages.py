@@ -307,6 +307,29 @@ def test_a_message_that_was_swapped_is_told_and_is_no_bug(tmp_path: Path) -> Non
         assert "bug" not in [line["event"] for line in daemon.logged()]
 
 
+def test_what_was_redacted_is_told_to_be_gone_and_not_never_to_have_been(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "quick") as daemon:
+        visitor, run = Visitor(daemon), daemon.submit(wait=30)["run"]
+        debate = daemon.post("/v1/deliberations?wait=60", {"problem": "keep it?", "provider": "rehearsal"}).json()["run"]
+        turns = daemon.get(f"/v1/ledger/entries?run={debate}&kind=turn.taken").json()
+        for each, kind, part in (
+            (run, "run.requested", "request"),
+            (run, "run.answered", "answer"),
+            (debate, "session.ended", "artifact"),
+        ):
+            [entry] = daemon.get(f"/v1/ledger/entries?run={each}&kind={kind}").json()
+            assert daemon.cli("ledger", "redact", entry["seq"], part, "--reason", "secret").returncode == 0
+        assert daemon.cli("ledger", "redact", turns[2]["seq"], "message", "--reason", "secret").returncode == 0
+        text = visitor.text(f"/dashboard/runs/{run}")
+        assert text.count("It is not in the ledger any more.") == 2
+        assert "There is no answer" not in text
+        text = visitor.text(f"/dashboard/deliberations/{debate}")
+        assert "It is not over." not in text
+        gone = text.split("<h2>Not in the ledger any more</h2>")[1].split("</ul>")[0]
+        assert gone.count("<li>") == 1
+        assert f"#{turns[2]['seq']}</a> {turns[2]['data']['speaker']}" in gone
+
+
 def test_a_turn_shows_which_tools_it_used(tmp_path: Path) -> None:
     entries = [
         "calls = [{name = 'almanac', arguments = {}}]",

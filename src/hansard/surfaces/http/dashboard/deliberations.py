@@ -39,7 +39,8 @@ async def show(request: Request, run: str) -> Response:
 
 def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
     view, entries = deliberation_view(hansard.store, run), hansard.runs.views(run)
-    messages = _messages(hansard, entries)
+    found = _messages(hansard, entries)
+    messages = list(found.values())
     rounds: dict[int, list[Message]] = {}
     for message in messages:
         if message["type"] != "problem_statement":
@@ -51,13 +52,14 @@ def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
         "verdicts": [message for message in messages if message["type"] == "coordination_turn"],
         "disagreements": disagreements(messages),
         "failures": failures,
+        "gone": [entry for entry in entries if entry["kind"] == "turn.taken" and entry["seq"] not in found],
         "over": view["state"] in ENDED,
         "last_seq": entries[-1]["seq"],
     }
 
 
-def _messages(hansard: Hansard, entries: Iterable[View]) -> list[Message]:
-    """The transcript so far; what was annotated later stands in place of what it annotates."""
+def _messages(hansard: Hansard, entries: Iterable[View]) -> dict[int, Message]:
+    """The transcript so far, by the entries of its turns; what was annotated later stands in place of what it annotates."""
     found: dict[int, Message] = {}
     used: list[View] = []
     for entry in entries:
@@ -70,7 +72,7 @@ def _messages(hansard: Hansard, entries: Iterable[View]) -> list[Message]:
         if text is not None:
             found[place] = {**json.loads(text), "seq": entry["seq"], "used": tools}
         used = []
-    return list(found.values())
+    return found
 
 
 def _said(message: Message) -> str:
