@@ -54,6 +54,7 @@ TABLE = {
     "Gates.listed": On("gates list", "GET /v1/gates", "gates_list"),
     "Gates.show": On("gates show g", "GET /v1/gates/{gate}", f"{SHOWN}gates_list"),
     "Gates.decide": On("gates approve g", "POST /v1/gates/{gate}/decision", "gate_decide"),
+    "Gates.in_question": On(*[f"{SHOWN}the gate"] * 3),
     "LedgerService.open": On(*[f"{INSIDE}the beginning of a process"] * 3),
     "LedgerService.size": On(*[f"{SHOWN}status"] * 3),
     "LedgerService.show": On("ledger show", "GET /v1/ledger/entries", f"{SHOWN}run_follow and ledger_get"),

@@ -85,6 +85,17 @@ def test_what_was_not_shown_cannot_be_approved(daemon: Served, visitor: Visitor)
     visitor.send(f"/dashboard/runs/{run}/cancel")
 
 
+def test_the_words_in_which_a_gate_asks_are_not_what_is_edited(tmp_path: Path) -> None:
+    board = '[[gate]]\nname = "board"\nlanes = ["backend"]\nquestion = "Look twice.\\n\\nMay it run?"\n'
+    with serving(place(tmp_path, more=board)) as daemon:
+        instruction = "first\n\nsecond"
+        run = daemon.submit(provider="quick", plan={"tasks": [{**ONE["tasks"][0], "instruction": instruction}]})["run"]
+        daemon.until(run, "waiting")
+        page = Visitor(daemon).text("/dashboard/gates")
+        assert "Look twice.\n\nMay it run?\n\nfirst\n\nsecond</pre>" in page
+        assert ">\nfirst\n\nsecond</textarea>" in page
+
+
 def test_who_approves_twice_is_counted_once(tmp_path: Path) -> None:
     with serving(place(tmp_path, more='[[gate]]\nname = "board"\nbefore = "plan"\nneeded = 2\n')) as daemon:
         run = daemon.submit(provider="quick")["run"]

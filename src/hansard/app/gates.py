@@ -49,6 +49,17 @@ class Gates:
     def _shown(self, opened: Entry) -> View:
         return self._view(opened) | {"question": read_text(self._store, opened, "question")}
 
+    def in_question(self, gate: View) -> str:
+        """What an edit takes the place of: what a gate shows, without the words in which it asks."""
+        question = str(gate["question"] or "")
+        try:
+            asked = next(rule.question for rule in self._config(gate["run"]).gates if rule.name == gate["rule"])
+        except (HansardError, StopIteration):
+            asked = ""
+        # Words of somebody's own may have blank lines in them; ours have none.
+        own = asked and question.startswith(f"{asked}\n\n")
+        return question[len(asked) + 2 :] if own else question.partition("\n\n")[2]
+
     async def decide(
         self,
         gate: str,

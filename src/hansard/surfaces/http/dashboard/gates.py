@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from hansard.app.gates import Gates, approvals
-from hansard.app.views import View
 from hansard.surfaces.http import gates as api
 from hansard.surfaces.http.bodies import DecisionRequest
 from hansard.surfaces.http.dashboard.pages import Page, form, one, page, to
@@ -29,13 +28,8 @@ async def listed(request: Request) -> Response:
 
 def _open(gates: Gates) -> tuple[list[dict[str, Any]], int]:
     waiting = gates.listed(questions=True)
-    return [_with_form(each) for each in waiting[:MOST_SHOWN]], max(0, len(waiting) - MOST_SHOWN)
-
-
-def _with_form(gate: View) -> dict[str, Any]:
-    # What may be edited stands behind the question that it is in.
-    text = (gate["question"] or "").partition("\n\n")[2]
-    return {**gate, "text": text, "approved": approvals(gate)}
+    found = [{**each, "text": gates.in_question(each), "approved": approvals(each)} for each in waiting[:MOST_SHOWN]]
+    return found, max(0, len(waiting) - MOST_SHOWN)
 
 
 @router.post("/dashboard/gates/{gate}/decision")
