@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from daemons import Served, place, serving
+from daemons import BARE, Served, place, serving
 from forging import database
 from hansard.surfaces.cli.receipt_page import receipt_page
 from specimens import Log, honest
@@ -74,6 +74,24 @@ def test_a_gate_is_decided_and_what_somebody_types_is_left_alone(daemon: Served,
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible()
     daemon.until(run, "answered")
+
+
+def test_a_gate_that_shows_very_much_is_decided_and_edited(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    plan = {"tasks": [{"id": "one", "lane": "backend", "instruction": "語" * 180_000}]}
+    for decision in ("Approve", "Let the edited text go on"):
+        said = daemon.post(
+            "/v1/runs",
+            content=json.dumps({"request": "much", **BARE, "plan": plan, "gates": ["plan"]}, ensure_ascii=False).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        run = said.json()["run"]
+        daemon.until(run, "waiting")
+        page.goto("/dashboard/gates")
+        page.get_by_text("Edit, and let that go on instead").click()
+        page.get_by_role("button", name=decision).click()
+        expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible(timeout=20_000)
+        daemon.until(run, "answered")
 
 
 def test_signing_out_in_one_tab_ends_the_other(daemon: Served, browsing: Browsing) -> None:

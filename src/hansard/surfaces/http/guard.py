@@ -30,6 +30,8 @@ _BOOT, _NUMBERS = os.urandom(6).hex(), count(1)
 """Request ids: this process, and a number."""
 SAFE = ("GET", "HEAD", "OPTIONS")
 JSON, FORM = b"application/json", b"application/x-www-form-urlencoded"
+SPELLED = 3
+"""A form spells a byte in up to so many, and may be so much longer."""
 WRONG_SHARE = 50
 """Of its rate a caller may spend so small a share on wrong tokens."""
 SECURITY = [
@@ -121,7 +123,7 @@ class Guard:
         if not self._is_public(scope["path"]):
             self._admit(scope, headers, request)
         if scope["method"] not in SAFE:
-            self._check_body(headers, FORM if session.is_page(scope["path"]) else JSON)
+            self._check_body(headers, request.most, FORM if session.is_page(scope["path"]) else JSON)
 
     def _check_host(self, headers: dict[bytes, list[bytes]]) -> None:
         """DNS rebinding: a page of somebody else's reaches us under a name of its own."""
@@ -170,10 +172,10 @@ class Guard:
         if not bucket.take(now):
             raise Refused(429, f"more than {rate:g} requests a second; wait a moment", {"retry-after": "1"})
 
-    def _check_body(self, headers: dict[bytes, list[bytes]], wanted: bytes) -> None:
+    def _check_body(self, headers: dict[bytes, list[bytes]], most: int, wanted: bytes) -> None:
         length = headers.get(b"content-length", [b"0"])[0]
-        if length.isdigit() and int(length) > self._limits.body_bytes:
-            raise Refused(413, f"the body has {int(length):,} bytes; at most {self._limits.body_bytes:,} are taken")
+        if length.isdigit() and int(length) > most:
+            raise Refused(413, f"the body has {int(length):,} bytes; at most {most:,} are taken")
         if length == b"0" and b"transfer-encoding" not in headers:
             return
         media = headers.get(b"content-type", [b""])[0].split(b";")[0].strip().lower()
@@ -226,7 +228,8 @@ class _Request:
         """Whether a stream is still for this caller: his token may end while he follows."""
         self.status = 0
         self._scope = scope
-        self._send, self._most, self._read = send, limits.body_bytes, 0
+        self.most = limits.body_bytes * (SPELLED if session.is_page(scope["path"]) else 1)
+        self._send, self._read = send, 0
         self._whole = False
         self._sent_away = asyncio.Event()
         self._until = time.monotonic() + limits.patience_s
@@ -239,8 +242,8 @@ class _Request:
         else:
             message = await self._in_time(receive)
         self._read += len(message.get("body", b""))
-        if self._read > self._most:
-            raise Refused(413, f"the body has more than {self._most:,} bytes", {"connection": "close"})
+        if self._read > self.most:
+            raise Refused(413, f"the body has more than {self.most:,} bytes", {"connection": "close"})
         self._whole = not message.get("more_body", False)
         return message
 
