@@ -100,6 +100,22 @@ def test_whoever_wanted_a_page_gets_it_after_signing_in(daemon: Served) -> None:
     )
 
 
+def test_a_form_that_comes_too_late_is_told_to_be_undone_and_leads_back_to_its_page(daemon: Served) -> None:
+    guest, made = Visitor(daemon, token(daemon, "late", "--roles", "approver")), {"form_token": "0" * 64}
+    daemon.cli("serve", "token", "rotate", "late")
+    for path, place in (
+        ("/dashboard/gates/g-1/decision", "/dashboard/gates"),
+        ("/dashboard/runs/r-1/cancel", "/dashboard/runs/r-1"),
+        ("/dashboard/runs/r-1/tasks/one/retry", "/dashboard/runs/r-1"),
+    ):
+        said = guest.client.post(path, data=made)
+        assert (said.status_code, said.headers["location"]) == (303, f"/dashboard/sign-in?to={place}&again=1&undone=1")
+        assert "What you sent was not done" in guest.text(said.headers["location"])
+    said = guest.client.post("/dashboard/sign-out", data=made)
+    assert said.headers["location"] == "/dashboard/sign-in?to=/dashboard/&again=1"
+    assert "not done" not in guest.text(said.headers["location"])
+
+
 def test_a_browser_that_vanishes_while_it_signs_in_is_no_bug(daemon: Served) -> None:
     head = f"POST /dashboard/sign-in HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\nOrigin: {daemon.address}\r\n"
     with socket.create_connection(("127.0.0.1", daemon.port)) as plug:

@@ -148,7 +148,8 @@ class Guard:
             client = (scope.get("client") or ("?",))[0]
             self._take(f"wrong {client}", max(1.0, self._limits.rate / WRONG_SHARE))
             if session.is_page(path) and not path.startswith(session.DATA):
-                raise Refused(303, "sign in first", {"location": session.sign_in_at(path, again=bool(secret))})
+                leads = session.sign_in_at if scope["method"] in SAFE else session.sign_in_for
+                raise Refused(303, "sign in first", {"location": leads(path, again=bool(secret))})
             why = "this token has expired" if token else "a token is needed: Authorization: Bearer TOKEN"
             raise Refused(401, f"{why}; `hansard serve token list` shows what there is", challenge)
         request.token = token

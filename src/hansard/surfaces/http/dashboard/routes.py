@@ -19,9 +19,9 @@ async def door(request: Request) -> Response:
 
 
 @router.get(session.SIGN_IN)
-async def sign_in(request: Request, to: str = "", again: str = "") -> Response:
+async def sign_in(request: Request, to: str = "", again: str = "", undone: str = "") -> Response:
     """Asks for a token."""
-    return page(request, "sign_in.html", place=session.safe_place(to), again=bool(again))
+    return page(request, "sign_in.html", place=session.safe_place(to), again=bool(again), undone=bool(undone))
 
 
 @router.post(session.SIGN_IN)

@@ -15,6 +15,7 @@ SIGN_IN, SIGN_OUT = f"{ROOT}/sign-in", f"{ROOT}/sign-out"
 STATIC, DATA = f"{ROOT}/static/", f"{ROOT}/data/"
 COOKIE = "hansard"
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_SENT = re.compile(rf"({ROOT}/(?:gates|runs/[^/]+))/.+")
 _PLACE = re.compile(rf"{ROOT}/[A-Za-z0-9/_-]*")
 
 
@@ -54,6 +55,12 @@ def no_cookie() -> str:
 def sign_in_at(path: str, *, again: bool) -> str:
     """Where somebody signs in who wanted to see this."""
     return f"{SIGN_IN}?to={quote(safe_place(path))}" + ("&again=1" if again else "")
+
+
+def sign_in_for(path: str, *, again: bool) -> str:
+    """The same for somebody who sent a form there: he is led to the page where it stood, and told that nothing came of it."""
+    found = _SENT.fullmatch(path)
+    return sign_in_at(found[1], again=again) + "&undone=1" if found else sign_in_at(ROOT, again=again)
 
 
 def safe_place(path: str) -> str:
