@@ -12,7 +12,7 @@ from specimens import Log, honest
 from visitors import Browsing, Visitor
 
 pytest.importorskip("playwright", reason="this test needs playwright and chromium (apt install chromium)")
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 LINE = {"tasks": [{"id": name, "lane": "backend", "instruction": f"do {name}"} for name in ("one", "two", "three")]}
 LINE["tasks"][1]["needs"] = ["one"]  # type: ignore[assignment]
@@ -47,6 +47,26 @@ def test_a_run_is_seen_to_go_on_to_its_end(daemon: Served, browsing: Browsing) -
     expect(page.locator("main .state").first).to_have_text("answered", timeout=20_000)
     expect(page.locator(".graph .box.good")).to_have_count(3)
     expect(page.locator("#live")).to_have_text("", timeout=10_000)
+
+
+def test_news_that_could_not_be_fetched_are_fetched_again(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    refused: list[str] = []
+
+    def refuse_once(route: Route) -> None:
+        if refused or route.request.resource_type != "fetch":
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=503)
+
+    page.route("**/dashboard/", refuse_once)
+    expect(page.locator("#live")).to_have_text("live", timeout=10_000)
+    daemon.submit("it came late", wait=30)
+    expect(page.locator("#live")).to_have_text("the daemon does not answer; trying again", timeout=10_000)
+    expect(page.get_by_role("link", name="it came late")).to_be_visible(timeout=10_000)
+    expect(page.locator("#live")).to_have_text("live")
+    browsing.complaints[:] = [each for each in browsing.complaints if "503" not in each]
 
 
 def test_what_is_open_stays_open_while_the_page_is_replaced(daemon: Served, browsing: Browsing) -> None:

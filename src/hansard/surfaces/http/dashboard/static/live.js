@@ -21,7 +21,7 @@ function isTouched() {
 
 // News that had to wait, because somebody is writing.
 let stale = false;
-const alive = () => (stale ? soon() : say("live"));
+const alive = () => (stale ? soon() : (busy ?? say("live")));
 
 async function refresh() {
   stale = isTouched();
@@ -45,6 +45,7 @@ async function refresh() {
   }
   old.querySelectorAll(".scroll").forEach((each, at) => (each.scrollLeft = scrolled[at] ?? 0));
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  say("live");
 }
 
 // One refresh at a time, and one more behind it for what came meanwhile.
@@ -56,7 +57,12 @@ function soon() {
     while (due) {
       await sleep(SETTLE_MS);
       due = false;
-      await refresh().catch(() => say("the daemon does not answer; trying again"));
+      await refresh().catch(async () => {
+        say("the daemon does not answer; trying again");
+        due = true;
+        await sleep(LOOK_MS);
+        await visible();
+      });
     }
     busy = null;
   })();
