@@ -78,6 +78,28 @@ def test_what_is_open_stays_open_while_the_page_is_replaced(daemon: Served, brow
     page.locator("summary").first.focus()
     expect(page.locator("main .state").first).to_have_text("answered", timeout=20_000)
     expect(prompt).to_have_attribute("open", "")
+    expect(page.locator("summary").first).to_be_focused()
+
+
+def test_the_keyboard_stays_at_its_gate_and_moves_to_no_other(daemon: Served, browsing: Browsing) -> None:
+    runs = [daemon.submit(text, gates=["task:one"])["run"] for text in ("first", "second")]
+    for run in runs:
+        daemon.until(run, "waiting")
+    page = browsing.visit(daemon)
+    page.goto("/dashboard/gates")
+    [gate] = daemon.get(f"/v1/gates?run={runs[0]}").json()
+    reject = page.locator(f"#gate-{gate['gate']}").get_by_role("button", name="Reject")
+    reject.focus()
+    [other] = daemon.get(f"/v1/gates?run={runs[1]}").json()
+    page.evaluate("document.querySelector('h1').textContent = 'old'")
+    daemon.submit("news", wait=30)
+    expect(page.locator("h1")).not_to_have_text("old", timeout=10_000)
+    expect(reject).to_be_focused()
+    daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "approve"})
+    expect(reject).to_have_count(0, timeout=10_000)
+    assert page.evaluate("document.activeElement.tagName") == "BODY"
+    daemon.post(f"/v1/gates/{other['gate']}/decision", {"decision": "approve"})
+    expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible(timeout=10_000)
 
 
 def test_a_gate_is_decided_and_what_somebody_types_is_left_alone(daemon: Served, browsing: Browsing) -> None:

@@ -23,6 +23,20 @@ function isTouched() {
 let stale = false;
 const alive = () => (stale ? soon() : (busy ?? say("live")));
 
+// Whoever works with the keyboard stays where he is: at the same link, button or fold of the same place, or nowhere when that is gone.
+function keepFocus(old) {
+  const here = document.activeElement;
+  const home = here?.closest("main [id]")?.id;
+  const alike = (place) => [place, ...place.querySelectorAll("a, button, summary, input, [tabindex]")].filter((each) => nameOf(each) === nameOf(here));
+  const at = here !== old && old.contains(here) ? alike(home ? document.getElementById(home) : old).indexOf(here) : -1;
+  return () => {
+    const place = home ? document.getElementById(home) : old;
+    if (at >= 0 && place) alike(place).at(at)?.focus({ preventScroll: true });
+  };
+}
+
+const nameOf = (each) => [each.tagName, each.id, each.getAttribute("href") ?? each.textContent].join("\n");
+
 async function refresh() {
   stale = isTouched();
   if (stale) {
@@ -35,7 +49,7 @@ async function refresh() {
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
   const old = main();
   const open = new Set([...old.querySelectorAll("details[open][id]")].map((each) => each.id));
-  const focused = document.activeElement?.closest("main [id]")?.id;
+  const focusAgain = keepFocus(old);
   const scrolled = [...old.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
   for (const each of fresh.querySelectorAll("details[id]")) each.open = open.has(each.id);
   old.replaceChildren(...fresh.childNodes);
@@ -44,7 +58,7 @@ async function refresh() {
     else old.removeAttribute(name);
   }
   old.querySelectorAll(".scroll").forEach((each, at) => (each.scrollLeft = scrolled[at] ?? 0));
-  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  focusAgain();
   say("live");
 }
 
