@@ -283,6 +283,15 @@ def test_a_phone_needs_no_sideways_scrolling(daemon: Served, browsing: Browsing)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
 
 
+def test_a_phone_is_told_too_that_its_page_is_not_live(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon, width=360)
+    page.goto("/dashboard/ledger")
+    page.get_by_label("Kind").fill("run.")
+    daemon.submit("news", wait=30)
+    expect(page.get_by_text("there is news; reload when you are done")).to_be_visible(timeout=10_000)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 def test_the_dark_is_dark(daemon: Served, browsing: Browsing, tmp_path: Path) -> None:
     shades = []
     for scheme in ("light", "dark"):
