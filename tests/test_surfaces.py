@@ -33,7 +33,7 @@ TABLE = {
     "Runs.follow": On("runs follow r", "GET /v1/runs/{run}/events", "run_follow"),
     "Runs.cancel": On("runs cancel r", "POST /v1/runs/{run}/cancel", "run_cancel"),
     "Runs.resume": On("runs resume r", "POST /v1/runs/{run}/resume", "run_resume"),
-    "Runs.retry": On("runs retry r t", "POST /v1/runs/{run}/tasks/{task}/retry", f"{HERE}a person's decision"),
+    "Runs.retry": On("runs retry r t", "POST /v1/runs/{run}/tasks/{task:path}/retry", f"{HERE}a person's decision"),
     "Runs.rerun": On("runs rerun r", "POST /v1/runs/{run}/rerun", f"{HERE}an auditor's work"),
     "Runs.compare": On("runs compare a b", "GET /v1/compare", f"{HERE}an auditor's work"),
     "Runs.capsule": On("runs capsule r", "GET /v1/runs/{run}/capsule", f"{SHOWN}submit takes runs as context"),

@@ -1,7 +1,10 @@
 """What people do from the pages: only with the right role, from a page of their own session, and bound to what they saw."""
 
 import json
+import re
+from html import unescape
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -131,6 +134,16 @@ def test_a_task_is_done_again(daemon: Served, visitor: Visitor) -> None:
     assert len(daemon.show(run)["tasks"][0]["attempts"]) == 2
     assert visitor.send(f"/dashboard/runs/{run}/tasks/none/retry").status_code == 409
     assert visitor.send(f"/dashboard/runs/{run}/resume").status_code == 409
+
+
+def test_a_task_with_an_odd_name_is_done_again(daemon: Served, visitor: Visitor) -> None:
+    name = "api/login 'a' %2F?#&"
+    run = daemon.submit(wait=30, plan={"tasks": [{**ONE["tasks"][0], "id": name}]})["run"]
+    [action] = re.findall(r'action="([^"]*/retry)"', visitor.text(f"/dashboard/runs/{run}"))
+    assert visitor.send(unescape(action)).headers["location"] == f"/dashboard/runs/{run}"
+    daemon.until(run, "answered")
+    assert len(daemon.show(run)["tasks"][0]["attempts"]) == 2
+    assert daemon.post(f"/v1/runs/{run}/tasks/{quote(name, '')}/retry").status_code == 202
 
 
 def test_a_form_without_the_token_of_its_session_changes_nothing(daemon: Served, visitor: Visitor) -> None:

@@ -138,7 +138,7 @@ async def resume(request: Request, run: str, query: Annotated[Waiting, Query()])
 
 
 @router.post(
-    "/v1/runs/{run}/tasks/{task}/retry",
+    "/v1/runs/{run}/tasks/{task:path}/retry",
     status_code=202,
     response_model=FullRunView,
     responses=FINISHED | documented(404, 409),

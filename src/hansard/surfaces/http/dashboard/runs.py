@@ -168,7 +168,7 @@ async def resume(request: Request, run: str) -> Response:
     return to(f"/dashboard/runs/{run}")
 
 
-@router.post("/dashboard/runs/{run}/tasks/{task}/retry")
+@router.post("/dashboard/runs/{run}/tasks/{task:path}/retry")
 async def retry(request: Request, run: str, task: str) -> Response:
     await form(request)
     await api.retry(request, run, task, api.Waiting())
