@@ -314,6 +314,13 @@ def test_a_continuation_refuses_what_the_session_before_has_settled_and_takes_th
     assert json.loads((held / "config.json").read_bytes())["budget"]["max_rounds"] == 1
 
 
+def test_a_session_that_asks_says_how_to_go_on_in_that_ledger(shell: Shell) -> None:
+    asking = case(shell.folder, *ROUND, verdict("request_user_input"))
+    code, out = shell.type("deliberate", *asking, "--ledger", "own.db")
+    run = shell.asks("runs", "--ledger", "own.db")[0]["run"]
+    assert (code, f'`hansard deliberate --continue {run} --answer "…" --ledger own.db`' in out) == (14, True)
+
+
 LEDGER = 'ledger = "state/ledger.db"\n'
 ASKING = PANELLIST.replace('"finalize"', '"request_user_input", "user_input_request": {"question": "q"}')
 

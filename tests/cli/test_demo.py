@@ -1,4 +1,5 @@
 import json
+import shlex
 from pathlib import Path
 
 from command_line import hansard
@@ -29,9 +30,10 @@ def test_the_demonstration_goes_from_request_to_receipt_and_catches_every_tamper
 
 
 def test_what_the_demonstration_tells_people_to_type_works(tmp_path: Path) -> None:
-    ran = hansard(tmp_path, "demo", "--folder", "demo")
+    ran = hansard(tmp_path, "demo", "--folder", "a demo")
     _, _, commands = ran.stdout.partition("try it yourself:\n")
-    words = [line.split()[line.split().index("hansard") + 1 :] for line in commands.splitlines()]
+    lines = [shlex.split(line) for line in commands.splitlines()]
+    words = [line[line.index("hansard") + 1 :] for line in lines]
     assert [hansard(tmp_path, *each).returncode for each in words] == [0, 0, 0, 20]
 
 

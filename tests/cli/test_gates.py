@@ -51,6 +51,13 @@ def test_a_word_that_comes_too_late_is_refused(place: Path) -> None:
     assert hansard(place, "runs", "resume", "last").returncode == 0
 
 
+def test_who_decided_is_told_how_to_go_on_in_that_ledger(place: Path) -> None:
+    decided = hansard(place, "gates", "approve", gate(place), "--ledger", "l.db")
+    said = decided.stderr.partition("where nobody does, `hansard ")[2].partition("`")[0]
+    assert hansard(place, *said.split()).returncode == 0
+    assert said.endswith(" --ledger l.db")
+
+
 def test_only_approvers_are_counted_and_named(tmp_path: Path) -> None:
     place = workplace(tmp_path)
     rule = '[[gate]]\nname = "board"\nbefore = "plan"\napprovers = ["human:ann"]\n'

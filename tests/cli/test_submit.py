@@ -198,6 +198,11 @@ def test_plan_prints_what_submit_accepts(run: Run, place: Path) -> None:
     assert (code, "there already" in err) == (2, True)
 
 
+def test_what_plan_tells_people_to_type_is_quoted(run: Run) -> None:
+    _, _, err = run("plan", "compare", *REHEARSAL, "-o", "my plan.json")
+    assert "`hansard submit REQUEST --plan 'my plan.json'" in err
+
+
 def test_a_plan_that_could_not_be_written_is_refused_before_anybody_is_asked(run: Run) -> None:
     Path("made.json").write_text("mine")
     for place, said in (("made.json", "there already"), ("nowhere/made.json", "is no folder"), ("", "there already")):

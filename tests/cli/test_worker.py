@@ -55,7 +55,9 @@ def waited(place: Path, wanted: str) -> None:
 def test_without_a_worker_nothing_is_detached_and_nothing_recorded(place: Path) -> None:
     refused = hansard(place, "submit", "x", *asking(place), "--detach")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "hansard worker" in refused.stderr
+    assert "`hansard worker` starts one" in refused.stderr
+    elsewhere = hansard(place, "submit", "x", *asking(place), "--detach", "--ledger", "m.db")
+    assert "`hansard worker --ledger m.db` starts one" in elsewhere.stderr
     assert not (place / "l.db").exists()
     hansard(place, "init")
     assert hansard(place, "submit", "x", *asking(place), "--detach").returncode == 2

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -77,7 +78,7 @@ def _fault(entries: list[Entry], run_dir: str | None) -> str | None:
     kinds = {entry.kind for entry in entries}
     if run_dir is None or "session.archived" in kinds or not {"session.ended", "run.ended"} <= kinds:
         return None
-    return f"the directory is not complete; `hansard session resume {run_dir}` completes it"
+    return f"the directory is not complete; `hansard session resume {shlex.quote(run_dir)}` completes it"
 
 
 def _refused(entries: list[Entry], made: Convening) -> list[str]:

@@ -5,6 +5,7 @@ Where a ledger is given, a directory is also held against what the record says o
 
 import json
 import os
+import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -107,7 +108,8 @@ def artifact_of(folder: Path) -> dict[str, Any]:
     """The artifact of a finished session as it is stored [R-7.3-1]."""
     if not (folder / ARTIFACT).is_file():
         state = "crashed" if is_crashed(folder) else read_manifest(folder).status
-        raise UsageError(f"{folder} is {state} and has no artifact; `hansard session resume {folder}` goes on with it")
+        place = shlex.quote(str(folder))
+        raise UsageError(f"{folder} is {state} and has no artifact; `hansard session resume {place}` goes on with it")
     data = load(folder / ARTIFACT)
     if not isinstance(data, dict):
         raise UsageError(f"{folder / ARTIFACT} is no artifact")

@@ -227,7 +227,8 @@ def _tell(view: View, args: argparse.Namespace) -> None:
         say(f"open     {each['topic']}")
     if pending := view.get("pending"):
         say(f"asks     {pending.get('question') or pending.get('query')}")
-        say(f'         hansard deliberate --continue {view["run"]} --answer "…"')
+        goes_on = f'deliberate --continue {view["run"]} --answer "…"'
+        say(f"         {typed(args, goes_on)} goes on from here")
     if failure := view.get("last_provider_failure"):
         say(f"failed   {failure['agent_id']} ({failure['provider']}): {failure['kind']}: {failure['message'][:300]}")
     say(f"digest   {view['transcript_digest']}")

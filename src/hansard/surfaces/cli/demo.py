@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import shlex
 import shutil
 import sys
 import tempfile
@@ -31,7 +32,7 @@ def demo(args: argparse.Namespace) -> int:
     view = asyncio.run(_run(args, settings))
     if view["state"] not in ENDED:
         note(
-            f"the run is {view['state']}: {words(view['reason'])}; {_program()} runs show last --ledger {settings.ledger}"
+            f"the run is {view['state']}: {words(view['reason'])}; {_program()} runs show last --ledger {shlex.quote(settings.ledger)}"
         )
         return EXIT.get(view["state"], 11)
     ledger = Path(settings.ledger)
@@ -134,11 +135,15 @@ def _tell_tampered(tampered: list[Tampering]) -> None:
 def _tell_what_to_try(ledger: Path, receipt: Path | None) -> None:
     program = _program()
     say("try it yourself:")
-    say(f"  {program} runs show last --ledger {ledger}")
-    say(f"  {program} verify {ledger} --deep")
+    say(f"  {program} runs show last --ledger {_quoted(ledger)}")
+    say(f"  {program} verify {_quoted(ledger)} --deep")
     if receipt:
-        say(f"  {program} verify {receipt}")
-    say(f"  {program} verify {ledger.parent / 'tampered-1.db'}")
+        say(f"  {program} verify {_quoted(receipt)}")
+    say(f"  {program} verify {_quoted(ledger.parent / 'tampered-1.db')}")
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
 
 
 def _ok(report: Any) -> str:

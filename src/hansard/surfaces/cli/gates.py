@@ -8,7 +8,7 @@ from hansard.app.gates import Decision, approvals
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.app.views import View
-from hansard.surfaces.cli.driving import SHORT, conclude, note, opened, see_through, text_of, watched
+from hansard.surfaces.cli.driving import SHORT, conclude, note, opened, see_through, text_of, typed, watched
 from hansard.surfaces.cli.show import as_json, say
 
 
@@ -72,7 +72,7 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
         waits = f"it still waits for others ({view['needed']} needed)"
         stands = waits if view["state"] == "open" else f"it is {view['state']}"
         note(f"gate {args.gate}: {decision} is on the record; {stands}")
-        note(f"whoever drives the run goes on; where nobody does: hansard runs resume {run[:SHORT]}")
+        note(f"whoever drives the run goes on; where nobody does, {typed(args, 'runs resume', run)} does")
         return 0
 
     return _with(args, work, writing=True)

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:
 
 async def _detached(args: argparse.Namespace, settings: Settings, hand_in: Callable[[Hansard], Awaitable[str]]) -> int:
     """Put it on the record, for a worker."""
-    nobody = "no worker is alive on this ledger, so nobody would do it; start one: hansard worker"
+    nobody = f"no worker is alive on this ledger, so nobody would do it; {typed(args, 'worker')} starts one"
     if not ledger_exists(settings.ledger):
         raise UsageError(nobody)
     async with opened(settings, writing=True) as hansard:
@@ -118,7 +119,7 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
             return conclude(hansard, run, args, ended)
     if args.output:
         _write(Path(args.output), made)
-        note(f"wrote {args.output}; {typed(args, f'submit REQUEST --plan {args.output}')} runs it")
+        note(f"wrote {args.output}; {typed(args, f'submit REQUEST --plan {shlex.quote(args.output)}')} runs it")
     else:
         as_json(made)
     return 0
