@@ -63,8 +63,11 @@ def test_show_filters_by_run_kind_and_actor(run: Any, ledger: Path) -> None:
     assert {json.loads(line)["kind"] for line in out.splitlines()} == {"task.judged"}
     _, out, _ = run("ledger", "show", "--ledger", str(ledger), "--run", "demo-1", "--actor", "lane:backend")
     assert len(out.splitlines()) == 2
-    code, out, _ = run("ledger", "show", "--ledger", str(ledger), "--run", "nobody")
-    assert (code, out) == (0, "")
+    whole = run("ledger", "show", "--ledger", str(ledger), "--run", "demo-1")[1]
+    for word in ("demo", "last"):
+        assert run("ledger", "show", "--ledger", str(ledger), "--run", word)[1] == whole != ""
+    code, out, err = run("ledger", "show", "--ledger", str(ledger), "--run", "nobody")
+    assert (code, out, "there is no run 'nobody'" in err) == (2, "", True)
 
 
 def test_get_shows_an_entry_and_a_body(run: Any, ledger: Path, tmp_path: Path) -> None:

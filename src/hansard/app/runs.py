@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hansard.app.capsule import capsule, capsule_text
 from hansard.app.compare import answer_body, answer_of, compared, figures, last_verdicts
 from hansard.app.configuring import Wishes, run_config
+from hansard.app.finding import ANY_RUN, find_run, unknown_run
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
 from hansard.app.listening import harmless
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 MAX_REQUEST = 10_000_000
 KEEP_S = 0.3
 MOST_CONFIGS = 64
-ANY_RUN = Query(kind="run.requested", limit=1)
 OF_A_PANEL = (
     "`hansard deliberate --continue RUN` goes on from a session that asked for something, "
     "and `hansard session resume DIR` completes a session's directory"
@@ -229,7 +229,7 @@ class Runs:
         """Do one task again, and with it whatever was built on it."""
         progress = progress_of(run, self.entries(run))
         if progress.requested is None:
-            raise self._unknown(run)
+            raise unknown_run(self._store, run)
         if self._is_of_a_panel(run):
             raise UsageError(f"run {run} is a panel's, and has no task to do again; {OF_A_PANEL}")
         if progress.plan is None:
@@ -297,7 +297,7 @@ class Runs:
     def _config(self, run: str) -> RunConfig:
         configured = next((entry for entry in self.entries(run) if entry.kind == "run.configured"), None)
         if configured is None:
-            raise self._unknown(run)
+            raise unknown_run(self._store, run)
         return RunConfig.from_json(self._body(configured.seq, "config"), f"entry {configured.seq}")
 
     def listed(self, *, limit: int = 20, state: str | None = None) -> list[View]:
@@ -339,21 +339,7 @@ class Runs:
 
     def find(self, run: str) -> str:
         """A run by its id or the beginning of it; `last` is the newest."""
-        if not run:
-            raise self._unknown(run)
-        for entry in self._store.select(Query(run=run, limit=1)):
-            return entry.run
-        found: list[str] = []
-        for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
-            if run == "last":
-                return entry.run
-            if entry.run.startswith(run):
-                found.append(entry.run)
-        if len(found) > 1:
-            raise UsageError(f"{run!r} begins {len(found)} runs: {', '.join(found[:5])}; write more of it")
-        if not found:
-            raise self._unknown(run)
-        return found[0]
+        return find_run(self._store, run)
 
     async def follow(self, run: str, after: int = -1) -> AsyncIterator[View]:
         """The entries of a run as they are written, until it ends."""
@@ -392,16 +378,11 @@ class Runs:
     def _unfinished(self, run: str) -> int:
         progress = progress_of(run, self.entries(run))
         if progress.requested is None:
-            raise self._unknown(run)
+            raise unknown_run(self._store, run)
         if progress.ended is not None:
             said, again = progress.ended.data["state"], f"`hansard runs retry {run} TASK` does a task again"
             raise UsageError(f"run {run} has ended ({said}); {OF_A_PANEL if self._is_of_a_panel(run) else again}")
         return progress.requested
-
-    def _unknown(self, run: str) -> UsageError:
-        if not any(self._store.select(ANY_RUN)):
-            return UsageError(f"there is no run {run!r}: there are no runs yet; `hansard submit REQUEST` starts one")
-        return UsageError(f"there is no run {run!r} in {self._store.place}; `hansard runs list` shows them")
 
     def _body(self, seq: int, part: str) -> bytes:
         stored = read_body(self._store, self._store.entry(seq), part)

@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+from hansard.app.finding import find_run
 from hansard.app.ledger import LedgerService
 from hansard.app.settings import ledger_settings
 from hansard.surfaces.cli.show import as_json, as_json_line, plain, say
@@ -13,9 +14,8 @@ from hansard.surfaces.cli.streams import has_reader
 
 def show(args: argparse.Namespace) -> int:
     with _open(args) as ledger:
-        for view in ledger.show(
-            run=args.run, kind=args.kind, actor=args.actor, after=args.after, limit=args.limit or None
-        ):
+        run = None if args.run is None else find_run(ledger.store, args.run)
+        for view in ledger.show(run=run, kind=args.kind, actor=args.actor, after=args.after, limit=args.limit or None):
             if args.json:
                 as_json_line(view)
             else:

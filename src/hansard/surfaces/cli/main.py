@@ -273,7 +273,7 @@ def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         "--limit", type=_count, default=20, metavar="N", help="at most this many, the newest (default: 20; 0: all)"
     )
     show.add_argument("--after", type=_count, metavar="SEQ", help="only entries after this one, oldest first")
-    show.add_argument("--run", help="only entries of this run")
+    show.add_argument("--run", help="only entries of this run: an id, the beginning of one, or `last`")
     show.add_argument("--kind", help="only entries of this kind")
     show.add_argument("--actor", help="only entries of this actor")
     get = _command(verbs, "get", "one entry, or the body of one part", "ledger:get", ledger=True)

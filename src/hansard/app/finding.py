@@ -1,0 +1,31 @@
+"""A run by what people type for it."""
+
+from hansard.errors import UsageError
+from hansard.store.base import Query, Store
+
+ANY_RUN = Query(kind="run.requested", limit=1)
+
+
+def find_run(store: Store, run: str) -> str:
+    """A run by its id or the beginning of it; `last` is the newest."""
+    if not run:
+        raise unknown_run(store, run)
+    for entry in store.select(Query(run=run, limit=1)):
+        return entry.run
+    found: list[str] = []
+    for entry in store.select(Query(kind="run.requested", newest_first=True)):
+        if run == "last":
+            return entry.run
+        if entry.run.startswith(run):
+            found.append(entry.run)
+    if len(found) > 1:
+        raise UsageError(f"{run!r} begins {len(found)} runs: {', '.join(found[:5])}; write more of it")
+    if not found:
+        raise unknown_run(store, run)
+    return found[0]
+
+
+def unknown_run(store: Store, run: str) -> UsageError:
+    if not any(store.select(ANY_RUN)):
+        return UsageError(f"there is no run {run!r}: there are no runs yet; `hansard submit REQUEST` starts one")
+    return UsageError(f"there is no run {run!r} in {store.place}; `hansard runs list` shows them")
