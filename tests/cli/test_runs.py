@@ -32,6 +32,7 @@ def test_runs_alone_lists_the_newest_first(place: Path) -> None:
     assert "\\x1b[31msecond[bold] request" in lines[0]
     [newest] = hansard(place, "runs", "list", "--limit", "1").stdout.splitlines()
     assert newest.split()[:2] == lines[0].split()[:2]
+    assert len(hansard(place, "runs", "list", "--limit", "0").stdout.splitlines()) == 2
     assert [
         each["state"] for each in json.loads(hansard(place, "runs", "list", "--state", "answered", "--json").stdout)
     ] == ["answered"]

@@ -301,14 +301,14 @@ class Runs:
         return RunConfig.from_json(self._body(configured.seq, "config"), f"entry {configured.seq}")
 
     def listed(self, *, limit: int = 20, state: str | None = None) -> list[View]:
-        """The newest runs first."""
+        """The newest runs first, all of them where `limit` is 0."""
         found: list[View] = []
         for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
             entries = list(self._store.select(Query(run=entry.run)))
             view = run_view(self._store, entry.run, entries, brief=True)
             if state is None or view["state"] == state:
                 found.append(view)
-            if len(found) >= limit:
+            if len(found) == limit:
                 break
         return found
 

@@ -113,7 +113,7 @@ def add_runs(command: argparse.ArgumentParser, make: Command) -> None:
     make = _keeping(make)
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
     listed = make(verbs, "list", "the newest runs first", "runs:listed", ledger=True)
-    listed.add_argument("--limit", type=count, default=20, metavar="N", help="at most this many (default: 20)")
+    listed.add_argument("--limit", type=count, default=20, metavar="N", help="at most this many (default: 20; 0: all)")
     listed.add_argument("--state", choices=STATES, metavar="STATE", help="only runs in this state, such as running")
     show = make(verbs, "show", "one run: tasks, attempts, verdicts, answer", "runs:show", ledger=True)
     follow = make(verbs, "follow", "what is recorded, until the run ends", "runs:follow", ledger=True)
