@@ -79,6 +79,17 @@ def test_the_record_of_a_run_is_run_again_and_compared(place: Path) -> None:
     assert json.loads(hansard(place, "runs", "capsule", "last").stdout)["schema"] == "hansard.capsule/1"
 
 
+def test_a_page_is_a_new_file_and_no_json(place: Path) -> None:
+    (place / "mine.html").write_text("mine")
+    refused = hansard(place, "runs", "page", "last", "-o", "mine.html")
+    assert (refused.returncode, "there already" in refused.stderr) == (2, True)
+    assert (place / "mine.html").read_text() == "mine"
+    assert hansard(place, "runs", "page", "last", "-o", "new.html").returncode == 0
+    assert (place / "new.html").read_text().startswith("<!doctype html>")
+    refused = hansard(place, "runs", "page", "last", "--json")
+    assert (refused.returncode, refused.stdout, "runs show RUN --json" in refused.stderr) == (2, "", True)
+
+
 def test_follow_tells_the_story_and_ends_with_the_runs_own_code(place: Path) -> None:
     told = hansard(place, "runs", "follow", "last")
     assert told.returncode == 10

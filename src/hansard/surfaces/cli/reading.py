@@ -4,13 +4,13 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 
 from hansard.app.compare import has_answers, shown
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.app.views import View
-from hansard.errors import StoreError, UsageError
+from hansard.errors import UsageError
+from hansard.surfaces.cli.custody import new_file
 from hansard.surfaces.cli.driving import note, opened
 from hansard.surfaces.cli.show import as_json, say
 
@@ -45,6 +45,11 @@ def compare(args: argparse.Namespace) -> int:
 
 
 def page(args: argparse.Namespace) -> int:
+    if args.json:
+        raise UsageError(
+            "a page is no JSON; `hansard runs show RUN --json` prints the run, `hansard runs capsule RUN` in short"
+        )
+
     async def work(hansard: Hansard) -> int:
         return _write(args, hansard.runs.page(args.run))
 
@@ -63,10 +68,7 @@ def _write(args: argparse.Namespace, text: str) -> int:
     if args.output is None:
         print(text, end="")
         return 0
-    try:
-        Path(args.output).write_text(text, "utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write {args.output}: {error.strerror}") from error
+    new_file(args.output, text)
     note(f"wrote {args.output}")
     return 0
 
