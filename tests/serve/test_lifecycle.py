@@ -387,6 +387,7 @@ def test_what_cannot_be_served_is_told_in_a_line(tmp_path: Path, words: tuple[st
     assert said.returncode == 2
     assert said.stderr.startswith("hansard: ")
     assert "Traceback" not in said.stderr
+    assert not (tmp_path / "l.db").exists()
 
 
 @pytest.mark.parametrize("left", ["[[[", 'zork = "x"', None])

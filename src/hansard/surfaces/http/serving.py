@@ -21,6 +21,7 @@ from hansard.app.cosigning import configured
 from hansard.app.daemon import Daemon
 from hansard.app.following import OVER
 from hansard.app.pool import Pool
+from hansard.app.posting import check_url
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, recordable
 from hansard.app.tokens import Tokens
@@ -34,7 +35,7 @@ from hansard.surfaces.http.logs import Log
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.pace import Pace
 from hansard.surfaces.http.shortcut import Shortcut
-from hansard.surfaces.http.telemetry import Telemetry
+from hansard.surfaces.http.telemetry import Telemetry, check_collector
 from hansard.surfaces.http.wire import Connection
 
 THREADS = 2
@@ -89,6 +90,10 @@ async def serve(settings: Settings, options: Options, ready: Callable[[str, Path
         run_config(settings, pool, options.wishes)
         await pool.close()
     configured(settings.witnesses)
+    for url in options.webhooks:
+        check_url(url, "--webhook")
+    if options.traces is not None:
+        check_collector(options.traces)
     listening = bound(options.host, options.port)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="hansard"))
     tokens = Tokens.of(settings.state, look_s=LOOK_S)

@@ -6,6 +6,7 @@ What does not fit into its queues is dropped and counted. It imports the SDK, wh
 import queue
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from hansard.app import span_names as names
@@ -20,16 +21,23 @@ INTERVAL_MS = 15_000
 GOODBYE_S = 1.0
 
 
+def check_collector(url: str) -> None:
+    """UsageError unless finished runs can be sent to this address from here."""
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"--traces {url!r:.100}: write the address of an OTLP/HTTP collector, http://…")
+    try:
+        import_module("opentelemetry.sdk.resources")
+    except ImportError as error:
+        raise MissingExtra("--traces needs OpenTelemetry: pip install 'hansard[otel]'") from error
+
+
 class Telemetry:
     """Traces and metrics of one daemon."""
 
     def __init__(self, hansard: Hansard, url: str, version: str) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"--traces {url!r:.100}: write the address of an OTLP/HTTP collector, http://…")
-        try:
-            from opentelemetry.sdk.resources import Resource
-        except ImportError as error:
-            raise MissingExtra("--traces needs OpenTelemetry: pip install 'hansard[otel]'") from error
+        check_collector(url)
+        from opentelemetry.sdk.resources import Resource
+
         self._store = hansard.store
         about = Resource.create({"service.name": names.SCOPE, "service.version": version}, names.CONVENTIONS)
         self._tracing, self._metering = _tracing(about, url.rstrip("/")), _metering(about, url.rstrip("/"))
