@@ -107,6 +107,11 @@ def test_every_requirement_is_one_version_with_its_hashes(name: str) -> None:
     assert loose == []
 
 
+def test_the_local_model_comes_with_what_asks_it() -> None:
+    # The child speaks Chat Completions, and the provider `openai` asks it.
+    assert {each.name for each in asked_for("local")} == {"openai", "xllamacpp"}
+
+
 def test_the_running_set_is_part_of_the_development_set() -> None:
     run, dev = ({f"{pin.name}{pin.specifier}" for pin, _ in pins(name)} for name in ("run.txt", "dev.txt"))
     assert run < dev
