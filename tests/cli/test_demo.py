@@ -1,6 +1,9 @@
 import json
 import shlex
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 from command_line import hansard
 
@@ -43,6 +46,13 @@ def test_both_tasks_of_the_first_wave_are_at_work_at_once(tmp_path: Path) -> Non
     entries = [json.loads(line) for line in shown.stdout.splitlines()]
     kinds = [(entry["kind"], entry["data"].get("task")) for entry in entries]
     assert kinds.index(("task.attempted", "limits")) < kinds.index(("task.returned", "schema"))
+
+
+@pytest.mark.skipif(find_spec("xllamacpp") is not None, reason="the local model is installed here")
+def test_a_missing_model_leaves_the_folder_empty(tmp_path: Path) -> None:
+    for _ in range(2):
+        ran = hansard(tmp_path, "demo", "--folder", "demo", "--local")
+        assert (ran.returncode, "pip install 'hansard[local]'" in ran.stderr) == (2, True)
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:

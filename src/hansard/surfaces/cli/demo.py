@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from hansard.app import demo as flow
+from hansard.app.configuring import Wishes, run_config
 from hansard.app.runs import ENDED
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, recordable, working_folder
 from hansard.app.tampering import Tampering, check, tamper
 from hansard.app.views import View
 from hansard.errors import UsageError
-from hansard.surfaces.cli.driving import EXIT, note, see_through, watched, words
+from hansard.surfaces.cli.driving import EXIT, note, refuse_early, see_through, watched, words
 from hansard.surfaces.cli.narrate import duration, many, spent
 from hansard.surfaces.cli.show import as_json, say
 
@@ -52,10 +53,16 @@ def demo(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace, settings: Settings) -> View:
+    # To plan is beyond so small a model, so it is given the plan.
+    plan = flow.PLAN if args.local else None
+
+    async def hand_in(trial: Hansard) -> None:
+        await trial.runs.submit(flow.REQUEST, run_config(settings, trial.pool, Wishes()), plan=plan, surface="cli")
+
+    # Whoever installs what is missing can then take the same folder again.
+    await refuse_early(settings, hand_in)
     async with Hansard.open(settings=settings) as hansard:
         async with watched(hansard, args):
-            # To plan is beyond so small a model, so it is given the plan.
-            plan = flow.PLAN if args.local else None
             run = await hansard.submit(flow.REQUEST, plan=plan, surface="cli", actor=flow.ACTOR)
             await see_through(run.ended())
         return run.show()
