@@ -314,6 +314,13 @@ def test_a_continuation_refuses_what_the_session_before_has_settled_and_takes_th
     assert json.loads((held / "config.json").read_bytes())["budget"]["max_rounds"] == 1
 
 
+def test_follow_names_who_sits_on_the_panel(shell: Shell) -> None:
+    assert shell.type("deliberate", "What?", "--panel", "critic", "--provider", "rehearsal")[0] == 0
+    lines = [line.split()[2:] for line in shell.type("runs", "follow", "last")[1].splitlines()]
+    assert ["convened", "a", "panel"] in lines
+    assert ["seated", "critic"] in lines
+
+
 def test_a_session_that_asks_says_how_to_go_on_in_that_ledger(shell: Shell) -> None:
     asking = case(shell.folder, *ROUND, verdict("request_user_input"))
     code, out = shell.type("deliberate", *asking, "--ledger", "own.db")

@@ -295,7 +295,8 @@ def test_a_signal_interrupts_the_run_and_resume_goes_on(place: Path, number: sig
     view = json.loads(hansard(place, "runs", "show", "last", "--ledger", "l.db", "--json").stdout)
     assert view["state"] == "interrupted"
     (place / "echo.py").write_text("print('after all')")
-    resumed = hansard(place, "runs", "resume", "last", "--ledger", "l.db")
+    resumed = hansard(place, "runs", "resume", "last", "--ledger", "l.db", "--progress", "plain")
+    assert "(it was cut short)" in resumed.stderr
     assert (resumed.returncode, resumed.stdout) == (0, "after all\n")
     assert hansard(place, "verify", "l.db", "--deep").returncode == 0
 

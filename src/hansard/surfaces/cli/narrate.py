@@ -34,7 +34,9 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
         case "role.asked" if data["role"] in ("coordinator", "synthesizer", "classifier"):
             return "asked", f"the {data['role']}", f"({data['model']})"
         case "session.convened":
-            return "convened", f"a panel of {data['agents']}"
+            return "convened", "a panel"
+        case "panel.selected":
+            return "seated", ", ".join(data["agents"]) or "nobody"
         case "tools.called":
             return "uses", data["agent"], f"({', '.join(data['tools'])})"
         case "turn.taken" if data["type"] not in ("problem_statement", "synthesis"):
@@ -80,7 +82,7 @@ def _of_task(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] 
         case "task.skipped":
             return "skipped", task, f"({data.get('upstream') or data['because']})"
         case "task.restarted":
-            return "restarted", task, "(a crash cut it short)"
+            return "restarted", task, "(it was cut short)"
     return None
 
 
