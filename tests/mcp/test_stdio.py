@@ -33,6 +33,7 @@ GARBAGE: list[tuple[str | bytes, int, Any]] = [
     ('{"jsonrpc":"2.0","id":9,"method":"tools/call","params":[1,2]}', -32600, 9),
     ('{"jsonrpc":"2.0","id":"a","method":5}', -32600, "a"),
     ('{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, None),
+    ('{"jsonrpc":"2.0","id":"\\ud83d","method":"ping"}', -32600, None),
     ('{"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"name":"status","arguments":[]}}', -32602, 10),
     ('{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":7}}', -32602, 11),
     ('{"jsonrpc":"2.0","id":12,"method":"nothing/known"}', -32601, 12),

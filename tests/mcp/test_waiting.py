@@ -249,6 +249,22 @@ async def test_a_person_is_asked_at_each_gate_and_the_run_goes_on(tmp_path: Path
 
 
 @GENERATIONS
+async def test_what_is_no_character_is_spelled_out_where_a_person_is_asked(tmp_path: Path, mode: str) -> None:
+    person = Person(decides("reject"))
+    async with (
+        desk_in(tmp_path, Answers(), gates=True) as desk,
+        client_of(desk, mode, elicitation_callback=person) as client,
+    ):
+        config = run_config(desk.hansard.settings, desk.hansard.pool, Wishes(provider="told", gates=("plan",)))
+        plan = {"tasks": [{"id": "one", "lane": "backend", "instruction": "half \ud83d"}]}
+        run = await desk.hansard.runs.submit("half \ud83d", config, plan=plan, surface="python")
+        await called(client, "run_resume", {"run": run})
+        [resource] = (await client.list_resources()).resources
+    assert resource.title == "half \\ud83d"
+    assert person.forms[0].encode()
+
+
+@GENERATIONS
 async def test_a_person_who_rejects_the_plan_ends_the_run(tmp_path: Path, mode: str) -> None:
     person = Person(decides("reject"))
     async with (

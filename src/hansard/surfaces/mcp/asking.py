@@ -20,6 +20,7 @@ from mcp.types import (
 from hansard.app.people import human
 from hansard.app.views import View
 from hansard.errors import UsageError
+from hansard.surfaces.mcp.results import sendable
 from hansard.surfaces.mcp.tool import Call
 
 FORM: dict[str, Any] = {
@@ -56,7 +57,7 @@ def questions(call: Call, run: str) -> dict[str, ElicitRequest]:
 
 def _message(gate: View) -> str:
     what = f"task {gate['task']}" if gate["task"] else f"the {gate['before']}"
-    text = str(gate["question"] or "")
+    text = sendable(str(gate["question"] or ""))
     cut = "" if len(text) <= SHOWN else f"\n… ({len(text) - SHOWN:,} more characters: gates_list shows all)"
     return f"Run {gate['run']} waits at gate {gate['gate']} before {what}. Approve?\n\n{text[:SHOWN]}{cut}"
 

@@ -23,6 +23,7 @@ from mcp.types import (
 from hansard.app.publishing import exact_run, runs_page
 from hansard.app.views import View, whole
 from hansard.errors import HansardError
+from hansard.surfaces.mcp import results
 from hansard.surfaces.mcp.desk import Desk
 
 PAGE = 50
@@ -55,7 +56,7 @@ def lister(desk: Desk) -> Callable[[Context, PaginatedRequestParams | None], Awa
 
 
 def _resources(view: View) -> list[Resource]:
-    run, title = view["run"], " ".join((view["request"] or "").split())[:TITLE]
+    run, title = view["run"], results.sendable(" ".join((view["request"] or "").split())[:TITLE])
     made = [Resource(uri=f"run://{run}", name=f"run {run}", title=title, description=view["state"], mime_type=MEDIA)]
     if view["mode"] == "deliberation":
         made.append(Resource(uri=f"transcript://{run}", name=f"transcript {run}", title=title, mime_type=MEDIA))

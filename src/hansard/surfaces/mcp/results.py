@@ -42,9 +42,14 @@ def of_view(view: View) -> dict[str, Any]:
     return found.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
+def sendable(text: str) -> str:
+    """A text of the record as UTF-8 can carry it: half of a surrogate pair is spelled out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def of_error(message: str) -> CallToolResult:
     """A mistake that the caller can read and put right."""
-    return CallToolResult(content=[TextContent(text=message)], is_error=True)
+    return CallToolResult(content=[TextContent(text=sendable(message))], is_error=True)
 
 
 def faults(error: ValidationError) -> str:

@@ -128,9 +128,11 @@ def _id_of(line: bytes) -> int | str | None:
     """The id of a message that cannot be used otherwise, so that its sender knows which one is meant."""
     try:
         found = json.loads(line)
+        id = found.get("id") if isinstance(found, dict) else None
+        # Half of a surrogate pair cannot be sent back.
+        str(id).encode()
     except (ValueError, RecursionError):
         return None
-    id = found.get("id") if isinstance(found, dict) else None
     return id if isinstance(id, int | str) and not isinstance(id, bool) else None
 
 
