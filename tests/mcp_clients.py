@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -98,10 +99,10 @@ class Wire:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, folder: Path, *words: object) -> AsyncIterator[Self]:
-        pipe = asyncio.subprocess.PIPE
+    async def to(cls, folder: Path, *words: object, stdout: int = PIPE) -> AsyncIterator[Self]:
+        env = environment(folder)
         process = await asyncio.create_subprocess_exec(
-            *command(*words), cwd=folder, env=environment(folder), stdin=pipe, stdout=pipe, stderr=pipe, limit=1 << 24
+            *command(*words), cwd=folder, env=env, stdin=PIPE, stdout=stdout, stderr=PIPE, limit=1 << 24
         )
         try:
             yield cls(process)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,30 @@ async def test_a_signal_interrupts_what_is_under_way_and_says_so_on_the_record(t
         assert await asyncio.wait_for(wire.process.wait(), 30) == 0
     told = json.loads(hansard(tmp_path, "runs", "list", "--json", "--ledger", "ledger.db").stdout)
     assert [each["state"] for each in told] == ["interrupted"]
+
+
+async def test_a_client_who_takes_no_answers_is_served_on(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    async with Wire.to(tmp_path, "--provider", "rehearsal", stdout=writing) as wire:
+        os.close(writing)
+        os.close(reading)
+        for line in ("garbage", "more garbage", '{"jsonrpc":"2.0","id":1,"method":"ping"}'):
+            await wire.say(line)
+        assert await wire.left() == 0
+
+
+@pytest.mark.parametrize("ending", ["leaves", "signals"])
+async def test_a_client_who_reads_nothing_does_not_keep_the_server(tmp_path: Path, ending: str) -> None:
+    reading, writing = os.pipe()
+    async with Wire.to(tmp_path, "--provider", "rehearsal", stdout=writing) as wire:
+        os.close(writing)
+        for _ in range(3_000):
+            await wire.asked("ping")
+        assert await asyncio.to_thread(os.read, reading, 1), "the rest is more than a pipe holds"
+        if ending == "signals":
+            wire.process.send_signal(signal.SIGTERM)
+        assert await wire.left() == 0
+    os.close(reading)
 
 
 async def test_a_program_of_a_run_can_neither_read_nor_spoil_the_wire(tmp_path: Path) -> None:

@@ -51,18 +51,21 @@ def mcp(args: argparse.Namespace) -> int:
 
 async def _until_stopped(desk: Desk, serving: "asyncio.Future[None]") -> None:
     """Serve until the client leaves, or a signal comes; what is under way then is interrupted, and can go on."""
-    loop = asyncio.get_running_loop()
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
 
     def stop() -> None:
         # First of all: a call that ends with us is no call that its client cancelled.
         desk.closing = True
+        told.set()
         serving.cancel()
 
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop)
     try:
         await asyncio.wait([serving])
-        if not serving.cancelled():
-            serving.result()
+        error = None if serving.cancelled() else serving.exception()
+        # What comes in while it is being stopped finds a wire that is cut.
+        if error and not told.is_set():
+            raise error
     finally:
         await desk.close()

@@ -7,10 +7,11 @@ read or spoil the wire.
 import asyncio
 import json
 import os
+import queue
 import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError as FutureCancelled
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import anyio
@@ -32,6 +33,8 @@ from hansard.surfaces.mcp.server import build
 
 MAX_LINE = 16_000_000
 CHUNK = 1 << 16
+LAST_WORDS_S = 5.0
+"""How long a client who has closed his end may still read."""
 
 
 @contextmanager
@@ -44,9 +47,8 @@ def wire() -> Iterator[tuple[int, int]]:
     try:
         yield source, target
     finally:
+        # Both stay open: a thread may still wait on one of them, and must not find another file under its number.
         os.dup2(target, 1)
-        # The source stays open: a thread may still wait on it, and must not find another file under its number.
-        os.close(target)
 
 
 async def serve(desk: Desk, source: int, target: int) -> None:
@@ -56,18 +58,21 @@ async def serve(desk: Desk, source: int, target: int) -> None:
     write, out = anyio.create_memory_object_stream[SessionMessage](0)
     refusals = write.clone()
     async with asyncio.TaskGroup() as group:
-        group.create_task(_write(out, target))
+        writing = group.create_task(_write(out, target))
         group.create_task(_read(desk, source, into, refusals))
         await server.run(read, write, server.create_initialization_options())
+        # He has closed his end; what he does not read now, he never will.
+        await asyncio.wait({writing}, timeout=LAST_WORDS_S)
+        writing.cancel()
 
 
 async def _read(desk: Desk, source: int, into: Any, refusals: Any) -> None:
-    queue: asyncio.Queue[bytes | None] = asyncio.Queue(64)
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue(64)
     loop = asyncio.get_running_loop()
     # A daemon thread: one that waits for a client who says nothing must not keep the process alive.
-    threading.Thread(target=_lines, args=(source, queue, loop), daemon=True, name="hansard-mcp-stdin").start()
+    threading.Thread(target=_take, args=(source, lines, loop), daemon=True, name="hansard-mcp-stdin").start()
     async with into, refusals:
-        while (line := await queue.get()) is not None:
+        while (line := await lines.get()) is not None:
             message = parsed(line)
             if isinstance(message, ErrorData):
                 await refusals.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=_id_of(line), error=message)))
@@ -77,11 +82,11 @@ async def _read(desk: Desk, source: int, into: Any, refusals: Any) -> None:
         desk.closing = True
 
 
-def _lines(source: int, queue: "asyncio.Queue[bytes | None]", loop: asyncio.AbstractEventLoop) -> None:
+def _take(source: int, lines: "asyncio.Queue[bytes | None]", loop: asyncio.AbstractEventLoop) -> None:
     """Reads in a thread of its own, no faster than lines are taken. Of a line that is too long only the beginning is kept."""
 
     def put(line: bytes | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+        asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
 
     kept = bytearray()
     try:
@@ -137,16 +142,35 @@ def _id_of(line: bytes) -> int | str | None:
 
 
 async def _write(out: Any, target: int) -> None:
-    async with out:
-        async for session_message in out:
-            text = session_message.message.model_dump_json(by_alias=True, exclude_unset=True)
-            try:
-                await asyncio.to_thread(_put, target, text.encode() + b"\n")
-            except OSError:
-                # Nobody reads any more; what is under way goes on until standard input ends too.
-                return
+    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    written: asyncio.Queue[None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    # A daemon thread here too: one that waits for a client who reads nothing must not keep the process alive.
+    threading.Thread(target=_put, args=(target, lines, written, loop), daemon=True, name="hansard-mcp-stdout").start()
+    try:
+        async with out:
+            async for session_message in out:
+                text = session_message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                lines.put(text.encode() + b"\n")
+                await written.get()
+    finally:
+        lines.put(None)
 
 
-def _put(target: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(target, data) :]
+def _put(
+    target: int,
+    lines: "queue.SimpleQueue[bytes | None]",
+    written: "asyncio.Queue[None]",
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Writes in a thread of its own, line by line."""
+    while (data := lines.get()) is not None:
+        # Where nobody reads any more, it is let go: what is under way goes on until standard input ends too.
+        with suppress(OSError):
+            while data:
+                data = data[os.write(target, data) :]
+        try:
+            loop.call_soon_threadsafe(written.put_nowait, None)
+        except RuntimeError:
+            # The loop is gone.
+            return
