@@ -14,6 +14,7 @@ import uvicorn
 from mcp.client.client import Client
 from starlette.types import Receive, Scope, Send
 
+from hansard.app.configuring import Wishes
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.tokens import ROLES, Role, Token
@@ -167,6 +168,38 @@ async def test_a_client_who_hangs_up_cancels_his_run(tmp_path: Path) -> None:
         call.cancel()
         [run] = [each["run"] for each in hansard.runs.listed()]
         await eventually(lambda: hansard.runs.show(run)["state"] == "cancelled")
+
+
+async def greeted(http: httpx2.AsyncClient, address: str) -> dict[str, str]:
+    """The headers of a session of an older generation."""
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}
+    answer = await http.post(address, json=hello, headers=POST)
+    headers = POST | {"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
+    await http.post(address, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=headers)
+    return headers
+
+
+LONG = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "submit", "arguments": {"request": "x"}}}
+
+
+@pytest.mark.parametrize("ending", ["deletes it", "is away for long"])
+async def test_a_session_that_is_over_has_cancelled_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr("hansard.surfaces.mcp.http.IDLE_S", 0.5)
+    slow = Answers(pause_s=3600)
+    wishes = Wishes(provider=slow.id)
+    async with served(tmp_path, slow=slow, wishes=wishes) as (address, hansard), httpx2.AsyncClient() as http:
+        session = await greeted(http, address)
+        call = asyncio.create_task(http.post(address, json=LONG, headers=session))
+        await slow.asked_times(1)
+        if ending == "deletes it":
+            assert (await http.delete(address, headers=session)).status_code == 200
+        call.cancel()
+        await asyncio.sleep(1.5)
+        assert (await http.post(address, json=LONG, headers=session)).status_code == 404, "the session is over"
+        assert [each["state"] for each in hansard.runs.listed()] == ["running"]
 
 
 async def test_a_server_that_stops_leaves_its_runs_to_be_resumed(tmp_path: Path) -> None:

@@ -210,11 +210,12 @@ async def gate_decide(call: Call, asked: Deciding) -> View:
 
 @contextmanager
 def owned(call: Call, run: str) -> Iterator[None]:
-    """Whoever cancels his call in here cancels the run."""
+    """Whoever cancels his call in here cancels the run. Whose session is over has cancelled nothing."""
     try:
         yield
     except asyncio.CancelledError:
-        call.desk.abandon(run, call.actor)
+        if call.was_cancelled:
+            call.desk.abandon(run, call.actor)
         raise
 
 

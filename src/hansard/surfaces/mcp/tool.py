@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from mcp.server import ServerRequestContext
 from mcp.types import InputRequiredResult, InputResponses, ToolAnnotations
 from mcp.types import Tool as Described
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ConfigDict, Field
 
 from hansard.app.tokens import Token
@@ -56,6 +57,15 @@ class Call:
     def actor(self) -> str | None:
         """Who acts, as the record names him; None is whoever this process belongs to."""
         return self.token.actor if self.token else None
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether its client cancelled this call that is being ended. In the newest generation nothing else ends one but ourselves;
+        in the older ones a session that is over does too, and the library keeps to itself which of the two it was."""
+        if self.ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return True
+        asked = getattr(getattr(self.ctx.session, "_request_outbound", None), "cancel_requested", None)
+        return asked is None or bool(asked.is_set())
 
 
 class TaskMade(BaseModel):
