@@ -28,18 +28,25 @@ POST = {"accept": "application/json, text/event-stream", "content-type": "applic
 
 @asynccontextmanager
 async def served(
-    folder: Path, *, roles: tuple[Role, ...] | None = None, slow: Answers | None = None, **options: Any
+    folder: Path,
+    *,
+    roles: tuple[Role, ...] | None = None,
+    people: dict[str, tuple[Role, ...]] | None = None,
+    slow: Answers | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[str, Hansard]]:
-    """The application on a socket of its own, behind a door that knows one token."""
+    """The application on a socket of its own, behind a door that knows one token, or one for each of these people."""
     settings = Settings(ledger=str(folder / "ledger.db"), state=folder / "state")
-    token = Token(name="visitor", roles=roles, digest="", created_s=0) if roles is not None else None
+    known = people or ({"visitor": roles} if roles is not None else {})
+    tokens = {name: Token(name=name, roles=each, digest="", created_s=0) for name, each in known.items()}
     given = {slow.id: slow} if slow else {}
     async with Hansard.open(settings=settings, providers=given) as hansard:
         app = http_app(hansard, **({"folder": folder} | ({} if slow else {"wishes": REHEARSAL}) | options))
 
         async def door(scope: Scope, receive: Receive, send: Send) -> None:
-            if token:
-                scope["hansard.token"] = token
+            who = dict(scope.get("headers", ())).get(b"x-who", b"visitor").decode()
+            if who in tokens:
+                scope["hansard.token"] = tokens[who]
             await app(scope, receive, send)
 
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -200,6 +207,28 @@ async def test_a_session_that_is_over_has_cancelled_no_run(
         await asyncio.sleep(1.5)
         assert (await http.post(address, json=LONG, headers=session)).status_code == 404, "the session is over"
         assert [each["state"] for each in hansard.runs.listed()] == ["running"]
+
+
+async def test_a_session_is_used_with_the_token_that_opened_it(tmp_path: Path) -> None:
+    slow = Answers(pause_s=3600)
+    wishes = Wishes(provider=slow.id)
+    cancelling = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": LONG["id"]}}
+    people = {"owner": ROLES, "looker": ROLES[:1]}
+    async with (
+        served(tmp_path, people=people, slow=slow, wishes=wishes) as (address, hansard),
+        httpx2.AsyncClient(headers={"x-who": "owner"}) as owner,
+        httpx2.AsyncClient(headers={"x-who": "looker"}) as looker,
+    ):
+        session = await greeted(owner, address)
+        call = asyncio.create_task(owner.post(address, json=LONG, headers=session))
+        await slow.asked_times(1)
+        assert (await looker.post(address, json=cancelling, headers=session)).status_code == 404
+        assert (await looker.delete(address, headers=session)).status_code == 404
+        [run] = [each["run"] for each in hansard.runs.listed()]
+        assert hansard.runs.show(run)["state"] == "running"
+        assert (await owner.post(address, json=cancelling, headers=session)).status_code == 202
+        await eventually(lambda: hansard.runs.show(run)["state"] == "cancelled")
+        await call
 
 
 async def test_a_server_that_stops_leaves_its_runs_to_be_resumed(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
+from hansard.app.tokens import Token
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.server import build
 
@@ -34,4 +37,8 @@ class HttpApp:
         await self._desk.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        token = scope.get("hansard.token")
+        if isinstance(token, Token):
+            # A session is his who opened it: nobody else may end it, or cancel what is called in it.
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[*token.roles]))
         await self._sessions.handle_request(scope, receive, send)
