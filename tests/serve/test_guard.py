@@ -245,6 +245,18 @@ def test_methods_that_are_not_there_are_named(daemon: Served) -> None:
     assert said.headers["content-type"] == "application/problem+json"
 
 
+def test_what_libraries_say_of_a_caller_is_no_line_of_the_log(daemon: Served) -> None:
+    client = daemon.client(accept="application/json, text/event-stream")
+    who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    hello = client.post("/mcp", json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": who})
+    session = {"mcp-session-id": hello.headers["mcp-session-id"], "x-request-id": "odd"}
+    odd = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}
+    assert client.post("/mcp", json=odd, headers=session).status_code == 202
+    wait_for(lambda: any(line.get("request_id") == "odd" for line in daemon.logged()))
+    lines = daemon.log.read_text().splitlines()
+    assert [line for line in lines if not line.startswith("{")] == []
+
+
 def test_the_log_tells_what_happened_and_no_secret(daemon: Served) -> None:
     secret = "sk-very-secret-value"
     daemon.get(f"/v1/runs?state={secret}", headers={"X-Request-Id": "looked-for", "X-Key": secret})

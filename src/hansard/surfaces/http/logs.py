@@ -1,10 +1,13 @@
 """The daemon's log: one JSON object a line on standard error. It holds names, numbers and ids; never a body, a header or a secret."""
 
 import json
+import logging
 import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TextIO
 
@@ -93,6 +96,29 @@ class Log:
 
     def _rendered(self, _: Any, __: str, event: structlog.typing.EventDict) -> str:
         return str(self._scrub(_line(event)))
+
+
+class Troubles(logging.Handler):
+    """What libraries say of their troubles, put into our log. What is less than an error is left out: it may quote a header."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.ERROR)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        more = {"exc_info": record.exc_info} if record.exc_info else {}
+        self._log("trouble", logger=record.name, detail=record.getMessage(), **more)
+
+
+@contextmanager
+def troubles(log: Log) -> Iterator[None]:
+    """As long as this lasts, libraries write to our log and nowhere else."""
+    handler = Troubles(log)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def _line(event: structlog.typing.EventDict) -> str:

@@ -31,7 +31,7 @@ from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.guard import Doors, Guard, Limits
 from hansard.surfaces.http.head import Head
-from hansard.surfaces.http.logs import Log
+from hansard.surfaces.http.logs import Log, troubles
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.pace import Pace
 from hansard.surfaces.http.shortcut import Shortcut
@@ -101,7 +101,8 @@ async def serve(settings: Settings, options: Options, ready: Callable[[str, Path
     async with Hansard.open(settings=settings) as hansard:
         log = Log(hansard)
         try:
-            await _serve(hansard, options, tokens, listening, log, lambda address: ready(address, token_file))
+            with troubles(log):
+                await _serve(hansard, options, tokens, listening, log, lambda address: ready(address, token_file))
         finally:
             log.close()
 
