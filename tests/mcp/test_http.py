@@ -163,6 +163,9 @@ async def test_who_may_only_look_sets_no_task_going_again(tmp_path: Path) -> Non
         async with served(tmp_path, roles=roles, slow=slow) as (address, hansard), httpx2.AsyncClient() as http:
             task = (await post(http, address, "tasks/get", {"taskId": run}))["result"]
             assert (task["status"], task["statusMessage"]) == ("working", "interrupted")
+            if roles == looks:
+                said = (await post(http, address, "tasks/cancel", {"taskId": run}))["error"]
+                assert "this needs operator" in said["message"]
             await asyncio.sleep(0.3)
             assert [each["kind"] for each in hansard.runs.views(run)].count("run.claimed") == claims
 

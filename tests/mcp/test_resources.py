@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
 
+from hansard.errors import StoreError
 from mcp_clients import called, client_of, desk_in
 
 
@@ -60,6 +63,23 @@ async def test_what_is_not_there_is_an_error_that_says_so(tmp_path: Path) -> Non
                 await client.read_resource(address)
             assert caught.value.error.code == -32602, address
         assert await called(client, "status")
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_what_breaks_behind_a_list_is_told_in_words_and_without_our_insides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    told = {}
+    async with desk_in(tmp_path) as desk, client_of(desk, mode) as client:
+        for error in (StoreError("the disk is full"), RuntimeError("insides")):
+            monkeypatch.setattr("hansard.surfaces.mcp.resources.runs_page", Mock(side_effect=error))
+            with pytest.raises(MCPError) as caught:
+                await client.list_resources()
+            told[caught.value.error.message] = caught.value.error.code
+    assert told == {
+        "the disk is full": INTERNAL_ERROR,
+        "resources/list: a bug of ours; the server's log tells more": INTERNAL_ERROR,
+    }
 
 
 async def test_every_prompt_speaks_of_tools_that_are_there(tmp_path: Path) -> None:

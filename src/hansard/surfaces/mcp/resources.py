@@ -22,7 +22,7 @@ from mcp.types import (
 
 from hansard.app.publishing import exact_run, runs_page
 from hansard.app.views import View, whole
-from hansard.errors import HansardError
+from hansard.errors import UsageError
 from hansard.surfaces.mcp import results
 from hansard.surfaces.mcp.desk import Desk
 
@@ -79,7 +79,7 @@ def reader(desk: Desk) -> Callable[[Context, ReadResourceRequestParams], Awaitab
             raise MCPError(INVALID_PARAMS, f"there is no resource {address!r:.100}", {"uri": address[:200]})
         try:
             value = await asyncio.to_thread(_READERS[found[1]], desk, found[2])
-        except HansardError as error:
+        except UsageError as error:
             raise MCPError(INVALID_PARAMS, str(error), {"uri": address[:200]}) from error
         text = whole(json.dumps(value, ensure_ascii=False))
         return ReadResourceResult(contents=[TextResourceContents(uri=address, text=text, mime_type=MEDIA)])

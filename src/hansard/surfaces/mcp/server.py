@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mcp.server import CacheHint, Server, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
@@ -19,7 +21,7 @@ from pydantic import ValidationError
 
 from hansard.__about__ import __version__
 from hansard.app.tokens import Role
-from hansard.errors import HansardError
+from hansard.errors import HansardError, UsageError
 from hansard.surfaces.mcp import council, prompts, reading, resources, results, running, tasks
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.tool import Kind, TaskMade, Tool
@@ -67,8 +69,27 @@ def build(desk: Desk) -> Server[Any]:
     )
     # What a client has to send back of a round trip is sealed: he cannot name another run.
     server.middleware.append(RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME))
+    server.middleware.append(worded(desk))
     tasks.install(server, desk)
     return server
+
+
+def worded(desk: Desk) -> ServerMiddleware[Any]:
+    """Whatever goes wrong outside of a tool is an error of the protocol in our words, and says nothing of our insides."""
+
+    async def around(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        try:
+            return await call_next(ctx)
+        except HansardError as error:
+            code = INVALID_PARAMS if isinstance(error, UsageError) else INTERNAL_ERROR
+            raise MCPError(code, results.sendable(desk.hansard.pool.secrets.scrub(str(error)))) from error
+        except (MCPError, ValidationError):
+            raise
+        except Exception as error:
+            log.exception("%s", ctx.method)
+            raise MCPError(INTERNAL_ERROR, f"{ctx.method}: a bug of ours; the server's log tells more") from error
+
+    return around
 
 
 def tools_of(desk: Desk) -> Sequence[Tool]:

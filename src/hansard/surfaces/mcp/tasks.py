@@ -10,7 +10,6 @@ from typing import Any
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
-    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     InputResponses,
@@ -21,7 +20,7 @@ from pydantic import Field
 
 from hansard.app.publishing import exact_run
 from hansard.app.views import View
-from hansard.errors import HansardError, UsageError
+from hansard.errors import UsageError
 from hansard.surfaces.mcp import results
 from hansard.surfaces.mcp.asking import can_be_asked, decide, questions
 from hansard.surfaces.mcp.desk import Desk
@@ -111,10 +110,7 @@ def install(server: Server[Any], desk: Desk) -> None:
     async def update(ctx: ServerRequestContext[Any, Any], params: Update) -> dict[str, Any]:
         call, run = await _known(desk, ctx, params)
         if can_be_asked(call):
-            try:
-                await decide(call, run, params.input_responses)
-            except UsageError as error:
-                raise MCPError(INVALID_PARAMS, str(error)) from error
+            await decide(call, run, params.input_responses)
         return {}
 
     async def cancel(ctx: ServerRequestContext[Any, Any], params: OfTask) -> dict[str, Any]:
@@ -137,12 +133,9 @@ async def _known(desk: Desk, ctx: ServerRequestContext[Any, Any], params: OfTask
     if not declares(ctx):
         needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", needed)
-    try:
-        if params.task_id == "last":
-            raise UsageError("there is no task 'last'")
-        return results.call_of(desk, ctx), await asyncio.to_thread(exact_run, desk.hansard.store, params.task_id)
-    except HansardError as error:
-        raise MCPError(INVALID_PARAMS, str(error)) from error
+    if params.task_id == "last":
+        raise UsageError("there is no task 'last'")
+    return results.call_of(desk, ctx), await asyncio.to_thread(exact_run, desk.hansard.store, params.task_id)
 
 
 def _came_in_here(desk: Desk, run: str) -> bool:
