@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
-from mcp_types import ElicitRequestParams, ElicitResult
+from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.daemon import Daemon
@@ -286,6 +286,32 @@ async def test_a_person_who_closes_the_form_has_decided_nothing(tmp_path: Path, 
         waiting = await called(client, "submit", GATED)
         assert waiting["state"] == "waiting"
         assert not desk.hansard.gates.listed()[0]["decisions"]
+
+
+async def test_a_client_who_cannot_ask_is_told_that_the_run_waits(tmp_path: Path) -> None:
+    async def nobody(*_: Any) -> ErrorData:
+        return ErrorData(code=-1, message="nobody is here")
+
+    async with (
+        desk_in(tmp_path, Answers(), gates=True) as desk,
+        client_of(desk, "legacy", elicitation_callback=nobody) as client,
+    ):
+        waiting = await called(client, "submit", GATED)
+        assert waiting["state"] == "waiting"
+
+
+async def test_what_was_decided_elsewhere_while_the_form_was_open_is_waited_for(tmp_path: Path) -> None:
+    async def late(_: Any, __: ElicitRequestParams) -> ElicitResult:
+        [gate] = desk.hansard.gates.listed()
+        await desk.hansard.gates.decide(gate["gate"], "approve")
+        return ElicitResult(action="cancel")
+
+    async with (
+        desk_in(tmp_path, Answers(), gates=True) as desk,
+        client_of(desk, "legacy", elicitation_callback=late) as client,
+    ):
+        done = await called(client, "submit", GATED | {"gates": ["plan"]})
+        assert done["state"] == "answered"
 
 
 @GENERATIONS

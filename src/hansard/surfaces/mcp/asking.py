@@ -7,6 +7,7 @@ import asyncio
 import json
 from typing import Any
 
+from mcp.shared.exceptions import MCPError
 from mcp.types import (
     ClientCapabilities,
     ElicitationCapability,
@@ -110,8 +111,12 @@ async def ask_now(call: Call, run: str, asked: dict[str, ElicitRequest]) -> int:
     counted = 0
     for key, question in asked.items():
         assert isinstance(question.params, ElicitRequestFormParams)
-        answer = await call.ctx.session.elicit_form(
-            question.params.message, question.params.requested_schema, call.ctx.request_id
-        )
+        try:
+            answer = await call.ctx.session.elicit_form(
+                question.params.message, question.params.requested_schema, call.ctx.request_id
+            )
+        except MCPError:
+            # He could not be asked, then.
+            continue
         counted += await decide(call, run, {key: answer})
     return counted

@@ -240,8 +240,13 @@ async def _seen_through(call: Call, run: str, aloud: bool) -> Given:
         asked = await asyncio.to_thread(questions, call, run)
         if asked and call.ctx.protocol_version >= MODERN:
             return input_required(run, asked)
-        if not asked or not await ask_now(call, run, asked):
+        if not asked:
             return view
+        if not await ask_now(call, run, asked):
+            if asked.keys() <= (await asyncio.to_thread(questions, call, run)).keys():
+                return view
+            # Somebody else has decided meanwhile.
+            call.desk.nudge(run)
 
 
 async def answered(call: Call) -> Given:
