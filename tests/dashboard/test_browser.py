@@ -124,7 +124,9 @@ def test_a_gate_that_shows_very_much_is_decided_and_edited(daemon: Served, brows
     for decision in ("Approve", "Let the edited text go on"):
         said = daemon.post(
             "/v1/runs",
-            content=json.dumps({"request": "much", **BARE, "plan": plan, "gates": ["plan"]}, ensure_ascii=False).encode(),
+            content=json.dumps(
+                {"request": "much", **BARE, "plan": plan, "gates": ["plan"]}, ensure_ascii=False
+            ).encode(),
             headers={"Content-Type": "application/json"},
         )
         run = said.json()["run"]

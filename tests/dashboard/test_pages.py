@@ -310,7 +310,9 @@ def test_a_message_that_was_swapped_is_told_and_is_no_bug(tmp_path: Path) -> Non
 def test_what_was_redacted_is_told_to_be_gone_and_not_never_to_have_been(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--provider", "quick") as daemon:
         visitor, run = Visitor(daemon), daemon.submit(wait=30)["run"]
-        debate = daemon.post("/v1/deliberations?wait=60", {"problem": "keep it?", "provider": "rehearsal"}).json()["run"]
+        debate = daemon.post("/v1/deliberations?wait=60", {"problem": "keep it?", "provider": "rehearsal"}).json()[
+            "run"
+        ]
         turns = daemon.get(f"/v1/ledger/entries?run={debate}&kind=turn.taken").json()
         for each, kind, part in (
             (run, "run.requested", "request"),
