@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from unicodedata import category
 
 import pytest
 
 from daemons import BARE, Served, place, serving
 from forging import database
+from hansard.app.escaping import spelled
 from hansard.surfaces.cli.receipt_page import receipt_page
 from specimens import Log, honest
 from visitors import Browsing, Visitor
@@ -273,6 +275,17 @@ def test_a_receipt_holds_and_a_tampered_one_is_rejected(
     (tmp_path / "chosen.tlog-proof").write_bytes(receipt)
     page.locator("#receipt").set_input_files(tmp_path / "chosen.tlog-proof")
     expect(page.locator("#receipt-result")).to_contain_text("holds, for the pinned log")
+
+
+def test_what_hides_is_spelled_alike_by_the_server_and_in_the_browser(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    # What was named since one of the two learned Unicode is left out.
+    known = [chr(each) for each in range(0x110000) if each == 0x2065 or category(chr(each)) not in ("Cn", "Cs", "Co")]
+    script = """async (known) => {
+      const { shown } = await import("/dashboard/static/telling.js");
+      return known.filter((each) => shown(each) !== each);
+    }"""
+    assert page.evaluate(script, known) == [each for each in known if spelled(each) != each]
 
 
 def test_a_phone_needs_no_sideways_scrolling(daemon: Served, browsing: Browsing) -> None:

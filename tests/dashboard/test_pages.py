@@ -14,7 +14,7 @@ from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
 from visitors import Markup, Visitor
 
-HOSTILE = '<script>alert("mark")</script> "><img src=x onerror=alert(1)> \u202egnp.exe \x1b[31m mark {{ 7*7 }}'
+HOSTILE = '<script>alert("mark")</script> "><img src=x onerror=alert(1)> \u202egnp.exe \x1b[31m \U000e0169\u3164 mark {{ 7*7 }}'
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -76,6 +76,7 @@ def test_hostile_words_are_shown_as_they_are(visitor: Visitor, hostile: str, gat
         text = visitor.text(path)
         assert "&lt;script&gt;" in text, path
         assert "\\u202egnp.exe" in text, path
+        assert "\\ue0169\\u3164 mark" in text, path
         assert "{{ 7*7 }}" in text, path
     assert "&lt;script&gt;" in visitor.text(f"/dashboard/runs/{gated}")
 
@@ -164,6 +165,8 @@ def test_a_run_can_be_kept_as_one_file(daemon: Served, visitor: Visitor, hostile
     said = visitor.see(f"/dashboard/runs/{hostile}/page")
     assert said.headers["content-disposition"].startswith("attachment")
     assert said.text == daemon.cli("runs", "page", hostile).stdout
+    assert "\\u202egnp.exe" in said.text
+    assert not set("\u202e\x1b\u3164\U000e0169") & set(said.text)
 
 
 def test_two_runs_are_compared_and_one_is_not(daemon: Served, visitor: Visitor, hostile: str, gated: str) -> None:
@@ -324,7 +327,8 @@ def test_what_was_redacted_is_told_to_be_gone_and_not_never_to_have_been(tmp_pat
         assert daemon.cli("ledger", "redact", turns[2]["seq"], "message", "--reason", "secret").returncode == 0
         text = visitor.text(f"/dashboard/runs/{run}")
         assert text.count("It is not in the ledger any more.") == 2
-        assert "There is no answer" not in text
+        kept = visitor.text(f"/dashboard/runs/{run}/page")
+        assert "There is no answer" not in text + kept
         text = visitor.text(f"/dashboard/deliberations/{debate}")
         assert "It is not over." not in text
         gone = text.split("<h2>Not in the ledger any more</h2>")[1].split("</ul>")[0]

@@ -1,9 +1,9 @@
 """One run as a page that needs nothing: no server, no script, no network. Everything from the record is escaped."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
+from hansard.app.escaping import escape
 from hansard.app.views import View, moment
 from hansard.ledger.entry import Entry
 from hansard.record.reading import read_text
@@ -73,10 +73,10 @@ def _state(state: str) -> str:
 
 
 def _answer(view: View) -> str:
-    if view["answer"] is None:
+    if view["answer_seq"] is None:
         return f'<p class="bad">There is no answer: {escape(str(view["reason"] or view["state"]))}.</p>'
     missing = f'<p class="warn">Without: {escape(", ".join(view["missing"]))}</p>' if view["missing"] else ""
-    return f'<div class="answer">{escape(view["answer"])}</div>{missing}'
+    return (_pre(None) if view["answer"] is None else f'<div class="answer">{escape(view["answer"])}</div>') + missing
 
 
 def _spent(view: View) -> str:

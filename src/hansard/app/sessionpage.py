@@ -2,11 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape as escaped
 from math import cos, hypot, pi, sin
 from typing import Any
-from unicodedata import category
 
+from hansard.app.escaping import escape
 from hansard.app.runpage import PAGE_STYLE
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.metrics import metrics_of
@@ -55,15 +54,6 @@ def session_page(artifact: Json, events: Sequence[Json] | None = None) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{PAGE_STYLE}{_STYLE}</style></head><body>{body}</body></html>\n"
     )
-
-
-def escape(text: str) -> str:
-    """A text as it stands, with nothing in it that a browser acts on: no markup, no turning round of what follows."""
-    return escaped("".join(each if _is_shown(each) else f"\\u{ord(each):04x}" for each in text))
-
-
-def _is_shown(character: str) -> bool:
-    return character in "\n\t" or category(character) not in ("Cc", "Cf", "Cs")
 
 
 def _head(artifact: Json) -> str:

@@ -7,7 +7,6 @@ from hashlib import sha256
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
-from unicodedata import category
 from urllib.parse import parse_qs, quote
 
 from fastapi import Request
@@ -18,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 
+from hansard.app.escaping import spelled
 from hansard.app.tokens import Token
 from hansard.errors import HansardError
 from hansard.surfaces.http.dashboard import session
@@ -44,7 +44,7 @@ def shown(value: object) -> object:
     """Whatever a template is given, with nothing in it that hides or turns round what follows; the template escapes the rest."""
     if hasattr(value, "__html__"):
         return value
-    return "".join(each if _is_shown(each) else f"\\u{ord(each):04x}" for each in plain(value))
+    return spelled(plain(value))
 
 
 def plain(value: object) -> str:
@@ -69,10 +69,6 @@ def prose(text: str | None) -> str | None:
         else plain(row)
         for row in rows
     )
-
-
-def _is_shown(character: str) -> bool:
-    return character in "\n\t" or category(character) not in ("Cc", "Cf", "Cs")
 
 
 def _tells(value: object) -> bool:

@@ -3,7 +3,7 @@
 const SHOWN = 4000;
 
 // Nothing that turns round or hides what follows.
-export const shown = (text) => String(text).replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
+export const shown = (text) => String(text).replace(/(?![\n\t\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\p{Default_Ignorable_Code_Point}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
 
 export function element(name, content, kind) {
   const made = document.createElement(name);
