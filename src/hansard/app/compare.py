@@ -15,6 +15,8 @@ from hansard.record.reading import read_body
 from hansard.store.base import Store
 
 DIFF_LINES = 200
+MOST_COMPARED = 2_000
+"""Lines of an answer. Comparing takes the square of them and more, and who answers may choose them so."""
 
 
 def figures(store: Store, entries: Sequence[Entry]) -> View:
@@ -130,8 +132,26 @@ def _is_number(value: object) -> bool:
 
 
 def _diff(a: str | None, b: str | None) -> list[str]:
-    lines = difflib.unified_diff((a or "").splitlines(), (b or "").splitlines(), "a", "b", lineterm="")
+    one, other = (a or "").splitlines(), (b or "").splitlines()
+    if max(len(one), len(other)) > MOST_COMPARED:
+        return _parting(one, other)
+    lines = difflib.unified_diff(one, other, "a", "b", lineterm="")
     return [line for line, _ in zip(lines, range(DIFF_LINES), strict=False)]
+
+
+def _parting(one: list[str], other: list[str]) -> list[str]:
+    """Where two long answers part; nothing where they do not."""
+    if one == other:
+        return []
+    at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    said = f"@@ -{at + 1} +{at + 1} @@ of {len(one):,} and {len(other):,} lines, too many to compare; they part here"
+    return [
+        "--- a",
+        "+++ b",
+        said,
+        *(f"-{line}" for line in one[at : at + 1]),
+        *(f"+{line}" for line in other[at : at + 1]),
+    ]
 
 
 def has_answers(view: Mapping[str, Any]) -> bool:
