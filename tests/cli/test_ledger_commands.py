@@ -483,6 +483,16 @@ def test_a_wal_that_cannot_be_worked_in_is_what_is_told(run: Any, ledger: Path, 
         assert (code, "ledger.db-wal" in err, "copy it to another folder" in err) == (11, True, True), err
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_ledger_that_may_not_be_read_is_what_is_told(run: Any, ledger: Path, tmp_path: Path) -> None:
+    ledger.chmod(0)
+    for mode in (0o700, 0o500):
+        tmp_path.chmod(mode)
+        code, _, err = run("ledger", "show", "--ledger", str(ledger))
+        assert (code, "you may not read it" in err) == (11, True), err
+    tmp_path.chmod(0o700)
+
+
 def test_init_says_which_hansard_toml_there_is(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert f"config   {tmp_path / 'hansard.toml'} (new)" in run("init")[1]

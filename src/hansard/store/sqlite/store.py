@@ -98,21 +98,8 @@ class SqliteStore:
                     f"{path} is empty, and no ledger: bring back a copy of it, or remove it to begin a new one"
                 )
             return cls(path, clock=clock)
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0)
-            if code == sqlite3.SQLITE_NOTADB:
-                raise UsageError(f"{path} is not a SQLite file") from error
-            if not os.access(path.parent, os.W_OK):
-                raise _closed_folder(path) from error
-            if code & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
-                raise StoreError(
-                    f"cannot open {path}: {error}; SQLite has to write beside it: see whether its disk is full"
-                ) from error
-            raise StoreError(f"cannot open {path}: {error}; `hansard verify` tells what is left of it") from error
-        except OSError as error:
-            if not os.access(path.parent, os.W_OK):
-                raise _closed_folder(path) from error
-            raise StoreError(f"cannot open {path}: {error.strerror}") from error
+        except (sqlite3.Error, OSError) as error:
+            raise _unopened(path, error) from error
 
     @property
     def place(self) -> str:
@@ -376,11 +363,23 @@ class _Reader(NamedTuple):
     lock: threading.Lock
 
 
-def _closed_folder(path: Path) -> StoreError:
-    return StoreError(
-        f"cannot open {path}: SQLite has to write beside it, and this process may not; copy it to another folder, "
-        f"together with {path}-wal where that is there"
-    )
+def _unopened(path: Path, error: sqlite3.Error | OSError) -> UsageError | StoreError:
+    """Why a ledger cannot be opened, and what to do about it."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_NOTADB:
+        return UsageError(f"{path} is not a SQLite file")
+    if not os.access(path, os.R_OK):
+        return StoreError(f"cannot open {path}: you may not read it; ask its owner for an export of it")
+    if not os.access(path.parent, os.W_OK):
+        return StoreError(
+            f"cannot open {path}: SQLite has to write beside it, and this process may not; copy it to another folder, "
+            f"together with {path}-wal where that is there"
+        )
+    if isinstance(error, OSError):
+        return StoreError(f"cannot open {path}: {error.strerror}")
+    if code & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+        return StoreError(f"cannot open {path}: {error}; SQLite has to write beside it: see whether its disk is full")
+    return StoreError(f"cannot open {path}: {error}; `hansard verify` tells what is left of it")
 
 
 def _clear(path: Path) -> None:
