@@ -1,11 +1,13 @@
 import json
 import shlex
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from command_line import hansard
+from store.disks import tmpfs
 
 
 def test_the_demonstration_goes_from_request_to_receipt_and_catches_every_tampering(tmp_path: Path) -> None:
@@ -60,3 +62,11 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "demo" / "mine").touch()
     ran = hansard(tmp_path, "demo", "--folder", "demo")
     assert (ran.returncode, "not empty" in ran.stderr) == (2, True)
+
+
+@pytest.mark.needs_root
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", 64) as disk:
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        ran = hansard(tmp_path, "demo", "--folder", "disk/demo")
+        assert (ran.returncode, ran.stderr) == (2, "hansard: cannot use disk/demo: Read-only file system\n")

@@ -16,7 +16,7 @@ from hansard.errors import HansardError, UsageError
 from hansard.surfaces.cli.streams import settled, standard_streams
 
 EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
-UNUSABLE = frozenset({errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR})
+UNUSABLE = frozenset({errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EROFS})
 """What the system says of a name that somebody typed and that it cannot take."""
 
 _EXAMPLES = """\
