@@ -404,6 +404,8 @@ def test_tokens_are_looked_after_whatever_hansard_toml_holds(tmp_path: Path, lef
         said = hansard(folder, "serve", "token", *words)
         assert (said.returncode, said.stderr) == (0, ""), said.stderr
     assert hansard(folder, "serve", "token", "list").stdout == ""
+    hansard(folder, "serve", "token", "add", "ci")
+    assert json.loads(hansard(folder, "serve", "token", "revoke", "ci", "--json").stdout) == []
 
 
 @pytest.mark.parametrize(

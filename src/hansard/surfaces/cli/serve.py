@@ -78,7 +78,10 @@ def token_rotate(args: argparse.Namespace) -> int:
 
 
 def token_revoke(args: argparse.Namespace) -> int:
-    _tokens().revoke(args.name)
+    tokens = _tokens()
+    tokens.revoke(args.name)
+    if args.json:
+        as_json(tokens.listed())
     return 0
 
 
