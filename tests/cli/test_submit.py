@@ -198,6 +198,14 @@ def test_plan_prints_what_submit_accepts(run: Run, place: Path) -> None:
     assert (code, "there already" in err) == (2, True)
 
 
+def test_flags_go_before_what_hansard_toml_says(run: Run, place: Path) -> None:
+    lines = ["[run]", 'judge = "model"', 'answer = "synthesize"', 'profile = "brief"', 'ladder = ["rehearsal"]']
+    Path("hansard.toml").write_text("\n".join(["[providers.rehearsal]", 'kind = "scripted"', "entries = [{}]", *lines]))
+    flags = ("--judge", "checks", "--answer", "join", "--profile", "report")
+    code, out, err = run("submit", "x", "--lane", "backend", "--cmd", f"{sys.executable} {place / 'echo.py'}", *flags)
+    assert (code, out) == (0, "a fine result\n"), err
+
+
 def test_what_plan_tells_people_to_type_is_quoted(run: Run) -> None:
     _, _, err = run("plan", "compare", *REHEARSAL, "-o", "my plan.json")
     assert "`hansard submit REQUEST --plan 'my plan.json'" in err

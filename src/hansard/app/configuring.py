@@ -102,8 +102,12 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
     run = Fields(settings.run, f"{where} [run]")
+    # Everything is read, also what a flag goes before: a key that is not read is taken for an unknown one.
     judge_intent, revise = run.flag("judge_intent"), run.flag("revise")
-    profile = run.choice("profile", tuple(PROFILES), "normal") if wishes.profile is None else wishes.profile
+    judge = run.choice("judge", ("model", "checks"), "model")
+    answer = run.choice("answer", ("synthesize", "join"), "synthesize")
+    profile = run.choice("profile", tuple(PROFILES), "normal")
+    profile = profile if wishes.profile is None else wishes.profile
     if profile not in PROFILES:
         raise UsageError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}")
     config = RunConfig(
@@ -116,8 +120,8 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         roles=roles,
         ladder=_ladder(run, wishes, tiers, tables, chosen),
         budget=allowed(settings, wishes),
-        judge=wishes.judge or run.choice("judge", ("model", "checks"), "model"),  # type: ignore[arg-type]
-        answer=wishes.answer or run.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
+        judge=wishes.judge or judge,  # type: ignore[arg-type]
+        answer=wishes.answer or answer,  # type: ignore[arg-type]
         tuning=_tuning(run),
         templates=digests() | {name: template.digest for name, template in CHECK_TEMPLATES.items()},
         gates=_gates(settings, wishes, roster, where),
