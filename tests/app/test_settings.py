@@ -51,6 +51,8 @@ def test_the_state_folder_follows_the_environment(tmp_path: Path) -> None:
         ('[providers."a:b"]\nkind = "command"', "NAME:MODEL"),
         ('[tiers]\ncheap = "nobody"', "nobody"),
         ('[providers.a]\nkind = "command"\n[roles]\nvalidtor = "a"', "unknown key validtor; did you mean validator?"),
+        ('[providers.a]\nkind = "command"\n[tiers]\ncapabel = "a"', "unknown key capabel; did you mean capable?"),
+        ("[budget]\ndollars = 1", "unknown key dollars; known are max_calls, max_seconds, max_tokens, max_usd"),
         ("zzz = 1", "unknown key zzz; known are budget, context, gate, ledger, origin, panels"),
         ("[polcy]\nmax_parallel = 3", "unknown key polcy; did you mean policy?"),
         ("[budgets]\nmax_calls = 3", "did you mean budget?"),

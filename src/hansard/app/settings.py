@@ -10,6 +10,7 @@ from typing import Any, Literal
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
 from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
+from hansard.orchestration.escalate import TIERS
 from hansard.providers.fields import Fields
 
 CONFIG_NAME = "hansard.toml"
@@ -18,6 +19,7 @@ MAX_FILE_BYTES = 64_000_000
 OF_KEYS = ("tiers", "roles", "run", "budget", "policy", "roster", "verifier", "reviser")
 OF_NAMES = ("providers", "prices", "panels", "personas", "tools", "witnesses")
 """Tables that hold one table for each name."""
+BUDGET = ("max_calls", "max_tokens", "max_usd", "max_seconds")
 ROLES = ("default", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 KNOWN = ("ledger", "origin", "gate", "context", *OF_KEYS, *OF_NAMES)
 """What hansard.toml may hold. Anything else is a mistake in writing, and would be passed over."""
@@ -86,7 +88,8 @@ def read_settings(
     config = _nearest(folder or working_folder())
     table = _read(config) if config else {}
     Fields(table, str(config)).done(KNOWN)
-    Fields(_table(table, "roles", config), f"{config} [roles]").done(ROLES)
+    for name, keys in (("roles", ROLES), ("tiers", TIERS), ("budget", BUDGET)):
+        Fields(_table(table, name, config), f"{config} [{name}]").done(keys)
     state = state_folder(env)
     found = ledger or env.get("HANSARD_LEDGER") or _from_table(table, config)
     if not found:
