@@ -379,7 +379,8 @@ def check_price(pool: Pool, provider: Provider, model: str) -> None:
     if not provider.unmetered and pool.prices.find(model) is None:
         raise UsageError(
             f"there is a limit of money, and the price of {model!r} ({provider.id}) is not known; "
-            f'write [prices."{model}"] with input and output in dollars per million tokens'
+            f'write [prices."{model}"] with input and output in dollars per million tokens, or unmetered = true into the '
+            f"provider's table where nobody sends a bill for it"
         )
 
 
