@@ -112,6 +112,8 @@ def test_a_receipt_carries_its_word(keeper: Path, witness: Watching) -> None:
 def test_a_log_is_made_known_by_its_pin(keeper: Path, stranger: Watching) -> None:
     typed = hansard(keeper, "ledger", "pin", "--ledger", "l.db").stdout.strip()
     assert typed == _pin(keeper)
+    wrong = hansard(stranger.folder, "witness", "trust", typed.partition("+")[0])
+    assert (wrong.returncode, "neither a key or a pin" in wrong.stderr) == (2, True), wrong.stderr
     done = hansard(stranger.folder, "witness", "trust", typed)
     assert (done.returncode, "is known here" in done.stdout) == (0, True), done.stderr
     assert _ask(keeper, stranger)[0] == 0

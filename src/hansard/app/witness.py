@@ -56,7 +56,11 @@ def _view(known: Watched) -> View:
 
 def key_text(said: str) -> str:
     """What was said, or what the file of this name holds; keys and pins have a `+`, and so may the name of a file."""
-    return said if "+" in said and not os.path.isfile(said) else read_text(Path(said)).strip()
+    if os.path.lexists(said):
+        return read_text(Path(said)).strip()
+    if "+" not in said:
+        raise UsageError(f"{said[:80]!r} is neither a key or a pin, which have a `+`, nor a file that holds one")
+    return said
 
 
 def _log_key(said: str) -> VerifierKey:
