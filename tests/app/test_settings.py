@@ -30,6 +30,15 @@ def test_the_ledger_is_found_by_argument_then_environment_then_file_then_default
     assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == "postgresql://db/x"
 
 
+def test_a_tier_of_ones_own_is_one_that_the_ladder_names(tmp_path: Path) -> None:
+    tiers = '[providers.a]\nkind = "command"\ncommand = ["cat"]\n[tiers]\nsmall = "a"\n'
+    (tmp_path / "hansard.toml").write_text(f'{tiers}[run]\nladder = ["small", "a"]\n', "utf-8")
+    assert read_settings(folder=tmp_path, environ={}).tiers == {"small": "a"}
+    (tmp_path / "hansard.toml").write_text(tiers, "utf-8")
+    with pytest.raises(UsageError, match="unknown key small"):
+        read_settings(folder=tmp_path, environ={})
+
+
 def test_the_state_folder_follows_the_environment(tmp_path: Path) -> None:
     assert read_settings(environ={"XDG_STATE_HOME": "/s", "HOME": "/h"}, folder=tmp_path).state == Path("/s/hansard")
     assert read_settings(environ={"XDG_STATE_HOME": "rel", "HOME": "/h"}, folder=tmp_path).state == Path(

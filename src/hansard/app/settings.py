@@ -88,7 +88,7 @@ def read_settings(
     config = _nearest(folder or working_folder())
     table = _read(config) if config else {}
     Fields(table, str(config)).done(KNOWN)
-    for name, keys in (("roles", ROLES), ("tiers", TIERS), ("budget", BUDGET)):
+    for name, keys in (("roles", ROLES), ("tiers", (*TIERS, *_own_tiers(table, config))), ("budget", BUDGET)):
         Fields(_table(table, name, config), f"{config} [{name}]").done(keys)
     state = state_folder(env)
     found = ledger or env.get("HANSARD_LEDGER") or _from_table(table, config)
@@ -121,6 +121,12 @@ def read_settings(
         roster_file=_roster_file(table, config),
         environment=dict(env),
     )
+
+
+def _own_tiers(table: dict[str, Any], config: Path | None) -> list[str]:
+    """Those that the ladder names. The lanes of a roster of one's own may name any."""
+    ladder, lanes = _table(table, "run", config).get("ladder"), _roster_file(table, config)
+    return [name for name in _table(table, "tiers", config) if lanes or (isinstance(ladder, list) and name in ladder)]
 
 
 def ledger_settings(ledger: str | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
