@@ -165,9 +165,9 @@ def test_a_program_of_the_project_runs_what_an_agent_asks_for(shell: Shell) -> N
     assert (unknown["result"], unknown["error"]) == (None, "before our time")
     assert shell.type("session", "validate", "s-1")[0] == 0
     code, told = shell.type("runs", "follow", "last")
-    assert (code, [line.split()[2] for line in told.splitlines()][:4]) == (
+    assert (code, [line.split()[2] for line in told.splitlines()][:5]) == (
         0,
-        ["requested", "convened", "uses", "spoke"],
+        ["requested", "convened", "seated", "uses", "spoke"],
     )
     assert shell.type("verify", ".hansard/ledger.db", "--deep")[0] == 0
 
