@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+from hansard.app.settings import KNOWN
 from hansard.domain.roster import Policy, Roster
 from hansard.orchestration.plan import Check, Need, Task, parse_plan
 from hansard.surfaces.cli.driving import EXIT
@@ -14,6 +15,11 @@ PAGE = (Path(__file__).parent.parent / "docs" / "running.md").read_text("utf-8")
 def test_the_exit_codes_are_those_of_the_page() -> None:
     told = re.findall(r"^\| `(\w+)` \| (\d+) \|", PAGE, re.MULTILINE)
     assert {state: int(code) for state, code in told} == EXIT
+
+
+def test_the_page_names_everything_that_the_settings_may_hold() -> None:
+    told = re.findall(r"`\[{0,2}(\w+)[^`|]*`", PAGE.split("## hansard.toml")[1])
+    assert set(KNOWN) - set(told) == set()
 
 
 def test_the_plan_of_the_page_is_one() -> None:
