@@ -12,7 +12,7 @@ from hansard.providers.schema.expression import Expression
 from hansard.providers.schema.rule import TooMuch, Walk
 
 ATOMS = st.sampled_from(
-    ["a", "b", "-", " ", ".", r"\d", r"\W", r"\s", "[ab]", "[^a]", r"[\w-]", r"[^\s\D]", r"\n", "é", "[]a]", "{"]
+    ["a", "b", "-", " ", ".", r"\d", r"\W", r"\s", "[ab]", "[^a]", r"[\w-]", r"[^\s\D]", r"\n", "é", "[]a]", "{", r"[\D\W]", "[a-e-z]"]
 )
 COUNTS = st.sampled_from(["*", "+", "?", "*?", "{2}", "{0,2}", "{1,}", "{,2}"])
 
@@ -37,7 +37,7 @@ PATTERNS = st.one_of(
 TEXTS = st.text(st.sampled_from("ab-_ 7\né"), max_size=8)
 
 
-@settings(max_examples=250)
+@settings(max_examples=600)
 @given(pattern=PATTERNS, text=TEXTS)
 @example(pattern="", text="")
 @example(pattern="(a*)*$", text="aab")
@@ -63,6 +63,11 @@ def test_a_walk_finds_what_a_search_finds(pattern: str, text: str) -> None:
         (r".*foo.*bar.*baz", "foobar" * 20_000, False),
         (r"^(?=.*\d)(?!.*secret).{8,}$", "correct horse battery staple 9 " * 1_000, True),
         (r"^[A-Za-z0-9+/]+=*$", "QUJD" * 250_000, True),
+        (r"(){4000000000}", "", True),
+        (r"((){65535}){65535}b", "a" * 100, False),
+        (r"\(?xyz\)?", "(xyz)", True),
+        (f"^[{''.join(rf'{chr(each)}-{chr(each + 1)}' for each in range(0x4E00, 0x9000, 3))}]+$", "一" * 5_000, True),
+        (f"^[^{''.join(map(chr, range(0x20000, 0x2A000)))}]+$", "".join(map(chr, range(0x30, 0x5B))) * 500, True),
     ],
 )
 def test_the_worst_texts_are_searched_to_their_end(pattern: str, text: str, found: bool) -> None:
@@ -77,6 +82,11 @@ def test_the_worst_texts_are_searched_to_their_end(pattern: str, text: str, foun
         (r"(\w+)*\s\1", "a" * 10_000),
         (r"(?i)(a+)+$", "a" * 1_000),
         (r"((a{1,99}){1,99}){1,99}$", "a" * 1_000),
+        (r"(?x)(a+) +$", "a" * 40 + "!"),
+        (r"(?x:(a+) +)$", "a" * 40 + "!"),
+        (r"()\1{4000000000}b", "b"),
+        (r"(?=a){4000000000}b", ""),
+        (r"(?:\b){4000000000}b", "b"),
     ],
 )
 def test_what_would_take_too_long_is_told(pattern: str, text: str) -> None:

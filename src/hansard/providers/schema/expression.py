@@ -7,9 +7,10 @@ decides (looking ahead, referring back) is not looked for in a long text.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from math import log
+from math import log, prod
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, Literal
 
@@ -17,11 +18,18 @@ from hansard.errors import UsageError
 from hansard.providers.schema.rule import Said, TooMuch, Walk, show
 
 MOST_NODES = 10_000
-MOST_KEPT = 20_000
+MOST_KEPT = 50_000
+"""Nodes of all states that one net remembers."""
 NODES_A_STEP = 2
 MOST_TRIES = 1_000_000
+MOST_TIMES = 1_000
+NEVER = -1
 
 _PIECES = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
+_TIMES = re.compile(r"(?:\)|\\[1-9]\d?)\{(\d{0,10}),?(\d{0,10})")
+"""How often a group is repeated, or what refers to one: either may be empty, and is then repeated on no text at all."""
+_SPACED = re.compile(r"\(\?[A-Za-z-]*x")
+"""May begin a pattern with spaces in it that do not count: then nothing here sees what is repeated."""
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _SETS = {
     _constants.CATEGORY_DIGIT: frozenset("0123456789"),
@@ -55,7 +63,7 @@ class Expression:
         """re.error, OverflowError or RecursionError where it is no pattern."""
         pieces = _PIECES.findall(text)
         self._pattern = re.compile("".join(r"\Z" if piece == "$" else piece for piece in pieces), re.ASCII)
-        self._tame = _tame(pieces)
+        self._tame = _tame(text, pieces)
         self._nets: list[tuple[_Net, bool]] | None = None
 
     def is_in(self, text: str, walk: Walk) -> bool:
@@ -76,10 +84,14 @@ class Expression:
             return []
 
 
-def _tame(pieces: Sequence[str]) -> int:
+def _tame(text: str, pieces: Sequence[str]) -> int:
     """How long a text may be so that any search of it is soon done: the number of tries is a power of its length, or worse."""
+    if prod(max(map(int, filter(None, found)), default=1) for found in _TIMES.findall(text)) > MOST_TIMES:
+        return NEVER
+    if _SPACED.search(text):
+        return NEVER
     choices = sum(piece in "|?" for piece in pieces)
-    repeats = 1 + sum(piece in "*+{" or re.fullmatch(r"\\[1-9]", piece) is not None for piece in pieces)
+    repeats = 1 + sum(piece in "*+{" or piece[1:].isdecimal() for piece in pieces)
     if any(before == ")" and piece in "*+{" for before, piece in pairwise(pieces)):
         return int(log(MOST_TRIES, 2 + choices + repeats))
     return int((MOST_TRIES / 2**choices) ** (1 / repeats))
@@ -153,7 +165,7 @@ class _Net:
             self._kept = 0
         else:
             state[char] = after
-            self._kept += 1
+            self._kept += 1 + len(after.nodes)
         return after
 
     def _state(self, nodes: Iterable[int], behind: Beside) -> _State:
@@ -206,7 +218,10 @@ class _Net:
             for _ in range(most - least):
                 start = self._add(self._sequence(part, start), then)
         for _ in range(least):
-            start = self._sequence(part, start)
+            before, start = start, self._sequence(part, start)
+            if start == before:
+                # It takes nothing, however often.
+                break
         return start
 
 
@@ -228,24 +243,52 @@ def _test(what: Any, said: Any) -> Test:
         return "\n".__ne__
     if what is not _constants.IN:
         raise _Undecided
-    tests = [_member(*each) for each in said if each[0] is not _constants.NEGATE]
-    wanted = len(tests) == len(said)
-    return lambda char: any(test(char) for test in tests) is wanted
+    return _set(said)
 
 
-def _member(what: Any, said: Any) -> Test:
-    """What one character of a set must be."""
-    if what is _constants.LITERAL:
-        return chr(said).__eq__
-    if what is _constants.RANGE:
-        first, last = map(chr, said)
-        return lambda char: first <= char <= last
-    if what is _constants.CATEGORY and said in _SETS:
-        return _SETS[said].__contains__
-    if what is _constants.CATEGORY and said in _OTHERS:
-        others = _SETS[_OTHERS[said]]
-        return lambda char: char not in others
-    raise _Undecided
+def _set(members: Any) -> Test:
+    """That it is one of these, found without a look at each: there may be as many as there are characters."""
+    wanted = True
+    ranges: list[tuple[str, str]] = []
+    sets: list[frozenset[str]] = []
+    others: list[frozenset[str]] = []
+    for what, said in members:
+        if what is _constants.NEGATE:
+            wanted = False
+        elif what is _constants.LITERAL:
+            ranges.append((chr(said), chr(said)))
+        elif what is _constants.RANGE:
+            ranges.append((chr(said[0]), chr(said[1])))
+        elif what is _constants.CATEGORY and said in _SETS:
+            sets.append(_SETS[said])
+        elif what is _constants.CATEGORY and said in _OTHERS:
+            others.append(_SETS[_OTHERS[said]])
+        else:
+            raise _Undecided
+    named = frozenset[str]().union(*sets)
+    # Of `not these` or `not those`, only what is among both is left out.
+    left_out = frozenset.intersection(*others) if others else None
+    firsts, lasts = _apart(ranges)
+
+    def test(char: str) -> bool:
+        at = bisect_right(firsts, char) - 1
+        among = char in named or (left_out is not None and char not in left_out) or (at >= 0 and char <= lasts[at])
+        return among is wanted
+
+    return test
+
+
+def _apart(ranges: list[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """The same characters in ranges that do not overlap, by their first and their last ones."""
+    firsts: list[str] = []
+    lasts: list[str] = []
+    for first, last in sorted(ranges):
+        if lasts and first <= lasts[-1]:
+            lasts[-1] = max(lasts[-1], last)
+        else:
+            firsts.append(first)
+            lasts.append(last)
+    return firsts, lasts
 
 
 def expression_of(text: Any, said: Said) -> Expression:
