@@ -107,7 +107,7 @@ def test_an_untouched_ledger_is_read_without_a_word(settings: Settings) -> None:
     assert len(places(settings)) > 80
 
 
-@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("missing", [True, False], ids=["missing", "odd"])
 def test_no_member_of_any_entry_can_break_reading(settings: Settings, tmp_path: Path, missing: bool, step: int) -> None:
     refused = 0
@@ -122,7 +122,7 @@ def test_no_member_of_any_entry_can_break_reading(settings: Settings, tmp_path: 
     assert refused > 20 // step
 
 
-@pytest.mark.parametrize("step", [15, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", ["missing", "odd", "more", "no causes", "other causes"])
 def test_no_entry_can_break_whoever_goes_on_with_its_run(settings: Settings, tmp_path: Path, how: str, step: int) -> None:
     """The run as if it had not ended, or its deliberation, driven and run again: to an end, or to words."""
