@@ -33,6 +33,8 @@ def test_runs_alone_lists_the_newest_first(place: Path) -> None:
     [newest] = hansard(place, "runs", "list", "--limit", "1").stdout.splitlines()
     assert newest.split()[:2] == lines[0].split()[:2]
     assert len(hansard(place, "runs", "list", "--limit", "0").stdout.splitlines()) == 2
+    # The newest is not in that state, and still the older ones are looked at.
+    assert len(hansard(place, "runs", "list", "--limit", "0", "--state", "answered").stdout.splitlines()) == 1
     assert [
         each["state"] for each in json.loads(hansard(place, "runs", "list", "--state", "answered", "--json").stdout)
     ] == ["answered"]

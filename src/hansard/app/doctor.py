@@ -122,11 +122,15 @@ def _at_hand(environment: Mapping[str, str]) -> Iterator[View]:
 
 def _silent(url: str) -> str | None:
     """The host and port of a URL of this machine at which nobody listens; other machines are left alone."""
-    parts = urlsplit(url)
-    if parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        # What a provider of somebody else's tells of itself need not be one.
         return None
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return None if _listens(parts.hostname, port) else f"{parts.hostname}:{port}"
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        return None
+    return None if _listens(host, port) else f"{host}:{port}"
 
 
 def _listens(host: str, port: int) -> bool:

@@ -308,7 +308,7 @@ class Runs:
             view = run_view(self._store, entry.run, entries, brief=True)
             if state is None or view["state"] == state:
                 found.append(view)
-            if len(found) == limit:
+            if limit and len(found) >= limit:
                 break
         return found
 

@@ -293,7 +293,9 @@ def _showing_life(lock_fd: int) -> Iterator[None]:
 
     def show() -> None:
         while not over.wait(LIFE_S):
-            os.utime(lock_fd)
+            # Who may not show it is waited for no longer than anybody.
+            with suppress(OSError):
+                os.utime(lock_fd)
 
     shown = threading.Thread(target=show, name="hansard-turn", daemon=True)
     shown.start()
