@@ -253,6 +253,23 @@ def test_exit_codes_tell_how_a_run_ended(run: Run, place: Path) -> None:
     assert (code, "deadline" in err) == (12, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "way"),
+    [
+        ((), "--single"),
+        (("--single",), "--lane NAME"),
+        (("--lane", "backend"), "--judge checks"),
+    ],
+)
+def test_whoever_asks_a_program_that_only_works_is_told_what_does_without_the_rest(
+    run: Run, words: tuple[str, ...], way: str
+) -> None:
+    only_works = f"{sys.executable} -c \"import sys; sys.stdin.read(); print('done')\""
+    code, out, err = run("submit", "what is to be done with it?", "--cmd", only_works, *words)
+    assert (code, out) == (11, "")
+    assert f"submit it with `{way}`" in err
+
+
 def test_flags_say_who_looks_at_the_answer_and_what_is_told_along(run: Run, place: Path) -> None:
     code, out, _ = run("submit", "first", *REHEARSAL, "--json")
     first = json.loads(out)["run"]

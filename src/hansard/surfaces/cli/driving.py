@@ -28,6 +28,12 @@ T = TypeVar("T")
 EXIT = {"answered": 0, "partial": 10, "failed": 11, "stopped": 12, "cancelled": 13, "waiting": 14, "interrupted": 130}
 SHORT = 13
 """A run's id up to here is its time in milliseconds."""
+VALIDATOR = '"check":"validator"'
+WITHOUT = {
+    "classifier_silent": "`--lane NAME`, and nobody need choose one",
+    "coordinator_silent": "`--single` for one task, or a plan of yours, and nobody need make one",
+    "validator_silent": "`--judge checks`, and no model need judge it",
+}
 
 
 @asynccontextmanager
@@ -138,8 +144,17 @@ def _remark(view: View, args: argparse.Namespace, why: str) -> None:
                 note(
                     f"its limits stay as they are; submit it again with higher ones, and `--context-run {short}` to build on this"
                 )
+            elif way := _way_round(view):
+                note(f"submit it with {way}")
             elif lost and state != "cancelled":
                 note(f"{typed(args, 'runs retry', run, lost[0])} does a task again, and what is built on it")
+
+
+def _way_round(view: View) -> str | None:
+    """What does without a role that gave no usable answer: a program that can only work cannot plan or judge."""
+    verdicts = [attempt["verdict"] for task in view["tasks"] for attempt in task["attempts"][-1:]]
+    unjudged = any(each and each["by"] == "engine" and VALIDATOR in (each["reasons"] or "") for each in verdicts)
+    return WITHOUT.get("validator_silent" if unjudged else view["reason"])
 
 
 def typed(args: argparse.Namespace, words: str, run: str | None = None, task: str | None = None) -> str:
