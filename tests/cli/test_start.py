@@ -52,6 +52,25 @@ def test_help_loads_nothing_heavy() -> None:
         assert heavy not in loaded, heavy
 
 
+def test_an_interrupt_while_it_is_loaded_shows_no_traceback(tmp_path: Path) -> None:
+    """Somebody thinks better of it within the first tenth of a second."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import signal, sys\n"
+        "class Impatient:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'hansard.surfaces.cli.main':\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Impatient())\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "hansard", "doctor"],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": f"{tmp_path}:{SRC}"},
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "hansard: interrupted\n")
+
+
 def test_the_module_runs_as_a_program() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "hansard", "--version"],

@@ -45,16 +45,6 @@ def collect_seldom() -> None:
     gc.set_threshold(100_000, 10, 20)
 
 
-def program() -> int:
-    """The command line in a process of its own."""
-    collect_seldom()
-    try:
-        return main()
-    finally:
-        # At the end Python looks through everything for what may be freed, which takes as long as many a command.
-        gc.freeze()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
