@@ -192,7 +192,8 @@ def test_single_and_lane_make_one_task(run: Run) -> None:
 def test_plan_prints_what_submit_accepts(run: Run, place: Path) -> None:
     code, out, _ = run("plan", "compare three queues", *REHEARSAL)
     assert (code, [task["id"] for task in json.loads(out)["tasks"]]) == (0, ["look", "build"])
-    assert run("plan", "compare three queues", *REHEARSAL, "-o", "made.json")[0] == 0
+    assert run("plan", "compare three queues", *REHEARSAL, "-o", "made.json")[:2] == (0, "")
+    assert run("plan", "compare three queues", *REHEARSAL, "-o", "told.json", "--json")[:2] == (0, out)
     assert run("submit", "compare", "--plan", "made.json", *REHEARSAL)[0] == 0
     code, _, err = run("plan", "compare three queues", *REHEARSAL, "-o", "made.json")
     assert (code, "there already" in err) == (2, True)

@@ -120,7 +120,7 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
     if args.output:
         _write(Path(args.output), made)
         note(f"wrote {args.output}; {typed(args, f'submit REQUEST --plan {shlex.quote(args.output)}')} runs it")
-    else:
+    if args.json or not args.output:
         as_json(made)
     return 0
 
