@@ -2,16 +2,22 @@
 
 import fcntl
 import os
+import shutil
+import sqlite3
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from hansard.errors import StoreError
 from hansard.store.conformance.sample import Clock, draft, genesis, part, put, redacted
 from hansard.store.sqlite import SqliteStore
 from hansard.store.sqlite import writer as sqlite_writer
 from hansard.store.sqlite.writer import Writer, take_turn
+from store.disks import make_space, tmpfs
 
 COUNT, STEP = 50, 3
 
@@ -77,3 +83,76 @@ def test_whoever_waits_for_a_long_turn_goes_on_waiting_while_its_holder_lives(
     at_work.join()
     os.close(held)
     os.close(waiting)
+
+
+@contextmanager
+def looked_at(path: Path) -> Iterator[None]:
+    """Somebody else's program reads the file, and does not end what it began."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT size FROM head").fetchall()
+        yield
+
+
+def test_whoever_waits_for_a_reader_to_end_keeps_no_turn_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_writer, "BUSY_S", 3.0)
+    said: list[str] = []
+
+    def erase() -> None:
+        try:
+            store.erase(1, "output")
+        except StoreError as error:
+            said.append(str(error))
+
+    with closing(filled(tmp_path / "log.db")) as store, closing(SqliteStore.open(tmp_path / "log.db")) as other:
+        with looked_at(tmp_path / "log.db"):
+            put(store, draft())
+            erasing = threading.Thread(target=erase)
+            erasing.start()
+            waits = []
+            while erasing.is_alive():
+                began = time.monotonic()
+                put(other, draft())
+                waits.append(time.monotonic() - began)
+            erasing.join()
+        assert "a reader keeps the WAL" in said[0]
+        assert len(waits) > 10
+        assert max(waits) < 1.0
+        store.erase(1, "output")
+        assert told(tmp_path, 0) == []
+
+
+def test_closing_does_not_wait_for_a_reader(tmp_path: Path) -> None:
+    store = filled(tmp_path / "log.db")
+    with looked_at(tmp_path / "log.db"):
+        put(store, draft())
+        began = time.monotonic()
+        store.close()
+        assert time.monotonic() - began < 5.0
+
+
+@pytest.mark.needs_root
+def test_a_file_that_finds_no_space_to_be_written_anew_gives_back_what_it_took(tmp_path: Path) -> None:
+    with closing(filled(tmp_path / "log.db")) as store:
+        put(store, *(draft(parts=[part(b"many others" * 300)]) for _ in range(500)))
+        size = store.head().size
+    with tmpfs(tmp_path / "full", 2600) as place:
+        shutil.copy(tmp_path / "log.db", place)
+        with closing(SqliteStore.open(place / "log.db")) as store:
+            put(store, draft())
+            before = free(place)
+            with pytest.raises(StoreError, match=r"the body is deleted, but .*make space"):
+                store.erase(1, "output")
+            assert free(place) >= before
+            assert told(place, 0) == []
+            put(store, draft())
+            make_space(place)
+            store.repair()
+            assert store.head().size == size + 2
+
+
+def free(place: Path) -> int:
+    found = os.statvfs(place)
+    return found.f_bavail * found.f_frsize

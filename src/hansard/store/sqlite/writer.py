@@ -134,7 +134,7 @@ class Writer:
                 return
             if not self.read_only:
                 with suppress(sqlite3.Error, StoreError), self.turn():
-                    self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    self._empty_wal()
                     self.connection.close()
             self.abandon()
 
@@ -148,17 +148,30 @@ class Writer:
     def _write_anew(self) -> None:
         with self.turn(), _showing_life(self._lock_fd):
             try:
+                # First, so that all is in the file itself: then what a full disk took of the new one can be given back.
+                self._empty_wal()
                 self.connection.execute("VACUUM")
             except sqlite3.Error as error:
+                with suppress(sqlite3.Error):
+                    self._empty_wal()
                 raise StoreError(
                     f"the body is deleted, but {self.place} was not written anew, so traces of it may be left: {error}; "
-                    f"make space for two copies of it and run: hansard ledger repair"
+                    f"make space for a copy of it beside it and for one among the temporary files (TMPDIR), "
+                    f"and run: hansard ledger repair"
                 ) from error
+
+    def _empty_wal(self) -> bool:
+        """Whether the WAL is empty now. Readers are not waited for: this is somebody's turn, and others wait for theirs."""
+        self.connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            return not self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
 
     def _wal_is_busy(self) -> bool:
         with self.turn():
             try:
-                return bool(self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+                return not self._empty_wal()
             except sqlite3.Error as error:
                 raise StoreError(
                     f"the body is deleted, but the WAL of {self.place} was not emptied: {error}; "
