@@ -369,6 +369,26 @@ def test_a_body_that_could_not_be_vacuumed_is_gone_and_the_message_says_so(
         store.erase(1, "output")
 
 
+@pytest.mark.parametrize("quiet", ["notice", "error"])
+def test_who_may_delete_but_not_vacuum_is_told_so(server: Server, url: str, database: str, quiet: str) -> None:
+    schema, name = Address.parse(url).schema, f"clerk_{quiet}_{database}"
+    with closing(PostgresStore.create(url, genesis())) as owner:
+        put(owner, draft(parts=[part(b"x")]))
+    for statement in (
+        f"CREATE ROLE {name} LOGIN",
+        f"ALTER ROLE {name} SET client_min_messages = {quiet}",
+        f"GRANT USAGE ON SCHEMA {schema} TO {name}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}",
+    ):
+        server.execute(statement, database)
+    with closing(PostgresStore.open(server.url(database, user=name, more=f"&schema={schema}"))) as clerk:
+        with pytest.raises(
+            StoreError, match=rf"the body is deleted, but .*could not be vacuumed: .*VACUUM {schema}\.bodies"
+        ):
+            clerk.erase(1, "output")
+        assert clerk.body(1, "output") is None
+
+
 EDIT = "UPDATE entries SET line = replace(encode(line, 'escape'), '\"n\":2', '\"n\":3')::bytea WHERE seq"
 GONE = "the head row says nothing"
 DERIVED = [

@@ -58,6 +58,22 @@ def reason(error: psycopg.Error, address: Address) -> str:
     return address.clean(error.diag.message_primary or str(error))
 
 
+def warnings_of(connection: Connection, statement: str) -> list[str]:
+    """Execute a statement; what the server warned of meanwhile."""
+    told: list[str] = []
+
+    def hear(notice: psycopg.errors.Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            told.append(notice.message_primary or "")
+
+    connection.add_notice_handler(hear)
+    try:
+        connection.execute(statement)
+    finally:
+        connection.remove_notice_handler(hear)
+    return told
+
+
 def listens(reader: Connection, channel: str) -> bool:
     """Whether the server lets us listen; a standby does not."""
     try:
@@ -123,6 +139,7 @@ def _prepare(connection: Connection, schema: str, writing: bool) -> None:
     connection.execute(
         "SELECT set_config('search_path', %s, false), set_config('default_transaction_read_only', %s, false),"
         " set_config('lock_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),"
+        " set_config('client_min_messages', 'warning', false),"
         " CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
         " THEN set_config('synchronous_commit', 'on', false) END",
         (f'"{schema}"', "off" if writing else "on", f"{BUSY_S * 1000:.0f}ms", f"{IDLE_S * 1000:.0f}ms"),

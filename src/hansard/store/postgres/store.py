@@ -284,8 +284,10 @@ class PostgresStore:
         try:
             self._writer.vacuum("bodies", "shared")
         except StoreError as error:
+            schema = self._address.schema
             raise StoreError(
-                f"the body is deleted, but {error}; autovacuum will do it, or you: VACUUM bodies, shared"
+                f"the body is deleted, but {error}; autovacuum will do it, or the owner of the tables: "
+                f"VACUUM {schema}.bodies, {schema}.shared"
             ) from error
 
     def _check_ours(self) -> None:

@@ -15,7 +15,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
-from hansard.store.postgres.session import Connection, connect, is_live, reason
+from hansard.store.postgres.session import Connection, connect, is_live, reason, warnings_of
 from hansard.store.sequence import Sequence
 
 Clock = Callable[[], float]
@@ -76,10 +76,13 @@ class Writer:
         """Let the server give up the rows that were deleted, and clean their pages."""
         with self._mutex:
             try:
-                self._alive().execute(f"VACUUM {', '.join(tables)}")
+                refused = warnings_of(self._alive(), f"VACUUM {', '.join(tables)}")
             except psycopg.Error as error:
                 self._drop()
                 raise StoreError(f"{self._place} could not be vacuumed: {self._why(error)}") from error
+            if refused:
+                # Whoever is not the owner of a table gets no error: it is passed over.
+                raise StoreError(f"{self._place} could not be vacuumed: {self._address.clean('; '.join(refused))}")
 
     def close(self) -> None:
         with self._mutex:
