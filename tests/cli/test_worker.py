@@ -1,10 +1,11 @@
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,19 @@ def test_there_is_one_worker_to_a_ledger(place: Path) -> None:
     with working(place):
         second = hansard(place, "worker")
         assert (second.returncode, "held by process" in second.stderr) == (11, True)
+
+
+def test_a_worker_that_was_held_up_and_replaced_says_so_and_stops(place: Path) -> None:
+    hansard(place, "init")
+    held_up = started(place, "worker", "--json")
+    assert held_up.stdout is not None
+    assert "working on" in held_up.stdout.readline()
+    held_up.send_signal(signal.SIGSTOP)
+    with closing(sqlite3.connect(place / "l.db")) as database, database:
+        # Its lease is over.
+        database.execute("UPDATE claims SET until_us = 1 WHERE name = 'worker'")
+    with working(place):
+        held_up.send_signal(signal.SIGCONT)
+        _, said = held_up.communicate(timeout=30)
+        assert held_up.returncode == 11
+        assert "l.db, and this one stops: worker: epoch 1 is over" in said

@@ -73,7 +73,9 @@ class Worker:
         self._driving: dict[str, asyncio.Task[None]] = {}
 
     async def work(self) -> None:
-        """Work until cancelled; then every run that is under way is interrupted in good order. Fenced when a worker is there."""
+        """Work until cancelled; then every run that is under way is interrupted in good order. Fenced when a worker is there,
+        or has taken over from this one, which was held up or cut off from the ledger for longer than its lease.
+        """
         store = self._hansard.store
         claim = await asyncio.to_thread(store.claim, CLAIM, LEASE_S)
         self._tell(f"working on {store.place}")
@@ -81,6 +83,9 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep(claim))
                 await self._look(group)
+        except ExceptionGroup as errors:
+            # The first one ended the others, and says why.
+            raise errors.exceptions[0] from None
         finally:
             store.release(claim)
 
@@ -120,8 +125,10 @@ class Worker:
             await asyncio.sleep(LEASE_S / 3)
             try:
                 await asyncio.to_thread(self._hansard.store.renew, claim, LEASE_S)
-            except Fenced:
-                raise
+            except Fenced as error:
+                raise Fenced(
+                    f"another worker has taken {self._hansard.store.place}, and this one stops: {error}"
+                ) from None
             except StoreError as error:
                 # There is time for two more tries; and whoever takes the claim after that is seen here.
                 self._tell(f"the lease was not renewed: {error}")
