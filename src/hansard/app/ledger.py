@@ -5,13 +5,14 @@ A damaged ledger can still be read: what cannot be trusted is marked, and only a
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Self, get_args
 
 from hansard.app.settings import Settings
 from hansard.app.views import View, broken_view, entry_view, part_view, state_view, summary_view
 from hansard.app.wiring import Opened, open_ledger
 from hansard.domain.custody import BodyRedacted, RedactionReason, Repaired
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, Tampered, UsageError
 from hansard.ledger import body as bodies
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import FIRST_PREV, Entry, parse
@@ -102,16 +103,19 @@ class LedgerService:
         if part not in entry.body:
             raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
         stored, state = self._state(entry, part)
-        if stored is None:
-            raise UsageError(f"the part {part!r} of entry {seq} is {state}")
         if state == "differs":
             raise StoreError(
                 f"the part {part!r} of entry {seq} is not the body that was committed to; run: hansard verify --deep"
             )
+        if stored is None:
+            raise UsageError(f"the part {part!r} of entry {seq} is {state}")
         return stored.body
 
     def _state(self, entry: Entry, part: str) -> tuple[StoredBody | None, str]:
-        stored = self.store.body(entry.seq, part)
+        try:
+            stored = self.store.body(entry.seq, part)
+        except Tampered:
+            return None, "differs"
         redacted = self._tombstone(entry, part) is not None
         if stored is None:
             return None, "redacted" if redacted else "missing"
@@ -152,9 +156,9 @@ class LedgerService:
         entry = self.store.entry(seq)
         if part not in entry.body:
             raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
-        tombstone, stored = self._tombstone(entry, part), self.store.body(seq, part)
+        tombstone, (stored, state) = self._tombstone(entry, part), self._state(entry, part)
         if tombstone is None:
-            if stored is None:
+            if state == "missing":
                 raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")
             fact = BodyRedacted(seq=seq, part=part, commitment=entry.body[part], reason=reason)  # type: ignore[arg-type]
             [written] = record_now(
@@ -171,9 +175,10 @@ class LedgerService:
         found: list[View] = []
         for entry in self.store.select(Query(run=run)) if sought else ():
             for part in sorted(entry.body):
-                stored = self.store.body(entry.seq, part)
-                if stored and any(each in stored.body for each in sought):
-                    found.append({"seq": entry.seq, "part": part})
+                with suppress(Tampered):
+                    stored = self.store.body(entry.seq, part)
+                    if stored and any(each in stored.body for each in sought):
+                        found.append({"seq": entry.seq, "part": part})
         return found
 
     def _tombstone(self, entry: Entry, part: str) -> int | None:

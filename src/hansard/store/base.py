@@ -174,7 +174,7 @@ class Store(Protocol):
         ...
 
     def body(self, seq: int, part: str) -> StoredBody | None:
-        """The body of a part, or None when it is not here."""
+        """The body of a part, or None when it is not here; Tampered when what lies there cannot be read as a body."""
         ...
 
     def erase(self, seq: int, part: str) -> None:

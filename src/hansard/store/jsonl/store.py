@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from hansard.errors import Broken, Fenced, HansardError, StoreError, UsageError
+from hansard.errors import Broken, Fenced, HansardError, StoreError, Tampered, UsageError
 from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.entry import Entry
 from hansard.ledger.events import Tombstone, tombstone_of
@@ -188,7 +188,7 @@ class JsonlStore:
             try:
                 return read_body(fd, place)
             except Malformed as error:
-                raise StoreError(
+                raise Tampered(
                     f"part {part} of entry {seq} is damaged in {self._paths.bodies} at byte {place[0]}: {error}"
                 ) from error
 

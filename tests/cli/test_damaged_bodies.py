@@ -1,0 +1,42 @@
+"""One body of a ledger in JSON lines that is damaged beyond reading: it hides no other, and can still be redacted."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import hansard, workplace
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Two runs; what the first one was asked is no text any more."""
+    folder = workplace(tmp_path)
+    (folder / "hansard.toml").write_text('ledger = "l.jsonl"')
+    for request in ("call 555-1234", "the other one"):
+        assert hansard(folder, "submit", request, "--provider", "rehearsal", "--single").returncode == 0
+    bodies = folder / "l.bodies.jsonl"
+    first, _, others = bodies.read_bytes().partition(b"\n")
+    bodies.write_bytes(first.replace(b"call 555", b"call\xff555") + b"\n" + others)
+    return folder
+
+
+def test_a_damaged_body_is_marked_and_hides_no_other(place: Path) -> None:
+    listed = hansard(place, "runs", "list")
+    assert listed.returncode == 0, listed.stderr
+    assert "the other one" in listed.stdout
+    assert "not what was recorded" in listed.stdout
+    assert "part    request: differs" in hansard(place, "ledger", "get", "1").stdout
+    refused = hansard(place, "ledger", "get", "1", "--part", "request")
+    assert (refused.returncode, "not the body that was committed to" in refused.stderr) == (11, True)
+    exported = hansard(place, "ledger", "export", "out", "--json")
+    assert exported.returncode == 0, exported.stderr
+    assert [hansard(place, "verify", copy, "--deep").returncode for copy in ("l.jsonl", "out")] == [20, 22]
+
+
+def test_a_damaged_body_can_be_redacted(place: Path) -> None:
+    told = hansard(place, "ledger", "redact", "1", "request", "--reason", "personal_data", "--json")
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["state"] == "redacted"
+    assert b"call\xff555" not in (place / "l.bodies.jsonl").read_bytes()
+    assert hansard(place, "verify", "l.jsonl", "--deep").returncode == 0
