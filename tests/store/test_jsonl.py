@@ -142,6 +142,29 @@ def test_a_whole_last_line_is_never_cut(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("gone", [1, 40, 2_000])
+def test_an_end_that_a_checkpoint_covers_was_never_torn_and_nothing_is_cut_for_it(path: Path, gone: int) -> None:
+    store = made(path, 9)
+    seal = store.claim("seal", 60.0)
+    store.add_checkpoint(StoredCheckpoint(size=9, note=note(9)), seal.epoch)
+    store.close()
+    whole = path.read_bytes()
+    cut(path, len(whole) - gone)
+    before = {each: each.read_bytes() for each in path.parent.glob("*.jsonl")}
+    store = reopened(path)
+    assert "a checkpoint of 9 entries is kept" in str(store.broken)
+    for change in changes(store):
+        with pytest.raises(StoreError, match="may not be extended"):
+            change()
+    store.close()
+    assert {each: each.read_bytes() for each in path.parent.glob("*.jsonl")} == before
+    path.write_bytes(whole)
+    store = reopened(path)
+    assert store.broken is None
+    assert all(store.body(entry.seq, part) for entry in walk(store) for part in entry.body)
+    store.close()
+
+
 def test_bodies_of_a_write_that_never_reached_the_entries_are_cut_off(path: Path) -> None:
     made(path, 3).close()
     bodies = Paths.of(path).bodies

@@ -304,10 +304,26 @@ class JsonlStore:
         noted = whole_end(writer.checkpoints.fd)
         torn = [("torn_tail", writer.entries.kept - end), ("torn_tail", writer.checkpoints.kept - noted)]
         found = [(what, count) for what, count in (*torn, ("leftover_bodies", leftover)) if count]
+        if found and (lost := self._lost_end()):
+            writer.trouble = lost
+            return
         writer.cut(bodies=cut, entries=end, checkpoints=noted)
         for outcome in self.append([[repaired(what, count)] for what, count in found]) if found else ():
             if isinstance(outcome, HansardError):
                 raise outcome
+
+    def _lost_end(self) -> str | None:
+        """What a torn write cannot do: take entries that a checkpoint covers, which is written when they are durable."""
+        try:
+            newest = next(self.checkpoints(newest_first=True), None)
+        except StoreError as error:
+            return str(error)
+        if newest is None or newest.size <= self._log.size():
+            return None
+        return (
+            f"a checkpoint of {newest.size} entries is kept and the log ends at {self._log.size()}: "
+            f"this is an older copy, or its end was cut off; bring back the newer file"
+        )
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
