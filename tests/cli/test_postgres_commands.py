@@ -45,3 +45,16 @@ def test_a_report_names_the_ledger_and_not_the_export_that_was_made_of_it(tmp_pa
     done = hansard(tmp_path, "verify", url)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"OK: {place}")
     assert json.loads(hansard(tmp_path, "verify", url, "--json").stdout)["path"] == place
+
+
+def test_what_to_type_next_names_the_ledger_without_its_password(tmp_path: Path, url: str) -> None:
+    place = url.replace(f":{SECRET}", "")
+    for words, code, then in (
+        (("submit", "x", "--provider", "rehearsal", "--detach"), 2, "worker"),
+        (("submit", "x", "--provider", "rehearsal", "--gate", "plan"), 14, "gates list"),
+        (("session", "validate", ".", "--ledger", f"{url}&schema=none"), 2, ""),
+    ):
+        done = hansard(tmp_path, *words, *(() if "--ledger" in words else ("--ledger", url)))
+        assert done.returncode == code, done.stderr
+        assert f"hansard {then} --ledger '{place}'" in done.stderr if then else f"{place}&schema=none" in done.stderr
+        assert SECRET not in done.stdout + done.stderr

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.views import View
-from hansard.app.wiring import Opened, ledger_exists, open_ledger
+from hansard.app.wiring import Opened, ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError, plainly
 from hansard.surfaces.cli.narrate import duration, spent
 from hansard.surfaces.cli.progress import Nobody, Watcher, listener, ticking, watcher
@@ -161,7 +161,7 @@ def typed(args: argparse.Namespace, words: str, run: str | None = None, task: st
     """What to type, for the ledger that this command was given."""
     more = [run[:SHORT]] if run else []
     more += [shlex.quote(task)] if task else []
-    more += ["--ledger", shlex.quote(args.ledger)] if args.ledger else []
+    more += ["--ledger", shlex.quote(place_of(args.ledger))] if args.ledger else []
     return f"`{' '.join(['hansard', words, *more])}`"
 
 

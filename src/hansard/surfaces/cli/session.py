@@ -17,7 +17,7 @@ from hansard.app.markdown import as_markdown
 from hansard.app.service import Hansard
 from hansard.app.sessionpage import session_page
 from hansard.app.settings import read_settings
-from hansard.app.wiring import ledger_exists, open_ledger
+from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import HansardError, StoreError, UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
@@ -49,7 +49,7 @@ def validate(args: argparse.Namespace) -> int:
         path = _place(args, args.path)
     settings = read_settings(args.ledger)
     if args.ledger and not ledger_exists(settings.ledger):
-        raise UsageError(f"there is no ledger at {args.ledger}")
+        raise UsageError(f"there is no ledger at {place_of(args.ledger)}")
     if ledger_exists(settings.ledger):
         with open_ledger(settings) as found:
             done = sessions.validated(path, found.store, named=bool(args.ledger))
