@@ -227,7 +227,7 @@ def test_repair_rebuilds_what_is_derived(run: Any, ledger: Path) -> None:
     code, out, _ = run("ledger", "repair", "--ledger", str(ledger))
     assert (code, "repaired derived" in out) == (0, True)
     assert run("verify", str(ledger), "--deep")[0] == 0
-    assert run("ledger", "repair", "--ledger", str(ledger))[1] == "nothing to repair\n"
+    assert run("ledger", "repair", "--ledger", str(ledger))[1] == "nothing is left to repair\n"
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM head", "UPDATE head SET size = 3, leaf = x'{leaf}'"])

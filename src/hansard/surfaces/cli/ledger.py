@@ -105,7 +105,7 @@ def repair(args: argparse.Namespace) -> int:
     if args.json:
         as_json(view)
     elif not view["repaired"]:
-        say("nothing to repair")
+        say("nothing is left to repair")
     for done in [] if args.json else view["repaired"]:
         say(f"repaired {done['what']}: {done['count']}")
     return 0
