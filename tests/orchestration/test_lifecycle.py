@@ -208,6 +208,19 @@ async def test_a_retry_after_a_failure_repairs_what_was_skipped_for_it() -> None
     assert made.runs.show(ended.run)["missing"] == []
 
 
+async def test_the_answer_of_before_a_retry_is_not_shown_for_the_run_that_failed_since() -> None:
+    said: list[str] = ["fine work"]
+    made = desk(Answers(lambda exchange: said[0] if who(exchange)[0] == "worker" else _plain(obliging(exchange))))
+    run = (await made.run(plan=plan(task("a"), task("b", "a")))).run
+    assert made.runs.show(run)["answer"] == "the answer"
+    said[0] = ""
+    assert (await made.runs.retry(run, "a")).state == "failed"
+    view, capsule = made.runs.show(run), made.runs.capsule(run)
+    assert (view["state"], view["answer"], view["answer_seq"]) == ("failed", None, None)
+    assert (capsule["state"], capsule["answer"], made.answer(run)) == ("failed", None, None)
+    assert made.runs.figures(run)["answer_sha256"] is None
+
+
 def _plain(said: object) -> Said:
     assert isinstance(said, str | dict)
     return said

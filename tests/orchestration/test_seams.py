@@ -198,6 +198,8 @@ async def test_a_revision_that_is_shorter_and_covers_no_less_becomes_the_answer(
     assert revised.data["accepted"] is True
     assert revised.data["words_after"] < revised.data["words_before"]
     assert at.answer(run) == BRIEF
+    view = at.runs.show(run)
+    assert (view["answer"], view["answer_seq"], view["missing"]) == (BRIEF, revised.seq, [])
     assert at.text(one(at.entries(run, "run.answered")), "answer") == RAMBLING
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from hansard.app.compare import answer_of, last_verdicts
+from hansard.app.compare import answer_of, end_of, last_verdicts
 from hansard.app.views import View
 from hansard.ledger.entry import Entry
 from hansard.record.reading import read_text
@@ -15,7 +15,7 @@ RESULTS, CHARACTERS, ANSWER_CHARACTERS = 8, 400, 8_000
 
 def capsule(store: Store, run: str, entries: Sequence[Entry]) -> View:
     """The capsule of a run: what was asked, how it ended, the answer, the last results, and where the record says so."""
-    ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), None)
+    ended = end_of(entries)
     requested = next((entry for entry in entries if entry.kind == "run.requested"), None)
     verdicts = last_verdicts(entries)
     results = [e for e in entries if e.kind == "task.returned" and verdicts.get(str(e.data["task"])) == "passed"]

@@ -26,7 +26,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
     calls, spent = _calls(entries), fold(entries).runs[entries[0].run]
     verdicts = [entry.data for entry in entries if entry.kind == "task.judged"]
     checks = [entry.data for entry in entries if entry.kind == "answer.checked"]
-    ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), None)
+    ended = end_of(entries)
     text = answer_of(store, entries)
     return {
         "state": ended.data["state"] if ended else "unfinished",
@@ -96,12 +96,29 @@ def answer_of(store: Store, entries: Sequence[Entry]) -> str | None:
 
 
 def answer_body(store: Store, entries: Sequence[Entry]) -> Body | None:
-    """The answer as it was given: a revision that was accepted goes before what it revises."""
-    for entry in reversed(entries):
+    """The answer as it was given."""
+    found = answer_entry(entries)
+    stored = read_body(store, found, "answer") if found else None
+    return Body(stored.media, stored.body) if stored else None
+
+
+def answer_entry(entries: Sequence[Entry]) -> Entry | None:
+    """The entry that holds the answer: a revision that was accepted goes before what it revises."""
+    for entry in reversed(since_retry(entries)):
         if entry.kind == "run.answered" or (entry.kind == "answer.revised" and entry.data["accepted"] is True):
-            stored = read_body(store, entry, "answer")
-            return Body(stored.media, stored.body) if stored else None
+            return entry
     return None
+
+
+def end_of(entries: Sequence[Entry]) -> Entry | None:
+    """The entry with which a run ended; None while it goes on."""
+    return next((entry for entry in reversed(since_retry(entries)) if entry.kind == "run.ended"), None)
+
+
+def since_retry(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries behind the last wish to do a task again: what was said before of the answer and of the end no longer counts."""
+    asked = next((at for at in range(len(entries) - 1, -1, -1) if entries[at].kind == "run.retry_asked"), -1)
+    return entries[asked + 1 :]
 
 
 def _calls(entries: Sequence[Entry]) -> list[Entry]:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from hansard.app.compare import answer_entry, end_of
 from hansard.app.nested_sessions import sessions_by_question
 from hansard.app.views import View, moment
 from hansard.deliberation.story import read_artifact
@@ -20,8 +21,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -
     """One run. Brief: without tasks and texts, and of entries as they are; else each has the form of its kind."""
     state = fold(entries).runs[run]
     first = next((entry for entry in entries if entry.kind == "run.requested"), entries[0])
-    last = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), None)
-    ended = last if last and state.state == last.data.get("state") else None
+    ended = end_of(entries)
     request = (read_for_list if brief else read_text)(store, first, "request")
     configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
     view: View = {
@@ -193,11 +193,13 @@ def _attempt(task: View, entry: Entry) -> View:
 
 
 def _answer(store: Store, entries: Sequence[Entry]) -> View:
-    answered = next((entry for entry in reversed(entries) if entry.kind == "run.answered"), None)
-    if answered is None:
+    found = answer_entry(entries)
+    if found is None:
         return {"answer": None, "answer_seq": None, "missing": []}
+    # A revision says nothing of what is missing: what it revises does.
+    made = next((entry for entry in reversed(entries) if entry.kind == "run.answered"), found)
     return {
-        "answer": read_text(store, answered, "answer"),
-        "answer_seq": answered.seq,
-        "missing": list(answered.data.get("missing", [])),
+        "answer": read_text(store, found, "answer"),
+        "answer_seq": found.seq,
+        "missing": list(made.data.get("missing", [])),
     }
