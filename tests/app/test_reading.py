@@ -136,6 +136,13 @@ async def test_a_capsule_is_small_and_says_where_the_record_is() -> None:
     assert capsule["entries"] == [entries[0].seq, entries[-1].seq]
 
 
+async def test_a_capsule_holds_what_passed_and_nothing_that_was_rejected() -> None:
+    at = desk(Answers(counted))
+    run = await hand_counted(at)
+    passed = [each for each in at.entries(run, "task.returned") if each.data["attempt"] == 2]
+    assert [each["entry"] for each in at.runs.capsule(run)["results"]] == [each.seq for each in passed]
+
+
 class Tags(HTMLParser):
     """What a browser would see: tags, attributes, text."""
 

@@ -18,7 +18,14 @@ def capsule(store: Store, run: str, entries: Sequence[Entry]) -> View:
     ended = end_of(entries)
     requested = next((entry for entry in entries if entry.kind == "run.requested"), None)
     verdicts = last_verdicts(entries)
-    results = [e for e in entries if e.kind == "task.returned" and verdicts.get(str(e.data["task"])) == "passed"]
+    passed = {e.data["task"]: e.data["attempt"] for e in entries if e.kind == "task.judged" and e.data["ok"] is True}
+    results = [
+        e
+        for e in entries
+        if e.kind == "task.returned"
+        and verdicts.get(str(e.data["task"])) == "passed"
+        and passed[e.data["task"]] == e.data["attempt"]
+    ]
     return {
         "schema": SCHEMA,
         "run": run,
