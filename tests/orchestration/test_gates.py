@@ -390,9 +390,11 @@ async def test_a_cancelled_run_does_not_wait_any_longer() -> None:
     assert ended is not None
     assert ended.state == "cancelled"
     assert (gates_of(at).listed(), gates_of(at).show(gate)["state"]) == ([], "void")
+    assert at.runs.show(run)["open_gates"] == []
     with pytest.raises(UsageError, match="has ended, and nothing waits at gate"):
         await gates_of(at).decide(gate, "approve")
     assert (await at.runs.retry(run, "c")).gates == (gate,)
+    assert at.runs.show(run)["open_gates"] == [gate]
     await gates_of(at).decide(gate, "approve")
     assert (await at.runs.drive(run)).state == "answered"
 

@@ -50,7 +50,14 @@ class RunState:
     """Calls that were made and have no answer yet."""
     lost: set[int] = field(default_factory=set)
     """Calls that were under way when a driver or the run ended: they count, whatever came of them."""
-    open_gates: set[str] = field(default_factory=set)
+    undecided: set[str] = field(default_factory=set)
+    """Gates that nobody has closed."""
+    over: bool = False
+
+    @property
+    def open_gates(self) -> set[str]:
+        """Gates that wait for somebody: none where the run has ended."""
+        return set() if self.over else self.undecided
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,6 +108,8 @@ class LedgerState:
         run.entries += 1
         data = entry.data
         run.state = str(data.get("state", "ended")) if entry.kind == "run.ended" else _MOVES.get(entry.kind, run.state)
+        if entry.kind in ("run.ended", "run.retry_asked"):
+            run.over = entry.kind == "run.ended"
         match entry.kind:
             case "task.attempted" | "role.asked" if str(data.get("provider", "")).startswith("panel:"):
                 run.panels.add(entry.seq)
@@ -122,9 +131,9 @@ class LedgerState:
                 run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
                 run.cost_usd_nano += _number(data.get("cost_usd_nano"))
             case "gate.opened":
-                run.open_gates.add(str(data.get("gate")))
+                run.undecided.add(str(data.get("gate")))
             case "gate.closed":
-                run.open_gates.discard(str(data.get("gate")))
+                run.undecided.discard(str(data.get("gate")))
         if entry.kind.startswith("task.") and "task" in data:
             run.tasks[str(data["task"])] = _task_state(entry.kind, data.get("ok") is True)
         if run.state == "running" and run.open_gates and not any(state in UNDER_WAY for state in run.tasks.values()):
