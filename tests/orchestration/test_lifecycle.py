@@ -235,6 +235,20 @@ async def test_a_retry_names_the_tasks_that_there_are() -> None:
         await made.runs.retry("nope", "a")
 
 
+async def test_whoever_wants_to_go_on_with_a_run_that_carried_out_no_plan_hears_what_can_be_done() -> None:
+    made = desk(Answers())
+    planned = (await made.run(mode="plan_only")).run
+    silent = desk(Answers(lambda exchange: "no plan"))
+    planless = (await silent.run()).run
+    for at, run in ((made, planned), (silent, planless)):
+        entries = at.entries(run)
+        with pytest.raises(UsageError, match="no task to do again; `hansard submit REQUEST` hands it in again"):
+            await at.runs.retry(run, "only")
+        with pytest.raises(UsageError, match="has ended .*; `hansard submit REQUEST` hands it in again"):
+            await at.runs.resume(run)
+        assert at.entries(run) == entries
+
+
 async def test_a_retry_of_a_run_that_another_process_drives_leaves_nothing_on_the_record() -> None:
     ledger = Ledger()
     made = desk(Answers(), store=ledger)

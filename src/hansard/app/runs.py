@@ -53,6 +53,7 @@ OF_A_PANEL = (
     "and `hansard session resume DIR` completes a session's directory"
 )
 """What can be done about a deliberation that is over."""
+SUBMIT_AGAIN = "`hansard submit REQUEST` hands it in again"
 SWAPPABLE = ("worker", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 
 
@@ -232,8 +233,10 @@ class Runs:
             raise unknown_run(self._store, run)
         if self._is_of_a_panel(run):
             raise UsageError(f"run {run} is a panel's, and has no task to do again; {OF_A_PANEL}")
-        if progress.plan is None:
+        if progress.plan is None and progress.ended is None:
             raise UsageError(f"run {run} has no plan yet; `hansard runs resume {run}` goes on with it")
+        if progress.plan is None or progress.mode == "plan_only":
+            raise UsageError(f"run {run} has carried out no plan, so there is no task to do again; {SUBMIT_AGAIN}")
         plan = json.loads(self._body(progress.plan, "plan"))
         ids = [each["id"] for each in plan["tasks"]]
         if task not in ids:
@@ -380,8 +383,9 @@ class Runs:
         if progress.requested is None:
             raise unknown_run(self._store, run)
         if progress.ended is not None:
-            said, again = progress.ended.data["state"], f"`hansard runs retry {run} TASK` does a task again"
-            raise UsageError(f"run {run} has ended ({said}); {OF_A_PANEL if self._is_of_a_panel(run) else again}")
+            again = f"`hansard runs retry {run} TASK` does a task again" if progress.tasks else SUBMIT_AGAIN
+            again = OF_A_PANEL if self._is_of_a_panel(run) else again
+            raise UsageError(f"run {run} has ended ({progress.ended.data['state']}); {again}")
         return progress.requested
 
     def _body(self, seq: int, part: str) -> bytes:
