@@ -411,6 +411,19 @@ async def test_following_a_run_gives_every_entry_once_until_its_end() -> None:
     assert await following == [each.seq for each in made.entries(run)]
 
 
+async def test_whoever_follows_slowly_hears_of_the_end_too() -> None:
+    gate = Gate("d")
+    made = desk(Answers(gate))
+    run, driving = await started(made, gate)
+    heard = []
+    async for view in made.runs.follow(run):
+        heard.append(int(view["seq"]))
+        if not driving.done():
+            gate.open.set()
+            await driving
+    assert heard == [each.seq for each in made.entries(run)]
+
+
 async def test_a_provider_that_a_program_handed_in_is_asked_for_by_name_when_it_is_missing() -> None:
     store = Ledger()
     made = desk(Answers(), store=store)

@@ -346,12 +346,13 @@ class Runs:
 
     async def follow(self, run: str, after: int = -1) -> AsyncIterator[View]:
         """The entries of a run as they are written, until it ends."""
-        seen = after
-        for entry in self.entries(run):
+        seen, so_far = after, self.entries(run)
+        for entry in so_far:
             if entry.seq > after:
                 seen = entry.seq
                 yield entry_view(entry)
-        if fold(self.entries(run)).runs[run].state in ENDED:
+        # Of what was shown: whatever came meanwhile is still to be shown.
+        if fold(so_far).runs[run].state in ENDED:
             return
         async for entry in follow(self._store, seen, Query(run=run)):
             yield entry_view(entry)
