@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hansard.app.configuring import Wishes
-from hansard.app.gates import Gates
+from hansard.app.gates import Decision, Gates
 from hansard.domain.gate import GateDecided
 from hansard.errors import UsageError
 from hansard.orchestration.config import RunConfig
@@ -208,6 +208,25 @@ async def test_a_gate_that_has_the_words_it_needs_is_decided_before_anybody_take
     with pytest.raises(UsageError, match="approved already, by human:ann; nothing was changed"):
         await gates.decide(gate, "reject", actor="human:bob")
     assert len(at.entries(run, "gate.decided")) == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("approve", "reject"), ("reject", "approve"), ("approve", "edit"), ("edit", "reject")]
+)
+async def test_of_two_who_decide_at_the_same_moment_the_first_on_the_record_has_decided(
+    words: tuple[Decision, Decision],
+) -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    text = {"edit": "do something else"}
+    deciding = [gates_of(at).decide(gate, word, actor=f"human:{word}", edit=text.get(word)) for word in words]
+    views = await asyncio.gather(*deciding)
+    first, _ = at.entries(run, "gate.decided")
+    state = {"approve": "approved", "reject": "rejected", "edit": "edited"}[str(first.data["decision"])]
+    assert [view["state"] for view in views] == [state, state]
+    assert [each["counts"] for each in gates_of(at).show(gate)["decisions"]] == [True, False]
+    await at.runs.drive(run)
+    assert one(at.entries(run, "gate.closed")).data["outcome"] == state
 
 
 async def test_words_that_do_not_count_leave_a_gate_open() -> None:

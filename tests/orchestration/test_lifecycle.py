@@ -244,7 +244,7 @@ async def test_whoever_wants_to_go_on_with_a_run_that_carried_out_no_plan_hears_
         entries = at.entries(run)
         with pytest.raises(UsageError, match="no task to do again; `hansard submit REQUEST` hands it in again"):
             await at.runs.retry(run, "only")
-        with pytest.raises(UsageError, match="has ended .*; `hansard submit REQUEST` hands it in again"):
+        with pytest.raises(UsageError, match=r"has ended .*; `hansard submit REQUEST` hands it in again"):
             await at.runs.resume(run)
         assert at.entries(run) == entries
 

@@ -134,25 +134,31 @@ def gate_id(nonce: str, rule: str, task: str | None, number: int) -> str:
 
 def closing(gate: Gate, rule: Rule, now_us: int) -> Closing | None:
     """Whether a gate can be closed now, and how."""
-    standing = counting(gate, rule)
-    edits = [each for each in standing.values() if each.data["decision"] == "edit"]
-    if edits:
-        newest = max(edits, key=lambda each: each.seq)
-        return Closing("edited", (newest.seq,), edit=newest)
-    approvals = [each.seq for each in standing.values() if each.data["decision"] == "approve"]
-    if len(approvals) >= rule.needed:
-        return Closing("approved", tuple(sorted(approvals)))
-    rejections = [each.seq for each in standing.values() if each.data["decision"] == "reject"]
-    left = len(set(rule.approvers)) - len(rejections) if rule.approvers else 0
-    if rejections and left < rule.needed:
-        return Closing("rejected", tuple(sorted(rejections)))
+    if end := _settled(counting(gate, rule), rule):
+        return end
     if gate.deadline_us is not None and now_us >= gate.deadline_us:
         return Closing("approved" if rule.on_expiry == "approve" else "rejected", (), expired=True)
     return None
 
 
+def _settled(standing: Mapping[str, Entry], rule: Rule) -> Closing | None:
+    """How these words close a gate; None while they do not suffice."""
+    edit = next((each for each in standing.values() if each.data["decision"] == "edit"), None)
+    if edit is not None:
+        return Closing("edited", (edit.seq,), edit=edit)
+    approvals = [each.seq for each in standing.values() if each.data["decision"] == "approve"]
+    if len(approvals) >= rule.needed:
+        return Closing("approved", tuple(sorted(approvals)))
+    rejections = [each.seq for each in standing.values() if each.data["decision"] == "reject"]
+    left = len(set(rule.approvers)) - len(rejections) if rule.approvers else 0
+    return Closing("rejected", tuple(sorted(rejections))) if rejections and left < rule.needed else None
+
+
 def counting(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
-    """The newest decision of each who may decide, of those made on exactly what is shown, before the deadline."""
+    """The newest decision of each who may decide, of those made on exactly what is shown, before the deadline.
+
+    A gate that has got the words it needs is decided: whoever spoke at the same moment and came behind them came too late.
+    """
     standing: dict[str, Entry] = {}
     for each in gate.decisions:
         late = gate.deadline_us is not None and each.ts > gate.deadline_us
@@ -161,6 +167,8 @@ def counting(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
         if rule.approvers and each.actor not in rule.approvers:
             continue
         standing[each.actor] = each
+        if _settled(standing, rule):
+            break
     return standing
 
 
