@@ -14,7 +14,24 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.seams import Source, Verification
 from hansard.store.base import Query
-from running import FINE, POOR, Answers, Desk, Ledger, Said, audit, desk, fails, one, plan, task, user_text, who
+from running import (
+    FINE,
+    POOR,
+    Answers,
+    Desk,
+    Ledger,
+    Said,
+    audit,
+    blocks,
+    desk,
+    fails,
+    obliging,
+    one,
+    plan,
+    task,
+    user_text,
+    who,
+)
 
 PLAN = plan(
     task("a"),
@@ -158,6 +175,33 @@ async def test_a_rejection_before_the_cut_still_climbs_after_it() -> None:
     ]
     assert len(prompts) == 2
     assert prompts[0] == prompts[1]
+
+
+async def test_a_task_that_is_built_on_something_new_has_all_its_tries_whatever_is_cut_off() -> None:
+    def stubborn(exchange: Exchange) -> Said:
+        role, id, _ = who(exchange)
+        return POOR if role == "validator" and id == "b" else obliging(exchange)
+
+    def opened_again(store: Ledger) -> Desk:
+        return desk(Answers(stubborn), store=store, settings={"run": {"tries": 2}})
+
+    def prompts(made: Desk, run: str) -> list[list[str]]:
+        given_up = [each.causes[0] for each in made.entries(run, "task.restarted")]
+        attempts = [each for each in made.entries(run, "task.attempted") if each.data["task"] == "b"]
+        words = [made.text(each, "prompt") for each in attempts if each.seq not in given_up]
+        return [[name.partition("-")[0] for name, _ in blocks(each)] for each in words]
+
+    store = Ledger()
+    made = opened_again(store)
+    run = (await made.run(plan=plan(task("a"), task("b", "a")))).run
+    before = len(store.commits)
+    await made.runs.retry(run, "a")
+    told = prompts(made, run)
+    assert len(told) == 4
+    for cut in range(before + 1, len(store.commits)):
+        again = opened_again(store.until(cut))
+        assert (await again.runs.drive(run)).state == "partial"
+        assert prompts(again, run) == told, f"cut after commit {cut}"
 
 
 async def test_an_attempt_that_ends_the_engine_each_time_fails_in_the_end() -> None:

@@ -228,7 +228,7 @@ class Attempts:
     def _recall(self, id: str, progress: TaskProgress) -> None:
         """What earlier attempts were rejected for, as the next one is told."""
         for attempt in progress.attempts:
-            if attempt.judged is None or attempt.passed or attempt.seq < (progress.retry or -1):
+            if attempt.judged is None or attempt.passed or attempt.seq < progress.begun:
                 continue
             stored = read_body(self._store, self._store.entry(attempt.judged), "reasons")
             text = _recalled(stored.body) if stored else "(not in the ledger any more)"

@@ -62,6 +62,10 @@ class TaskProgress:
     retry: int | None = None
     tries: int = 0
     skipped: int | None = None
+    begun: int = -1
+    """The first attempt of those that are built on the same: it went on from no other."""
+    left: int = -1
+    """The entry from which another attempt goes on."""
 
     @property
     def last(self) -> Attempt | None:
@@ -73,7 +77,7 @@ class TaskProgress:
         """How many of the newest attempts failed in passing; those that were cut short do not count."""
         made = 0
         for attempt in reversed(self.attempts):
-            if attempt.seq < (self.retry or -1) or attempt.judged is not None or attempt.returned_ok:
+            if attempt.seq < self.begun or attempt.judged is not None or attempt.returned_ok:
                 break
             made += attempt.returned is not None
         return made
@@ -209,6 +213,8 @@ class Progress:
                 self._lane_of[str(data["task"])] = str(data["lane"])
                 self._asks(entry)
                 rung = str(data["rung"])
+                if task.left not in entry.causes:
+                    task.begun, task.restarts, task.tries = entry.seq, 0, 0
                 task.attempts.append(
                     Attempt(seq=entry.seq, number=int(data["attempt"]), rung=rung, causes=entry.causes)
                 )
@@ -216,6 +222,7 @@ class Progress:
             case "task.returned":
                 attempt = _attempt(task, entry)
                 attempt.returned, attempt.returned_ok = entry.seq, data["ok"] is True
+                task.left = entry.seq
                 self._spend(entry, str(data["task"]))
             case "task.judged":
                 attempt = _attempt(task, entry)
@@ -224,8 +231,9 @@ class Progress:
                 task.tries = 0 if attempt.passed else task.tries + 1
             case "task.escalated":
                 task.rung, task.escalated, task.tries = str(data["to_rung"]), entry.seq, 0
+                task.left = entry.seq
             case "task.restarted":
-                task.restarts = int(data["restarts"])
+                task.restarts, task.left = int(data["restarts"]), entry.seq
                 _attempt(task, entry).given_up = True
             case "task.skipped":
                 task.skipped = entry.seq
@@ -233,7 +241,7 @@ class Progress:
     def _retry(self, entry: Entry) -> None:
         """Somebody wants a task done again: whatever was said of it, of the answer and of the end no longer counts."""
         task = self.tasks.setdefault(str(entry.data["task"]), TaskProgress())
-        task.retry, task.rung, task.escalated, task.restarts, task.tries = entry.seq, None, None, 0, 0
+        task.retry, task.rung, task.escalated = entry.seq, None, None
         for each in self.tasks.values():
             each.skipped = None
         self.ended = self.answered = self.cancel_asked = self.revised = None
