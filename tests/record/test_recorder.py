@@ -262,6 +262,24 @@ async def test_a_cancelled_waiter_does_not_undo_the_entry() -> None:
     await recorder.close()
 
 
+@pytest.mark.parametrize("at_once", [1, 3])
+async def test_whoever_is_cancelled_while_he_looks_whether_he_is_alone_has_recorded_all_the_same(at_once: int) -> None:
+    store = SlowStore(0)
+    recorder = Recorder(store)
+    before = [await recorder.record(request(), actor="x") for _ in range(STREAK)]
+    waiting = [
+        asyncio.create_task(recorder.record_all([Step(request(), "x"), Step(request(), "x", [Within(0)])]))
+        for _ in range(at_once)
+    ]
+    await asyncio.sleep(0)
+    for each in waiting:
+        each.cancel()
+    said = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(each) for each in said] == [asyncio.CancelledError] * at_once
+    assert store.head().size == before[-1].seq + 1 + 2 * at_once
+    await recorder.close()
+
+
 async def test_closing_writes_what_is_queued() -> None:
     store = SlowStore(0.01)
     recorder = Recorder(store)

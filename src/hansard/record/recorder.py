@@ -175,6 +175,10 @@ class Recorder:
             self._looking = True
             try:
                 await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                # It is written before whoever waits is cancelled, as if it had been queued at once.
+                await self._enqueue(drafts, urgent=True)
+                raise
             finally:
                 self._looking = False
             if not self._may_be_alone():
