@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +17,25 @@ from hansard.domain.roster import Roster
 from hansard.errors import UsageError
 from hansard.orchestration.progress import progress_of
 from hansard.providers.base import failure
+from hansard.store.base import Group, Outcome, Seal
 from panels import PANELS, SPLIT, Voices, agreeing, synthesis, turn, verdict
-from running import FINE, POOR, Answers, Desk, Said, audit, desk, obliging, one, plan, reasons, roster, task, who
+from running import (
+    FINE,
+    POOR,
+    Answers,
+    Desk,
+    Ledger,
+    Said,
+    audit,
+    desk,
+    obliging,
+    one,
+    plan,
+    reasons,
+    roster,
+    task,
+    who,
+)
 
 LADDER = {"panels": PANELS, "tiers": {"cheap": "told", "capable": "told:large"}}
 CLIMBING: dict[str, Any] = {**LADDER, "run": {"ladder": ["cheap", "capable", "panel:bench"]}}
@@ -81,6 +100,27 @@ async def test_what_a_panel_takes_is_the_runs_and_counted_once_everywhere() -> N
     shown = d.runs.show(run)["spent"]
     assert (shown["calls"], shown["tokens"]) == (folded.calls, folded.tokens)
     assert d.runs.figures(run)["calls"] == folded.calls
+
+
+class SlowToAsk(Ledger):
+    """A ledger that is slow throughout, and takes longer than the run has for a question inside of a session."""
+
+    def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
+        asks = any(b'"turn.asked"' in draft.sketch.middle for group in groups for draft in group)
+        time.sleep(1.0 if asks else 0.002)
+        return super().append(groups, seal)
+
+
+async def test_a_question_that_was_recorded_when_the_time_was_over_is_in_the_runs_last_word_too() -> None:
+    settings = {**LADDER, "run": {"ladder": ["panel:bench"]}, "budget": {"max_seconds": 0.8}}
+    voices = Voices()
+    d = desk(Answers(hard_to_please), voices, store=SlowToAsk(), settings=settings)
+    run, state = await climbed(d)
+    assert state == "stopped"
+    assert voices.calls == []
+    assert d.entries(run, "turn.asked")
+    ended = one(d.entries(run, "run.ended"))
+    assert ended.data["calls"] == d.runs.show(run)["spent"]["calls"] == progress_of(run, d.entries(run)).spent.calls
 
 
 async def test_a_session_gets_no_more_than_is_left_of_the_run() -> None:

@@ -9,7 +9,7 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -306,10 +306,9 @@ class _Drive:
         await self._abandon(why)
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = closed(progress, why)
-        # They were made, whatever they cost: the record counts them, and so does the run's last word.
-        known = progress.panels | progress.lost.keys()
-        made = sum(1 for step in steps if known.isdisjoint(step.causes))
-        self._purse.spent = replace(self._purse.spent, calls=self._purse.spent.calls + made)
+        # What was under way was made, inside of sessions too: the record counts it, and so does the run's last word.
+        progress.lose()
+        self._purse.spent = _sum(progress.spent, *self._engine.elsewhere.values())
         cause: Cause
         if because == "cancelled":
             assert progress.cancel_asked is not None

@@ -184,7 +184,7 @@ class Progress:
                     attempt.interrupted = True
             case "run.ended":
                 self.ended = entry
-                self._lose()
+                self.lose()
             case "gate.opened" | "gate.decided" | "gate.closed":
                 take_gate(self.gates, entry)
             case _ if entry.kind.startswith("task."):
@@ -193,9 +193,9 @@ class Progress:
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
         self.claims.append(seq)
-        self._lose()
+        self.lose()
 
-    def _lose(self) -> None:
+    def lose(self) -> None:
         """Whatever is under way has no answer any more."""
         left = {attempt.seq: id for id, attempt in self.attempting}
         left |= {asked: str(entry.data.get("task") or "") for asked, entry in self.asking.items()}
