@@ -1,6 +1,7 @@
 """What people do with runs: cancel, interrupt, resume, retry. What they did stands in the record."""
 
 import asyncio
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Rule
 from hansard.record.recorder import Step, record_now
-from hansard.store.base import Query
+from hansard.store.base import Claim, Query
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft
 from running import Answers, Desk, Ledger, Said, audit, desk, obliging, one, plan, roster, task, who
@@ -146,6 +147,23 @@ async def test_a_second_driver_is_fenced_off_and_the_first_goes_on(tmp_path: Pat
     for each in (made, other):
         await each.recorder.close()
         each.store.close()
+
+
+async def test_whoever_is_interrupted_while_he_takes_a_run_leaves_it_to_the_next() -> None:
+    class Slow(Ledger):
+        def claim(self, name: str, lease_s: float) -> Claim:
+            claimed = super().claim(name, lease_s)
+            time.sleep(0.1)
+            return claimed
+
+    made = desk(Answers(), store=Slow())
+    run = await made.submit(plan=DIAMOND)
+    driving = asyncio.ensure_future(made.runs.drive(run))
+    await asyncio.sleep(0.05)
+    driving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+    assert (await made.runs.drive(run)).state == "answered"
 
 
 async def test_a_driver_whose_claim_was_taken_writes_nothing_more() -> None:

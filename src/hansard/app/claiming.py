@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hansard.orchestration.progress import Progress
-from hansard.orchestration.watching import LEASE_S, Watch, release
+from hansard.orchestration.watching import Watch, release, take
 from hansard.store.base import Claim, Store
 
 
 @asynccontextmanager
 async def claimed(store: Store, progress: Progress, cancel: asyncio.Event) -> AsyncIterator[Claim]:
     """Hold the claim of a run; `cancel` is set when somebody asks for it. Fenced when another process holds it."""
-    claim = await asyncio.to_thread(store.claim, progress.run, LEASE_S)
+    claim = await take(store, progress.run)
     if progress.cancel_asked is not None:
         cancel.set()
     try:

@@ -36,7 +36,7 @@ from hansard.orchestration.plan import Plan
 from hansard.orchestration.planning import Asked, Planner, body_of, plan_made
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
-from hansard.orchestration.watching import LEASE_S, Watch, release
+from hansard.orchestration.watching import Watch, release, take
 from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
 from hansard.record.reading import read_entries
@@ -83,7 +83,7 @@ class Engine:
 
         `ask` records what is asked of it, once it is certain that it is ours to drive and can be read.
         """
-        claim = await asyncio.to_thread(self._store.claim, run, LEASE_S)
+        claim = await take(self._store, run)
         try:
             if ask is not None:
                 _, asked = await asyncio.to_thread(self._asked, run)

@@ -78,6 +78,18 @@ class Watch:
         return {entry.run: entry.seq for entry in asked}, newest
 
 
+async def take(store: Store, run: str) -> Claim:
+    """Claim a run. Whoever is cancelled meanwhile holds nothing. Fenced when another driver holds it."""
+    taking = asyncio.ensure_future(asyncio.to_thread(store.claim, run, LEASE_S))
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        # The store cannot be called back: what it gives nobody waits for any more.
+        with suppress(HansardError):
+            await asyncio.to_thread(release, store, await taking)
+        raise
+
+
 def release(store: Store, claim: Claim) -> None:
     """Give a claim back."""
     # Fenced, or the store is gone: then nothing is ours to give back, and the first error says more.
