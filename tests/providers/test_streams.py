@@ -124,6 +124,18 @@ def test_a_long_stream_of_short_events_is_read_whatever_ends_its_lines(wire: Wir
         assert completion.text == "a" * 1_000
 
 
+def test_a_long_stream_of_short_events_is_read_also_where_its_lines_come_one_by_one(wire: Wire) -> None:
+    head = {"id": "x" * 100, "object": "chat.completion.chunk", "model": "m"}
+    said = [{"delta": {"content": "a"}}] * 1_000 + [{"delta": {}, "finish_reason": "stop"}]
+    for end in (b"\n", b"\r\n"):
+        lines = [b"data: " + json.dumps({**head, "choices": [each]}).encode() + end for each in said]
+        pieces = [piece for line in lines for piece in (line, end)]
+        body = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in (*pieces, b""))
+        turn = Raw(body=body, content_type="text/event-stream", headers={"transfer-encoding": "chunked"})
+        completion = answers(CHAT[1], wire, turn, exchange=asked(limits=Limits(max_output_bytes=1_000)))
+        assert completion.text == "a" * 1_000
+
+
 @streamed
 def test_line_separators_of_unicode_do_not_break_an_event(form: Form, wire: Wire) -> None:
     text = "a\u2028b\u2029c\u0085d\x0be"

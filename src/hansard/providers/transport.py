@@ -36,10 +36,13 @@ class _Bounded(httpx2.AsyncByteStream):
         self._inner, self._room, self._events, self._error = inner, room, events, error
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = self._room
+        left, before = self._room, b""
         async for chunk in self._inner:
-            end = max(chunk.rfind(b"\n\n"), chunk.rfind(b"\n\r\n")) if self._events else -1
-            left = left - len(chunk) if end < 0 else self._room - (len(chunk) - end)
+            # With what came before it: the empty line that ends an event may come apart.
+            seen = before + chunk
+            before = seen[-2:]
+            end = max(seen.rfind(b"\n\n"), seen.rfind(b"\n\r\n")) if self._events else -1
+            left = left - len(chunk) if end < 0 else self._room - (len(seen) - end)
             if left < 0 and self._error:
                 return
             if left < 0:
