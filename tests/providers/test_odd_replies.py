@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hansard.providers.checks import MOST_TOKENS
+from hansard.providers.checks import MOST_MESSAGE, MOST_TOKENS
 from providers.asking import FORMS, Form, answers, failure_of
 from providers.wire import Raw, Say, Wire, serving
 from providers.wire_formats import FORMATS
@@ -36,6 +36,34 @@ def test_an_error_that_comes_with_status_200_has_its_kind(form: Form, wire: Wire
     assert failure_of(completion).kind == kind
     assert "slow down" in failure_of(completion).message
     assert completion.raw == body
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"x" * 1_000_000: 1},
+        {"error": {"code": "x" * 1_000_000, "type": "y" * 1_000_000, "message": "z" * 1_000_000}},
+    ],
+    ids=["keys", "error"],
+)
+def test_what_is_said_of_a_failure_is_no_longer_than_anybody_reads(
+    form: Form, wire: Wire, reply: dict[str, Any]
+) -> None:
+    body = json.dumps(reply).encode()
+    completion = answers(form, wire, Raw(body=body))
+    failure = failure_of(completion)
+    assert len(failure.message) <= MOST_MESSAGE
+    assert len(str(failure.details)) <= 2 * MOST_MESSAGE
+    assert completion.raw == body
+
+
+def test_an_ending_that_nobody_knows_is_told_in_short(form: Form, wire: Wire) -> None:
+    reply = FORMATS[{"chat": "chat/completions"}.get(form.api, form.api)](Say(), {"model": "m"}, False)
+    for word in (b'"stop"', b'"completed"', b'"end_turn"'):
+        reply = reply.replace(word, b'"' + b"x" * 1_000_000 + b'"')
+    failure = failure_of(answers(form, wire, Raw(body=reply)))
+    assert "ended" in failure.message
+    assert len(failure.message) <= MOST_MESSAGE
 
 
 NAMES = {"chat": ("prompt_tokens", "completion_tokens"), "responses": ("input_tokens", "output_tokens")}

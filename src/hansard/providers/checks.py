@@ -35,6 +35,8 @@ MOST_TOKENS = 10**9
 MOST_USD_NANO = 10**14
 """For one answer: a hundred thousand dollars. Sums of such figures still fit into the record, which ends at 2^53 - 1."""
 MOST_NAME = 200
+MOST_MESSAGE = 4_000
+"""Characters of what is said of a failure: people read it in one line, and later prompts quote it."""
 _BASES: frozenset[str] = frozenset(get_args(CostBasis))
 _EXIT_CODES = range(-(2**31), 2**32)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -278,8 +280,9 @@ def _structured(exchange: Exchange, completion: Completion) -> Completion:
 
 
 def _recordable(why: Failure) -> Failure:
-    """The failure in characters and JSON."""
-    return replace(why, message=_as_characters(why.message), details=_as_json(why.details))
+    """The failure in characters and JSON, and its message no longer than anybody reads."""
+    message = why.message if len(why.message) <= MOST_MESSAGE else f"{why.message[: MOST_MESSAGE - 1]}…"
+    return replace(why, message=_as_characters(message), details=_as_json(why.details))
 
 
 def _recordable_event(event: ToolEvent) -> ToolEvent:

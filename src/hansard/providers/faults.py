@@ -111,8 +111,8 @@ def read_error(body: Any) -> Fault:
     status = int(code) if isinstance(code, int | str) and _STATUS.fullmatch(str(code)) else None
     return Fault(
         status=status,
-        code="" if status else _word(code),
-        type=_word(inner.get("type")),
+        code="" if status else _word(code)[:LONGEST_MESSAGE],
+        type=_word(inner.get("type"))[:LONGEST_MESSAGE],
         message=_word(inner.get("message")),
     )
 
