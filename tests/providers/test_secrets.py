@@ -144,7 +144,7 @@ FULL = Completion(
     argv=("run", KEY),
     fingerprint=KEY,
     calls=(ToolCall(id=KEY, name=KEY, arguments={KEY: [KEY]}),),
-    tool_events=(ToolEvent(name="t", arguments={"k": KEY}, result=KEY, error=KEY),),
+    tool_events=(ToolEvent(name=KEY, arguments={"k": KEY}, result=KEY, error=KEY),),
     failure=failure("network", KEY, header={"Authorization": f"Bearer {KEY}"}),
 )
 

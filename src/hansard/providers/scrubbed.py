@@ -69,6 +69,7 @@ def _call(call: ToolCall, secrets: Secrets) -> ToolCall:
 def _event(event: ToolEvent, secrets: Secrets) -> ToolEvent:
     return replace(
         event,
+        name=secrets.scrub(event.name),
         arguments=secrets.scrub_json(event.arguments),
         result=None if event.result is None else secrets.scrub(event.result),
         error=None if event.error is None else secrets.scrub(event.error),
