@@ -68,6 +68,13 @@ def test_the_users_own_price_goes_before_the_table(form: Form, wire: Wire) -> No
     assert answers(form, wire, prices=prices).cost == Cost(usd_nano=12_000 + 2_000 + 50_000, basis="price_table")
 
 
+def test_the_users_own_price_of_what_was_asked_for_goes_before_the_table_too(form: Form, wire: Wire) -> None:
+    prices = Prices.read({"ours/": {"input": 1, "output": 10, "cached": 0.5}})
+    completion = answers(form, wire, Say(model=form.model), exchange=asked(model="ours/best"), prices=prices)
+    assert Prices().find(completion.returned_model)
+    assert completion.cost == Cost(usd_nano=12_000 + 2_000 + 50_000, basis="price_table")
+
+
 def test_of_an_unmetered_provider_the_cost_is_an_estimate(form: Form, wire: Wire) -> None:
     assert answers(form, wire, unmetered=True).cost.basis == "estimate"
 

@@ -204,8 +204,8 @@ class AgentCli:
 
     def _estimate(self, usage: Usage | None, returned: str, requested: str) -> Cost:
         """What the API would have charged, where the CLI counts tokens only and the model's price is known."""
-        model = next((name for name in (returned, requested) if name and self._prices.find(name)), None)
-        if model is None or usage is None:
+        model = self._prices.known(returned, requested)
+        if not model or usage is None:
             return Cost()
         return replace(self._prices.cost(model, usage), basis="estimate")
 

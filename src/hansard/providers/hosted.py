@@ -135,8 +135,7 @@ class Hosted:
         return fold.reply()
 
     def _priced(self, completion: Completion) -> Completion:
-        names = (completion.returned_model, completion.requested_model)
-        model = next((name for name in names if self._prices.find(name)), "")
+        model = self._prices.known(completion.returned_model, completion.requested_model)
         if not model or not completion.usage.total:
             return completion
         cost = self._prices.cost(model, completion.usage)

@@ -102,11 +102,14 @@ class Prices:
 
     def find(self, model: str) -> Price | None:
         """The price of a model: the user's longest name that begins it, or the table's name of which it is a snapshot."""
-        own = [name for name in self._own if model.startswith(name)]
-        if own:
-            return self._own[max(own, key=len)]
+        if own := self._owned(model):
+            return own
         known = [name for name in TABLE if model.startswith(name) and _SNAPSHOT.fullmatch(model, len(name))]
         return TABLE[max(known, key=len)] if known else None
+
+    def known(self, *names: str) -> str:
+        """Which of a model's names has a price, the first before the others and the user's own before the table's; or none."""
+        return next((name for find in (self._owned, self.find) for name in names if find(name)), "")
 
     def cost(self, model: str, usage: Usage) -> Cost:
         """What this usage of a model costs. Of estimated tokens it is an estimate; of an unknown model it is unknown."""
@@ -114,6 +117,10 @@ class Prices:
         if price is None:
             return Cost()
         return Cost(usd_nano=price.of(usage), basis="estimate" if usage.estimated else "price_table")
+
+    def _owned(self, model: str) -> Price | None:
+        own = [name for name in self._own if model.startswith(name)]
+        return self._own[max(own, key=len)] if own else None
 
 
 def _read_price(name: str, table: Any, where: str) -> Price:
