@@ -35,8 +35,13 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float,
         try:
             path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
             connection.request("POST", path, body, dict(headers))
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.read(most_bytes) if most_bytes else b"")
+            with connection.getresponse() as answer:
+                data = answer.read(most_bytes) if most_bytes else b""
+                if time.monotonic() >= ends:
+                    raise TimeoutError("timed out")
+                if answer.length and len(data) < most_bytes:
+                    raise http.client.IncompleteRead(data, answer.length)
+                return Answer(answer.status, data)
         finally:
             late.cancel()
     finally:

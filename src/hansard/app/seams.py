@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.error import URLError
 
 from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.judge import Programs
@@ -135,19 +134,22 @@ def _command(argv: tuple[str, ...], programs: Programs) -> Asks:
 
 
 def _url(url: str) -> Asks:
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{url!r:.200} is no http:// or https:// URL")
+    # Imported when it is used: most runs have nothing that is asked over HTTP.
+    from http.client import HTTPException
+
+    from hansard.app.posting import check_url, post
+
+    check_url(url, "url")
 
     def fetch(question: Mapping[str, Any]) -> str:
-        from urllib.request import Request, urlopen
-
-        asked = Request(url, json.dumps(question).encode(), {"Content-Type": "application/json"})
+        body, headers = json.dumps(question).encode(), {"Content-Type": "application/json"}
         try:
-            with urlopen(asked, timeout=SEAM_SECONDS) as answer:
-                data: bytes = answer.read(MOST_BYTES)
-                return data.decode("utf-8", "replace").strip()
-        except (URLError, OSError, ValueError) as error:
-            raise ProviderError(f"{url}: {error}") from error
+            status, data = post(url, body, headers, timeout_s=SEAM_SECONDS, most_bytes=MOST_BYTES)
+        except (OSError, HTTPException) as error:
+            raise ProviderError(f"{url}: {error or type(error).__name__}") from error
+        if not 200 <= status < 300:
+            raise ProviderError(f"{url}: answered with status {status}")
+        return data.decode("utf-8", "replace").strip()
 
     async def ask(question: Mapping[str, Any]) -> str:
         return await asyncio.get_running_loop().run_in_executor(_FETCHING, fetch, question)

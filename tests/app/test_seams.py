@@ -1,0 +1,95 @@
+"""What is asked over HTTP on behalf of a run: a server that never ends, breaks off or says no has given no answer."""
+
+import asyncio
+import http.server
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from hansard.app import seams
+from hansard.errors import ProviderError
+from hansard.providers.process import Ran
+
+
+class Speaking(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.say()
+
+    def say(self) -> None:
+        self.begin(200)
+        self.wfile.write(b"an answer")
+
+    def begin(self, status: int, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Tests are quiet."""
+
+
+class Dripping(Speaking):
+    """Says a little all the time, and never all of it."""
+
+    def say(self) -> None:
+        self.begin(200)
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b".")
+                time.sleep(0.05)
+
+
+class Breaking(Speaking):
+    """Promises more than it says."""
+
+    def say(self) -> None:
+        self.begin(200, content_length="1000")
+        self.wfile.write(b"half of an answ")
+
+
+class Babbling(Speaking):
+    """Speaks no HTTP."""
+
+    def say(self) -> None:
+        self.wfile.write(b"hello\r\n\r\n")
+
+
+class Refusing(Speaking):
+    def say(self) -> None:
+        self.begin(500)
+        self.wfile.write(b"an answer")
+
+
+@contextmanager
+def serving(kind: type[Speaking]) -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{found.server_address[1]}/"
+        found.shutdown()
+
+
+async def no_programs(argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> Ran:
+    raise AssertionError(f"{argv} is not to be run")
+
+
+async def test_a_url_gives_what_it_says() -> None:
+    with serving(Speaking) as url:
+        assert await seams.open_handler("look", {"url": url}, no_programs, {})({"at": "Paris"}) == "an answer"
+
+
+@pytest.mark.parametrize("kind", [Dripping, Breaking, Babbling, Refusing])
+async def test_what_a_url_does_not_say_whole_and_in_time_is_no_answer(
+    kind: type[Speaking], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seams, "SEAM_SECONDS", 0.5)
+    with serving(kind) as url:
+        handle = seams.open_handler("look", {"url": url}, no_programs, {})
+        async with asyncio.timeout(20):
+            with pytest.raises(ProviderError, match=re.escape(url)):
+                await handle({})
