@@ -187,6 +187,15 @@ def test_a_value_that_is_too_deep_or_no_json_is_a_breach_and_no_error() -> None:
         assert broken({"enum": [1]}, odd) == ("", "enum")
 
 
+def test_numbers_of_hundreds_of_digits_are_numbers_like_others() -> None:
+    huge = 10**400
+    assert broken({"minimum": huge}, 1) == ("", "minimum")
+    assert broken({"multipleOf": huge}, 1) == ("", "multipleOf")
+    assert breach({"multipleOf": huge}, 3 * huge) is None
+    assert broken({"multipleOf": 0.3}, huge) == ("", "multipleOf")
+    assert breach({"minimum": 0.5, "exclusiveMaximum": huge + 1, "multipleOf": 10}, huge) is None
+
+
 def test_any_mapping_is_a_schema() -> None:
     assert breach(MappingProxyType({"type": "string", "title": "a name"}), 1) is not None
 

@@ -62,9 +62,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _is_finite(value: int | float) -> bool:
+    # An integer may be too large for a float, which `isfinite` would make of it.
+    return isinstance(value, int) or isfinite(value)
+
+
 def _bound(words: str, holds: Callable[[Any, Any], bool]) -> Callable[[Said], Check]:
     def rule(said: Said) -> Check:
-        if not _is_number(said.value) or not isfinite(said.value):
+        if not _is_number(said.value) or not _is_finite(said.value):
             raise said.refuse("a number")
 
         def check(value: Any, path: str, _: Walk) -> Breach | None:
@@ -79,18 +84,22 @@ def _bound(words: str, holds: Callable[[Any, Any], bool]) -> Callable[[Said], Ch
 
 
 def multiple_of(said: Said) -> Check:
-    if not _is_number(said.value) or not isfinite(said.value) or said.value <= 0:
+    if not _is_number(said.value) or not _is_finite(said.value) or said.value <= 0:
         raise said.refuse("a number above 0")
-    # By the decimal digits that were written: 0.3 is a multiple of 0.1.
-    unit = Fraction(Decimal(repr(said.value)))
+    unit = _written(said.value)
 
     def check(value: Any, path: str, _: Walk) -> Breach | None:
-        if not _is_number(value) or not isfinite(value) or Fraction(Decimal(repr(value))) % unit == 0:
+        if not _is_number(value) or not _is_finite(value) or _written(value) % unit == 0:
             return None
         message = f"must be a multiple of {show(said.value)}, but is {show(value)}"
         return Breach(path=path, rule="multipleOf", message=message)
 
     return check
+
+
+def _written(number: int | float) -> Fraction:
+    """A number by the decimal digits in which it is written: 0.3 is a multiple of 0.1."""
+    return Fraction(number) if isinstance(number, int) else Fraction(Decimal(repr(number)))
 
 
 def _size(kind: type, words: str, holds: Callable[[int, int], bool]) -> Callable[[Said], Check]:
