@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansard.errors import UsageError
-from hansard.providers.schema import Breach, Constant, compile
+from hansard.providers.schema import Breach, Constant, compile, show
 from hansard.providers.schema.assertions import is_date_time
 
 Json = Any
@@ -175,6 +175,47 @@ def test_a_schema_that_doubles_at_every_step_ends_all_the_same() -> None:
     started = time.monotonic()
     assert breach(schema, value) is not None
     assert time.monotonic() - started < 30
+
+
+MAPS = {"additionalProperties": {"additionalProperties": {"type": "integer"}}}
+
+
+def doubling(leaf: Json) -> Json:
+    """A schema that asks for the same of one value four thousand times."""
+    parts: dict[str, Json] = {"0": leaf}
+    for n in range(1, 13):
+        parts[str(n)] = {"anyOf": [{"$ref": f"#/$defs/{n - 1}"}] * 2}
+    return {"$defs": parts, "$ref": "#/$defs/12"}
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (MAPS, {"k" * 2_000_000: dict.fromkeys(map(str, range(50_000)), 1)}),
+        (doubling({"type": "integer"}), "x" * 1_000_000),
+        (doubling({"type": "integer"}), [{"k" * 1_000_000: "x" * 1_000_000}]),
+        (doubling({"enum": [1]}), [[n] for n in range(2_000)]),
+        (doubling({"const": 1}), {str(n): [] for n in range(2_000)}),
+        (doubling({"uniqueItems": True, "type": "null"}), [[n] for n in range(2_000)]),
+    ],
+    ids=["a long path", "a long text", "a long name", "enum", "const", "uniqueItems"],
+)
+def test_a_large_value_is_not_looked_at_for_ever(schema: Json, value: Json) -> None:
+    started = time.monotonic()
+    assert breach(schema, value) is not None
+    assert time.monotonic() - started < 15
+
+
+@settings(max_examples=50)
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(), lambda e: st.lists(e) | st.dictionaries(st.text(), e), max_leaves=6
+    )
+)
+def test_a_value_is_shown_as_the_beginning_of_its_json(value: Json) -> None:
+    text = json.dumps(value, ensure_ascii=False)
+    assert show(value) == (text if len(text) <= 80 else f"{text[:77]}...")
 
 
 def test_a_value_that_is_too_deep_or_no_json_is_a_breach_and_no_error() -> None:

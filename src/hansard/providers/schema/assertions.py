@@ -39,8 +39,8 @@ def enum(said: Said) -> Check:
     allowed = {identity(each) for each in said.value}
     wanted = show(said.value)
 
-    def check(value: Any, path: str, _: Walk) -> Breach | None:
-        if identity(value) in allowed:
+    def check(value: Any, path: str, walk: Walk) -> Breach | None:
+        if identity(value, walk) in allowed:
             return None
         return Breach(path=path, rule="enum", message=f"must be one of {wanted}, but is {show(value)}")
 
@@ -50,8 +50,8 @@ def enum(said: Said) -> Check:
 def const(said: Said) -> Check:
     wanted = identity(said.value)
 
-    def check(value: Any, path: str, _: Walk) -> Breach | None:
-        if identity(value) == wanted:
+    def check(value: Any, path: str, walk: Walk) -> Breach | None:
+        if identity(value, walk) == wanted:
             return None
         return Breach(path=path, rule="const", message=f"must be {show(said.value)}, but is {show(value)}")
 
@@ -171,12 +171,12 @@ def unique_items(said: Said) -> Check:
     if not isinstance(said.value, bool):
         raise said.refuse("true or false")
 
-    def check(value: Any, path: str, _: Walk) -> Breach | None:
+    def check(value: Any, path: str, walk: Walk) -> Breach | None:
         if not said.value or not isinstance(value, list):
             return None
         seen = set()
         for index, each in enumerate(value):
-            stand_in = identity(each)
+            stand_in = identity(each, walk)
             if stand_in in seen:
                 message = f"must not repeat {show(each)}"
                 return Breach(path=f"{path}/{index}", rule="uniqueItems", message=message)

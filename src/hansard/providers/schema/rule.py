@@ -1,13 +1,17 @@
 """What one rule of a schema is: a check of a value, made from what the schema says. Knows no keyword."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 from hansard.domain.value import value
 from hansard.errors import UsageError
 
 MAX_STEPS = 300_000
+PATH_A_STEP = 1_000
+MEMBERS_A_STEP = 20
+MOST_SHOWN = 80
 
 
 @value
@@ -38,6 +42,10 @@ class Walk:
         self.left -= steps
         if self.left < 0:
             raise TooMuch
+
+    def at(self, path: str) -> None:
+        """A step at this place: a path that is as long as a text takes as long to write."""
+        self.step(1 + len(path) // PATH_A_STEP)
 
 
 Check = Callable[[Any, str, Walk], Breach | None]
@@ -71,12 +79,35 @@ def escaped(step: str) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as JSON, short enough for a message."""
+    """A value as JSON, short enough for a message. Of a long one no more is written than is shown."""
+    text = ""
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        for piece in _pieces(value):
+            text += piece
+            if len(text) > MOST_SHOWN:
+                return f"{text[: MOST_SHOWN - 3]}..."
     except (TypeError, ValueError, RecursionError):
-        text = f"a Python {type(value).__name__}"
-    return text if len(text) <= 80 else f"{text[:77]}..."
+        return f"a Python {type(value).__name__}"
+    return text
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """The JSON of a value, from its beginning; of a text as much as can be shown."""
+    match value:
+        case str():
+            yield json.dumps(value[:MOST_SHOWN], ensure_ascii=False)
+        case list() | tuple():
+            for before, each in zip(chain("[", repeat(", ")), value, strict=False):
+                yield before
+                yield from _pieces(each)
+            yield "]" if value else "[]"
+        case dict():
+            for before, (name, each) in zip(chain("{", repeat(", ")), value.items(), strict=False):
+                yield f"{before}{json.dumps(str(name)[:MOST_SHOWN], ensure_ascii=False)}: "
+                yield from _pieces(each)
+            yield "}" if value else "{}"
+        case _:
+            yield json.dumps(value)
 
 
 _KINDS: Mapping[type, str] = {
@@ -108,15 +139,17 @@ def kind_of(value: Any) -> str:
             return f"Python {type(value).__name__}"
 
 
-def identity(value: Any) -> Any:
+def identity(value: Any, walk: Walk | None = None) -> Any:
     """A hashable stand-in: equal exactly when two JSON values are equal, so that 1 is 1.0 and never true."""
+    if walk and isinstance(value, list | dict):
+        walk.step(1 + len(value) // MEMBERS_A_STEP)
     match value:
         case bool() | None:
             return ("constant", value)
         case list():
-            return ("array", tuple(identity(each) for each in value))
+            return ("array", tuple(identity(each, walk) for each in value))
         case dict():
-            return ("object", frozenset((key, identity(each)) for key, each in value.items()))
+            return ("object", frozenset((key, identity(each, walk)) for key, each in value.items()))
         case str() | int() | float():
             return value
         case _:

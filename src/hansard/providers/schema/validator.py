@@ -179,7 +179,7 @@ class _Compiler:
 
 def _all(checks: list[Check]) -> Check:
     def check(value: Any, path: str, walk: Walk) -> Breach | None:
-        walk.step()
+        walk.at(path)
         for each in checks:
             if breach := each(value, path, walk):
                 return breach
@@ -188,11 +188,11 @@ def _all(checks: list[Check]) -> Check:
     return check
 
 
-def _anything(_: Any, __: str, walk: Walk) -> Breach | None:
-    walk.step()
+def _anything(_: Any, path: str, walk: Walk) -> Breach | None:
+    walk.at(path)
     return None
 
 
 def _nothing(value: Any, path: str, walk: Walk) -> Breach | None:
-    walk.step()
+    walk.at(path)
     return Breach(path=path, rule="false", message=f"must be left out, but is {show(value)}")
