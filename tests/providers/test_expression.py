@@ -1,6 +1,7 @@
 """Patterns of schemas: the same answer as Python's own search, and one that comes soon."""
 
 import re
+import time
 from random import Random
 
 import pytest
@@ -45,9 +46,10 @@ TEXTS = st.text(st.sampled_from("ab-_ 7\né"), max_size=8)
 @example(pattern="^(?!a)(?=.*b).{2}$", text="-b")
 def test_a_walk_finds_what_a_search_finds(pattern: str, text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expression, "FEW_TRIES", 0.5)
         patch.setattr(expression, "MOST_TRIES", 0.5)
         made = Expression(pattern)
-    assert made._tame == 0
+    assert made._quick == 0
     wanted = re.search(pattern.replace("$", r"\Z"), f"{text} ", re.ASCII)
     assert made.is_in(f"{text} ", Walk()) is (wanted is not None)
 
@@ -66,6 +68,9 @@ def test_a_walk_finds_what_a_search_finds(pattern: str, text: str) -> None:
         (r"(){4000000000}", "", True),
         (r"((){65535}){65535}b", "a" * 100, False),
         (r"\(?xyz\)?", "(xyz)", True),
+        (r"a{1,900}b", "a" * 900, False),
+        (f"^(?:{'|'.join(f'word{n}' for n in range(1_100))})$", "word1099", True),
+        (r"(?i)^[a-z ]+$", "Correct Horse " * 50, True),
         (f"^[{''.join(rf'{chr(each)}-{chr(each + 1)}' for each in range(0x4E00, 0x9000, 3))}]+$", "一" * 5_000, True),
         (f"^[^{''.join(map(chr, range(0x20000, 0x2A000)))}]+$", "".join(map(chr, range(0x30, 0x5B))) * 500, True),
     ],
@@ -86,6 +91,9 @@ def test_the_worst_texts_are_searched_to_their_end(pattern: str, text: str, foun
         (r"(?x:(a+) +)$", "a" * 40 + "!"),
         (r"()\1{4000000000}b", "b"),
         (r"(?=a){4000000000}b", ""),
+        ("[ab]" * 2_000 + "c", "a" * 1_000_000),
+        (r"\b" * 20_000 + "X", "a " * 20_000),
+        (r"(?!z)" * 9_000 + "X", "a" * 500_000),
         (r"(?:\b){4000000000}b", "b"),
     ],
 )
@@ -102,6 +110,16 @@ def test_many_patterns_share_the_steps_of_one_check() -> None:
     breach = compile(schema).check("a" * 2_000)
     assert breach is not None
     assert breach.rule in ("pattern", "size")
+
+
+def test_many_texts_share_the_steps_of_one_check() -> None:
+    started = time.monotonic()
+    breach = compile({"items": {"not": {"pattern": "(?i)a*b"}}}).check(["a" * 900] * 5_000)
+    assert breach is not None
+    assert breach.rule == "size"
+    assert time.monotonic() - started < 20
+    assert compile({"items": {"not": {"pattern": "a*b"}}}).check(["a" * 900] * 2_000) is None
+    assert time.monotonic() - started < 20
 
 
 def test_names_are_searched_like_texts() -> None:

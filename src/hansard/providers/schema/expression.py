@@ -2,8 +2,9 @@
 
 A schema may come from a model's plan or from somebody's tool, and the text from a model: a search that tries one way after
 the other could take for ever between the two. So it is searched like that only where even the worst text of this length is
-soon done with; otherwise the pattern becomes a net that is walked once, in all its ways at the same time. What no such walk
-decides (looking ahead, referring back) is not looked for in a long text.
+done with at once; otherwise the pattern becomes a net that is walked once, in all its ways at the same time. What no such walk
+decides (looking ahead, referring back), and what makes a large net, is searched in texts of some length, which costs steps; what
+no walk decides is not looked for in a long one.
 """
 
 import re
@@ -17,11 +18,15 @@ from typing import Any, Literal
 from hansard.errors import UsageError
 from hansard.providers.schema.rule import Said, TooMuch, Walk, show
 
+FEW_NODES = 100
 MOST_NODES = 10_000
 MOST_KEPT = 50_000
 """Nodes of all states that one net remembers."""
 NODES_A_STEP = 2
+FEW_TRIES = 10_000
 MOST_TRIES = 1_000_000
+PIECES_A_TRY = 30
+STEPS_A_SEARCH = 5_000
 MOST_TIMES = 1_000
 NEVER = -1
 
@@ -63,19 +68,26 @@ class Expression:
         """re.error, OverflowError or RecursionError where it is no pattern."""
         pieces = _PIECES.findall(text)
         self._pattern = re.compile("".join(r"\Z" if piece == "$" else piece for piece in pieces), re.ASCII)
-        self._tame = _tame(text, pieces)
+        self._quick, self._tame = _tame(text, pieces, FEW_TRIES), _tame(text, pieces, MOST_TRIES)
         self._nets: list[tuple[_Net, bool]] | None = None
 
     def is_in(self, text: str, walk: Walk) -> bool:
         """Whether the text holds it. TooMuch where that could take too long."""
-        if len(text) <= self._tame:
+        if len(text) <= self._quick:
             return self._pattern.search(text) is not None
         if self._nets is None:
             self._nets = self._woven()
-            walk.step(sum(net.nodes for net, _ in self._nets))
+            walk.step(self._nodes)
+        if len(text) <= self._tame and not 0 < self._nodes <= FEW_NODES:
+            walk.step(int(STEPS_A_SEARCH * (len(text) / self._tame) ** 2))
+            return self._pattern.search(text) is not None
         if not self._nets:
             raise TooMuch
         return all(net.leads_through(text, walk) is wanted for net, wanted in self._nets)
+
+    @property
+    def _nodes(self) -> int:
+        return sum(net.nodes for net, _ in self._nets or ())
 
     def _woven(self) -> "list[tuple[_Net, bool]]":
         try:
@@ -84,8 +96,12 @@ class Expression:
             return []
 
 
-def _tame(text: str, pieces: Sequence[str]) -> int:
-    """How long a text may be so that any search of it is soon done: the number of tries is a power of its length, or worse."""
+def _tame(text: str, pieces: Sequence[str], most: int) -> int:
+    """How long a text may be so that any search of it is soon done: the number of tries is a power of its length, or worse.
+
+    One try may look at all of the pattern.
+    """
+    tries = most / max(1, len(pieces) / PIECES_A_TRY)
     if prod(max(map(int, filter(None, found)), default=1) for found in _TIMES.findall(text)) > MOST_TIMES:
         return NEVER
     if _SPACED.search(text):
@@ -93,8 +109,8 @@ def _tame(text: str, pieces: Sequence[str]) -> int:
     choices = sum(piece in "|?" for piece in pieces)
     repeats = 1 + sum(piece in "*+{" or piece[1:].isdecimal() for piece in pieces)
     if any(before == ")" and piece in "*+{" for before, piece in pairwise(pieces)):
-        return int(log(MOST_TRIES, 2 + choices + repeats))
-    return int((MOST_TRIES / 2**choices) ** (1 / repeats))
+        return int(log(max(1.0, tries), 2 + choices + repeats))
+    return int((tries * 0.5**choices) ** (1 / repeats))
 
 
 class _Undecided(Exception):
