@@ -4,6 +4,7 @@ import os
 import random
 import re
 import string
+import sys
 import time
 from dataclasses import fields
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.domain.exchange import Completion, Exchange, ToolCall, ToolEvent
+from hansard.domain.exchange import Completion, Exchange, Message, ToolCall, ToolEvent
 from hansard.errors import UsageError
 from hansard.providers.base import failure
+from hansard.providers.open import open_providers
+from hansard.providers.outcome import QUOTED_CHARACTERS
 from hansard.providers.scrubbed import Scrubbed, scrubbed
 from hansard.providers.secrets import Secrets
 from providers.pretend import Doing, asking, says
@@ -100,6 +103,36 @@ def test_a_secret_too_short_to_be_told_from_text_is_refused_and_not_shown(value:
         Secrets({"TINY": value})
     assert "8 or more" in str(refused.value)
     assert not value or f" {value} " not in str(refused.value)
+
+
+@pytest.mark.parametrize("size", [17, 24, 29])
+def test_half_of_a_secret_is_found_where_a_text_was_cut(size: int) -> None:
+    key = "sk-live-0123456789abcdefghijkl"
+    secrets = Secrets({"API_KEY": key})
+    for cut in (
+        f"it says {key[:size]}",
+        f"{key[-size:]} it says",
+        f"p: …{key[-size:]} it says",
+        f"it says {key[:size]}… so",
+    ):
+        clean = secrets.scrub(cut)
+        assert clean.replace("[secret API_KEY]", "") in (" it says", "it says ", "p: … it says", "it says … so")
+        for long in (cut.encode(), cut.encode() + b"." * 1_000, b"." * 1_000 + cut.encode()):
+            ends = long.startswith(key[-size:].encode()) or long.endswith(key[:size].encode())
+            assert (secrets.scrub(long) != long) is ends
+    assert secrets.scrub("sk-live- is how they begin") == "sk-live- is how they begin"
+    assert secrets.scrub("they begin with sk-live-") == "they begin with sk-live-"
+
+
+async def test_what_a_program_says_at_last_shows_no_half_of_a_secret() -> None:
+    key = "sk-live-0123456789abcdefghijkl"
+    script = f"import sys; sys.exit('x' * 100 + '{key}' + 'y' * {QUOTED_CHARACTERS - 20})"
+    table = {"kind": "command", "argv": [sys.executable, "-c", script], "secrets": ["API_KEY"]}
+    opened = open_providers({"p": table}, environment={**os.environ, "API_KEY": key})
+    completion = await opened["p"].complete(Exchange(messages=(Message(role="user", content="?"),)))
+    assert completion.failure is not None
+    assert "…[secret API_KEY]yyy" in completion.failure.message
+    assert key[-8:] not in completion.failure.message
 
 
 def test_secrets_do_not_show_themselves() -> None:

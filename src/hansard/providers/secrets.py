@@ -1,7 +1,8 @@
 """Known secrets, and their removal from whatever is about to be recorded, logged or shown.
 
 A secret is found as it is and as programs commonly write it: url-encoded, in JSON, in base64 at any offset. What is not
-known here cannot be found: only values that were configured are removed. Never prints a value, not even in an error.
+known here cannot be found: only values that were configured are removed. Where a text was cut, at its ends and beside our mark
+for that, half of one is found too. Never prints a value, not even in an error.
 """
 
 import json
@@ -14,6 +15,8 @@ from urllib.parse import quote, quote_plus
 from hansard.errors import UsageError
 
 SHORTEST = 8
+CUT = "…"
+MOST_CUTS = 100
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -23,6 +26,7 @@ class Secrets:
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._forms: dict[str, str] = {}
         self._cores: list[tuple[str, bytes]] = []
+        self._halves: dict[str, tuple[str, str]] = {}
         for name, value in (values or {}).items():
             self.add(name, value)
 
@@ -42,6 +46,8 @@ class Secrets:
         forms = sorted(set(_forms(value)), key=len)
         for form in forms:
             self._forms.setdefault(form, name)
+            half = max(SHORTEST, -(-len(form) // 2))
+            self._halves[form] = form[:half], form[-half:]
         # A form that holds another one is found with it.
         cores = [form for i, form in enumerate(forms) if not any(shorter in form for shorter in forms[:i])]
         self._cores += [(core, core.encode()) for core in cores]
@@ -52,7 +58,35 @@ class Secrets:
     def scrub(self, text: bytes) -> bytes: ...
     def scrub(self, text: str | bytes) -> str | bytes:
         """The text with `[secret NAME]` in place of every known secret."""
-        if not self._forms or not (names := set(self.found_in(text))):
+        if not self._forms:
+            return text
+        if isinstance(text, str):
+            return CUT.join(map(self._uncut, self._whole(text).split(CUT, MOST_CUTS)))
+        clean, edge = self._whole(text), max(len(form.encode()) for form in self._forms)
+        if len(clean) <= 2 * edge:
+            return self._uncut_bytes(clean)
+        return self._uncut_bytes(clean[:edge]) + clean[edge:-edge] + self._uncut_bytes(clean[-edge:])
+
+    def _uncut(self, text: str) -> str:
+        """The text without what a cut at one of its ends has left of a secret."""
+        for form, (head, tail) in self._halves.items():
+            ends = text.find(tail, 0, len(form)) + len(tail)
+            if ends >= len(tail) and form.endswith(text[:ends]):
+                text = self._mark(form) + text[ends:]
+            begins = text.rfind(head, max(0, len(text) - len(form)))
+            if begins >= 0 and form.startswith(text[begins:]):
+                text = text[:begins] + self._mark(form)
+        return text
+
+    def _uncut_bytes(self, data: bytes) -> bytes:
+        return self._uncut(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    @overload
+    def _whole(self, text: str) -> str: ...
+    @overload
+    def _whole(self, text: bytes) -> bytes: ...
+    def _whole(self, text: str | bytes) -> str | bytes:
+        if not (names := set(self.found_in(text))):
             return text
         forms = sorted((form for form, name in self._forms.items() if name in names), key=len, reverse=True)
         pattern = "|".join(map(re.escape, forms))
