@@ -142,6 +142,12 @@ def test_line_separators_of_unicode_do_not_break_an_event(form: Form, wire: Wire
     assert answers(form, wire, Say(text=text)).text == text
 
 
+def test_a_byte_order_mark_before_a_stream_is_no_part_of_it(wire: Wire) -> None:
+    said = [{"delta": {"content": "Par"}}, {"delta": {"content": "is."}}, {"delta": {}, "finish_reason": "stop"}]
+    body = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in said).encode("utf-8-sig")
+    assert answers(CHAT[1], wire, Raw(body=body, content_type="text/event-stream")).text == "Paris."
+
+
 def test_events_are_read_however_they_are_cut() -> None:
     body = b': comment\r\nevent: x\r\ndata: {"a":\r\ndata: 1}\r\n\r\nid: 3\n\ndata:{"b": "\xe2\x80\xa8"}\n\ndata: [DONE]\n\nmore'
     wanted = [{"a": 1}, {"b": "\u2028"}]

@@ -11,6 +11,7 @@ from typing import Any
 
 END = b"[DONE]"
 DRAIN_S = 0.1
+BOM = b"\xef\xbb\xbf"
 
 
 class NotAnEvent(ValueError):
@@ -36,9 +37,12 @@ class _Lines:
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
     """The data of each event in turn. What is no data (names, comments, ids) is passed over."""
-    lines, data = _Lines(), list[bytes]()
+    lines, data, first = _Lines(), list[bytes](), True
     async for chunk in chunks:
         for line in lines.feed(chunk):
+            if first:
+                # Some servers begin their text with a byte order mark, which is no part of it.
+                line, first = line.removeprefix(BOM), False
             if line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
             elif not line and data:
