@@ -1,6 +1,7 @@
 """What holds for every provider that asks over HTTP, in every format, whole and streamed."""
 
 import asyncio
+import gzip
 import json
 import logging
 import time
@@ -295,6 +296,16 @@ def test_a_compressed_reply_is_refused_unread(form: Form, wire: Wire) -> None:
     assert failure.kind == "internal"
     assert "gzip" in failure.message
     assert wire.last.headers["accept-encoding"] == "identity"
+
+
+def test_a_compressed_error_has_its_kind_all_the_same_and_is_not_read(form: Form, wire: Wire) -> None:
+    headers = {"content-encoding": "gzip", "retry-after": "2"}
+    body = gzip.compress(b"x" * 10_000_000)
+    completion = answers(form, wire, Refuse(status=429, body=body, headers=headers))
+    failure = failure_of(completion)
+    assert (failure.kind, failure.retryable, failure.retry_after_s) == ("rate_limit", True, 2.0)
+    assert len(failure.message) < 1_000
+    assert not completion.raw
 
 
 def test_a_redirect_is_not_followed_with_the_key(form: Form, wire: Wire) -> None:

@@ -29,7 +29,7 @@ class Compressed(Exception):
 class _Bounded(httpx2.AsyncByteStream):
     """A body that ends with Overrun when it grows beyond its bounds; of a stream of events, when one event does.
 
-    The body of an error is cut off instead: what counts is its status and how it begins.
+    The body of an error is cut off instead, and one that is compressed not read at all: what counts is its status and how it begins.
     """
 
     def __init__(self, inner: httpx2.AsyncByteStream, room: int, *, events: bool, error: bool) -> None:
@@ -54,14 +54,16 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 async def _bound(response: httpx2.Response) -> None:
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding != "identity":
+    encoding = response.headers.get("content-encoding") or "identity"
+    error = response.status_code >= 300
+    packed = encoding.lower() != "identity"
+    if packed and not error:
         await response.aclose()
         raise Compressed(f"the server sent a body in {encoding} although identity was asked for")
+    response.headers.pop("content-encoding", None)
     events = response.headers.get("content-type", "").startswith("text/event-stream")
     assert isinstance(response.stream, httpx2.AsyncByteStream)
-    error = response.status_code >= 300
-    room = ENVELOPE if error else _room.get()
+    room = _room.get() if not error else 0 if packed else ENVELOPE
     response.stream = _Bounded(response.stream, room, events=events and not error, error=error)
 
 
