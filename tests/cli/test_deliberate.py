@@ -80,6 +80,16 @@ def test_the_exit_code_says_how_the_session_ended(
     assert json.loads(out).get("termination_reason") == reason
 
 
+def test_the_summary_says_what_failed_calls_took_too(shell: Shell) -> None:
+    flags = case(shell.folder, *[fails("network", tokens=1_000)] * 3, budget={"max_total_tokens": 1_500})
+    code, told = shell.type("deliberate", *flags)
+    assert (code, "spent    2 calls, 2,000 tokens, $" in told) == (12, True), told
+    assert next(line for line in told.splitlines() if line.startswith("spent")) in shell.type("runs", "show", "last")[1]
+    assert shell.asks("session", "chain", "last")["tokens"] == 2_000
+    again = shell.asks("deliberate", *flags)
+    assert (again["spent"]["calls"], again["cumulative_usage"]["total_tokens"]) == (2, 0)
+
+
 def test_a_time_that_is_over_ends_with_twelve(tmp_path: Path) -> None:
     (tmp_path / "panellist.py").write_text(PANELLIST)
     flags = case(tmp_path, turn(), budget={"max_wallclock_seconds": 1})[:2]

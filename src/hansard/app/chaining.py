@@ -11,7 +11,7 @@ from typing import Any
 from hansard.app.configuring import Wishes, flagged
 from hansard.app.convening import UNNAMED, Call, Convening, convening, within_limits
 from hansard.app.deliberations import Deliberations, Sat
-from hansard.app.deliberationviews import artifact_on_record, convening_of, deliberation_view
+from hansard.app.deliberationviews import artifact_on_record, convening_of, deliberation_view, spent_on_record
 from hansard.app.pool import Pool
 from hansard.app.settings import recordable
 from hansard.app.views import View
@@ -182,7 +182,8 @@ async def adapt(deliberations: Deliberations, store: Store, pool: Pool, run: str
 
 def chain_view(store: Store, run: str) -> View:
     """A chain of sessions as one: each with its problem's beginning, what it asked for, and how it ended."""
-    views = [deliberation_view(store, each) for each in chain_of(store, run)]
+    runs = chain_of(store, run)
+    views = [deliberation_view(store, each) for each in runs]
     last = views[-1]
     return {
         "sessions": views,
@@ -190,5 +191,5 @@ def chain_view(store: Store, run: str) -> View:
         "termination_reason": last.get("termination_reason"),
         "synthesis_answer": last.get("synthesis_answer"),
         "expansions": len(views) - 1,
-        "tokens": sum(view["cumulative_usage"]["total_tokens"] for view in views if view["outcome"]),
+        "tokens": sum(spent_on_record(store, each).tokens for each in runs),
     }

@@ -24,7 +24,7 @@ from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.driving import EXIT, note, opened, refuse_early, typed
-from hansard.surfaces.cli.narrate import dollars, many
+from hansard.surfaces.cli.narrate import many, spent
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import read_input
 
@@ -194,9 +194,10 @@ def reason_of(view: View) -> str:
 
 
 def _view(hansard: Hansard, run: str, sat: Sat | None) -> View:
-    """A deliberation, with the reason why its directory is not complete where it was held here."""
+    """A deliberation, with what all its calls took, and the reason why its directory is not complete where it was held here."""
+    view = deliberation_view(hansard.store, run) | {"spent": hansard.runs.show(run)["spent"]}
     fault = sat.sitting.fault if sat else None
-    return deliberation_view(hansard.store, run) | ({"fault": fault} if fault else {})
+    return view | ({"fault": fault} if fault else {})
 
 
 def _warn(view: View, args: argparse.Namespace) -> None:
@@ -213,7 +214,7 @@ def _completing(view: View, args: argparse.Namespace) -> str:
 
 
 def _tell(view: View, args: argparse.Namespace) -> None:
-    used, reason = view["cumulative_usage"], reason_of(view)
+    cost, reason = view["spent"], reason_of(view)
     if answer := view.get("synthesis_answer"):
         for line in answer.rstrip("\n").split("\n"):
             say(line.replace("\t", "    "))
@@ -222,7 +223,7 @@ def _tell(view: View, args: argparse.Namespace) -> None:
     if view["why"]:
         say(f"why      {view['why']}")
     say(f"panel    {', '.join(view['selected_agents']) or 'nobody'}; coordinator {view['coordinator']}")
-    say(f"used     {used['total_tokens']:,} tokens, {dollars(round(used['cost_usd'] * 1e9))}")
+    say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}")
     for each in view["unresolved"][:5]:
         say(f"open     {each['topic']}")
     if pending := view.get("pending"):
