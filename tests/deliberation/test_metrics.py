@@ -76,6 +76,34 @@ async def test_the_longest_queue(requests: int, longest: int) -> None:
     assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == longest
 
 
+@pytest.mark.parametrize(
+    ("answers", "tokens"),
+    [
+        ([turn("ben", "cyd", "nobody", tokens=100)], 50),
+        ([turn("ben", "cyd", "nobody"), turn(tokens=100)], 50),
+        ([turn("ben", "cyd", "nobody"), fails("auth_failure")], 1_000),
+    ],
+)
+async def test_what_was_asked_in_a_turn_that_ended_the_session_never_stood_in_the_queue(
+    answers: list[Heard], tokens: int
+) -> None:
+    sitting = await Room().hold(config(budget={"max_total_tokens": tokens}, max_deferred_queue_length=1), answers)
+    assert sitting.artifact["outcome"]["kind"] == "termination"
+    assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == 0
+
+
+async def test_what_was_asked_before_somebody_failed_stood_in_the_queue() -> None:
+    sitting = await Room().hold(config(), [turn("ben", "cyd"), turn(), fails("auth_failure")])
+    assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == 1
+
+
+async def test_an_answer_to_a_message_that_is_not_there_has_no_figures() -> None:
+    sitting = await Room().hold(config(), ANSWERS[:2])
+    sitting.artifact["canonical_transcript"][2]["parent_id"] = "msg-999"
+    with pytest.raises(UsageError, match="has no message 'msg-999'"):
+        metrics_of(sitting.artifact)
+
+
 @requirement("R-7.9-13", "R-7.9-14")
 async def test_the_outcome_and_whether_usage_was_estimated() -> None:
     found = await figures()

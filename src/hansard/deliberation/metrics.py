@@ -16,6 +16,8 @@ TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 COST_DIGITS = 6
 COST_TOLERANCE = 1e-6
 Json = Mapping[str, Any]
+_CUTTING = frozenset({"budget_exceeded", "timeout", "user_cancel"})
+"""What ends a session behind a message, as soon as it is there."""
 
 
 def metrics_of(data: object) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def figures_of(artifact: Json) -> dict[str, Any]:
         "latency_per_invocation": _latencies(messages),
         "participation_per_round": _participation(messages),
         "branch_depth_max": max(message["branch_depth"] for message in messages),
-        "deferred_queue_length_max": _longest_queue(messages),
+        "deferred_queue_length_max": _longest_queue(messages, ending["reason"] if ending else None),
         "schema_failure_count_per_agent": _schema_failures(messages),
         "panel_contraction_count": _contractions(messages),
         "outcome_kind": outcome["kind"],
@@ -104,13 +106,18 @@ def _participation(messages: Sequence[Json]) -> list[dict[str, Any]]:
     return [{"round": round, "speaker": speaker, "count": count} for (round, speaker), count in sorted(turns.items())]
 
 
-def _longest_queue(messages: Sequence[Json]) -> int:
+def _longest_queue(messages: Sequence[Json], reason: str | None) -> int:
     """The queue as the transcript shows it: what was asked, less what was answered, dropped or could not be routed.
 
     What could not be routed is never counted, although a request whose target was lost later had stood in the queue.
     """
     rounds = {message["id"]: message["round"] for message in messages}
     parents = [message.get("parent_id") for message in messages]
+    if (stranger := next((parent for parent in parents if parent and parent not in rounds), None)) is not None:
+        raise UsageError(
+            f"the artifact has no message {stranger!r:.80}, which one answers; it cannot be measured [R-4.6-2]"
+        )
+    undecided = _undecided(messages, reason)
     answered_at_once = Counter(
         parent
         for message, parent in zip(messages, parents, strict=True)
@@ -120,12 +127,23 @@ def _longest_queue(messages: Sequence[Json]) -> int:
     for message, parent in zip(messages, parents, strict=True):
         if parent and rounds[parent] < message["round"]:
             length -= 1
-        if message["type"] == "primary_turn":
+        if message["type"] == "primary_turn" and message is not undecided:
             asked = len(message["content"].get("direct_requests") or ())
             settled = len(message.get("dropped_deferred") or ()) + len(message.get("schema_failure") or ())
             length += max(0, asked - answered_at_once[message["id"]] - settled)
             longest = max(longest, length)
     return longest
+
+
+def _undecided(messages: Sequence[Json], reason: str | None) -> Json | None:
+    """The turn in which the session ended, before it was decided on what was asked there."""
+    turns = [ordinal for ordinal, message in enumerate(messages) if message["type"] == "primary_turn"]
+    if not turns:
+        return None
+    last, *behind = [message for message in messages[turns[-1] :] if message["type"] != "synthesis"]
+    answered = [message["type"] for message in behind if message.get("parent_id") == last["id"]]
+    is_cut = reason in _CUTTING and len(behind) == 1 and answered == ["branch_turn"]
+    return last if is_cut or not behind else None
 
 
 def _schema_failures(messages: Sequence[Json]) -> Mapping[str, int]:
