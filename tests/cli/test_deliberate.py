@@ -190,6 +190,17 @@ def test_an_unknown_provider_is_a_session_that_ends_with_schema_error(shell: She
     assert (code, json.loads(out)["termination_reason"]) == (11, "schema_error")
 
 
+def test_a_number_that_could_not_be_read_again_is_refused_before_there_is_a_session(shell: Shell) -> None:
+    flags = case(shell.folder, *ROUND, verdict("finalize"), synthesis())
+    made = json.loads((shell.folder / "config.json").read_text())
+    tool = {"name": "look", "description": "looks", "input_schema": {"maximum": 1e20}}
+    made["agents"][0]["tools"] = [tool]
+    shell.write("config.json", made)
+    code, _ = shell.type("deliberate", *flags)
+    assert (code, "beyond 2^53-1" in shell.err) == (2, True), shell.err
+    assert not (shell.folder / "runs").exists()
+
+
 def test_a_script_that_is_missing_or_none_is_a_mistake_of_usage(shell: Shell) -> None:
     flags = case(shell.folder, turn())
     assert shell.type("deliberate", *flags[:2])[0] == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import rfc8785
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import vectors
@@ -91,6 +91,24 @@ def test_what_programs_read_differently_is_refused(value: object) -> None:
     with pytest.raises(Invalid):
         jcs(value)
     assert unrepresentable(value)
+
+
+@given(VALUES)
+@example(1e20)
+@example({"n": [-9007199254740994.0]})
+@example([1e21, 9007199254740991.0])
+def test_what_is_called_representable_can_be_read_again(value: object) -> None:
+    if unrepresentable(value) is None:
+        assert unrepresentable(json.loads(jcs(value))) is None
+
+
+def test_a_fraction_that_would_be_written_as_a_whole_number_beyond_the_limit_is_refused() -> None:
+    assert [unrepresentable(value) is None for value in (1e20, -(2.0**53), 2.0**53 - 1, 1e21)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_deep_nesting_is_refused_and_not_a_crash() -> None:

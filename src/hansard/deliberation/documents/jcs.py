@@ -34,7 +34,7 @@ def jcs(value: Any) -> bytes:
 
 
 def unrepresentable(value: Any) -> str | None:
-    """Why this value has no canonical bytes, or None when it has. Looks without writing them."""
+    """Why this value has no canonical bytes from which it can be read again, or None when it has. Looks without writing them."""
     try:
         _check(value, 0)
     except Invalid as error:
@@ -62,7 +62,8 @@ def _check(value: Any, depth: int) -> None:
     elif kind is int:
         _whole(value)
     elif kind is float:
-        number(value)
+        # Below 10^21 it would be written, and then be read, as a whole number.
+        _whole(int(value)) if MAX_INT < abs(value) < 1e21 else number(value)
     elif value is not None and kind is not bool:
         raise Invalid(f"holds a Python {kind.__name__}, which is no JSON", rule=RULE)
 
