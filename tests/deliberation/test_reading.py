@@ -58,6 +58,30 @@ def test_without_pyyaml_the_line_that_installs_it_is_said(monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("_yaml")
+@pytest.mark.parametrize("text", ["060", "-010", "1:30", "1_000", "0b11", "1:30.5", "1_0.5", "yes", "No", "ON"])
+def test_a_number_or_claim_that_not_every_yaml_reads_so_is_refused(text: str) -> None:
+    for written in (f"a: {text}", f"{{a: [{text}]}}"):
+        with pytest.raises(UsageError, match="has two readings; put it in quotes"):
+            read_yaml(written)
+    assert read_yaml(f"a: '{text}'") == {"a": text}
+
+
+@pytest.mark.usefixtures("_yaml")
+def test_numbers_and_claims_that_every_yaml_reads_so_are_read() -> None:
+    assert read_yaml("[0, -1, +60, 0x1F, 0.5, 1.5e+3, true, False, null]") == [
+        0,
+        -1,
+        60,
+        31,
+        0.5,
+        1500.0,
+        True,
+        False,
+        None,
+    ]
+
+
+@pytest.mark.usefixtures("_yaml")
 def test_yaml_is_read_as_json_would_hold_it() -> None:
     assert read_yaml("a: 2026-05-01T10:00:00Z\nb: [1, 2.5, null]") == {"a": "2026-05-01T10:00:00Z", "b": [1, 2.5, None]}
 

@@ -1,6 +1,7 @@
 """Reads a document from text or a file: JSON, or YAML where the extra is installed. Refuses what has two readings."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,6 +12,8 @@ MAX_BYTES = 256 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_VALUES = 1_000_000
 INSTALL = "pip install 'hansard[yaml]'"
+_TWO_READINGS = re.compile(r"(?i)[-+]?0[0-7_]+|[-+]?0b.*|.*[_:].*|yes|no|on|off")
+"""Numbers and claims of YAML 1.1 that are others, or texts, in YAML 1.2: 060, 1:30, 1_000, yes."""
 
 
 def read_json(text: str | bytes, *, where: str = "document") -> Any:
@@ -59,6 +62,9 @@ def read_yaml(text: str, *, where: str = "document") -> Any:
         raise UsageError(f"{where} is no YAML: {' '.join(str(error).split())}"[:300]) from error
 
 
+_DECIDED = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool"))
+
+
 def _loader(yaml: Any) -> Any:
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         """Mappings by name once, and no times: a document says them as text."""
@@ -70,6 +76,11 @@ def _loader(yaml: Any) -> Any:
                     raise ValueError(f"{name!r:.60} is a name and no text; put it in quotes")
             _refuse_twice(names)
             return dict(super().construct_mapping(node, deep=deep))
+
+        def construct_scalar(self, node: Any) -> Any:
+            if node.tag in _DECIDED and _TWO_READINGS.fullmatch(node.value):
+                raise ValueError(f"{node.value!r:.60} has two readings; put it in quotes, or write it as JSON does")
+            return super().construct_scalar(node)
 
     Loader.add_constructor("tag:yaml.org,2002:timestamp", yaml.SafeLoader.construct_yaml_str)
     return Loader
