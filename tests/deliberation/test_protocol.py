@@ -379,6 +379,8 @@ def test_a_cancelled_session_terminates_at_the_next_transition(when: int) -> Non
         ({"max_rounds": 1}, [turn(), turn(), turn(), verdict()], "synthesis"),
         ({}, [turn(), fails()], "synthesis"),
         ({}, [fails()], "provider_unrecoverable"),
+        ({"on_agent_failure": "continue_without"}, [fails(), fails(), fails()], "provider_unrecoverable"),
+        ({"on_agent_failure": "continue_without"}, [turn("ben"), fails(), fails(), verdict(), fails()], "synthesis"),
         ({"max_total_tokens": 10}, [turn(), turn()], "budget_exceeded"),
         ({}, [turn(), turn(), turn(), fails()], "provider_unrecoverable"),
         ({}, [turn(), turn(), turn(), verdict("request_user_input")], "user_input_required"),

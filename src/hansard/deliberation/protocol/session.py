@@ -214,7 +214,8 @@ def _synthesis(s: State, *, retries: int) -> Course[Outcome]:
 
 def _may_salvage(s: State, stop: Stopped) -> bool:
     """Whether a termination may still be turned into a synthesis: rounds are used up, or a panel agent is lost [A-9]."""
-    if not s.rules.synthesize_on_terminate or not any(said.round for said in s.transcript):
+    # Where nobody on the panel has spoken, there is nothing to integrate.
+    if not s.rules.synthesize_on_terminate or not any(said.type == "primary_turn" for said in s.transcript):
         return False
     if stop.failed is not None:
         return stop.agent != s.rules.coordinator
