@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,20 @@ async def test_a_replay_that_fails_has_ended_whatever_it_was(tmp_path: Path, mon
         replayed = service.deliberations.listed()[0]
         assert (replayed["state"], replayed["session_id"]) == ("failed", "s-1-replay")
         assert replayed["run_dir"] == str(tmp_path / "again" / "s-1-replay")
+
+
+@requirement("R-7.3-2")
+def test_a_session_takes_the_next_id_where_another_process_was_quicker(tmp_path: Path) -> None:
+    def stamp(ordinal: int) -> str:
+        # The first thing that a session asks for, before it makes its directory.
+        (tmp_path / "s-1").mkdir(exist_ok=True)
+        return pinned().stamp(ordinal)
+
+    (tmp_path / "s-1-r1").symlink_to("nowhere")
+    pins = replace(pinned(), stamp=stamp)
+    artifact = run_session(config(), scripted(ANSWERS), runs_root=tmp_path, ledger="memory:", harness_pinning=pins)
+    assert (artifact.outcome.kind, artifact.session_id, artifact.fault) == ("synthesis", "s-1-r2", None)
+    assert not list((tmp_path / "s-1").iterdir())
 
 
 @requirement("R-7.3-2")

@@ -66,6 +66,22 @@ async def test_a_transcript_that_was_changed_has_another_digest_than_it_claims()
         transcript_replay({})
 
 
+@requirement("R-7.3-2")
+async def test_a_replay_takes_the_next_id_where_another_process_was_quicker(tmp_path: Path) -> None:
+    given, wanted = await original(tmp_path), list[str]()
+
+    def setting(fresh: Config) -> Setting:
+        if fresh.session_id.endswith("-replay"):
+            (tmp_path / fresh.session_id).mkdir()
+        wanted.append(fresh.session_id)
+        return Setting.of(fresh, providers={"fake": scripted(ANSWERS)})
+
+    async with Room() as pen:
+        done = await execution_replay(given, setting, pen, runs=tmp_path)
+    assert (done.matches, wanted) == (True, ["s-1", "s-1-replay", "s-1-replay-2"])
+    assert not list((tmp_path / "s-1-replay").iterdir())
+
+
 @requirement("R-2.7-1", "R-9.8-1", "R-7.6-1", "R-7.6-2")
 async def test_replay_execution_comes_to_the_same_digest_in_a_directory_of_its_own(tmp_path: Path) -> None:
     given = await original(tmp_path)

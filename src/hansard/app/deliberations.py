@@ -5,6 +5,7 @@ The run is on the record before its session, and its end behind it; what is show
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -33,7 +34,7 @@ from hansard.app.people import human
 from hansard.app.pool import Pool
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
-from hansard.deliberation.archive import lacking
+from hansard.deliberation.archive import Taken, lacking
 from hansard.deliberation.chair import Held
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
@@ -294,20 +295,25 @@ class Deliberations:
         runs = Path(made.runs) if made.runs else None
         async with self._or_ended(pen):
             made.check()
-        # A crash may have left an empty directory behind, which is never used again [R-7.3-2].
-        made = made.named(_free(runs, made.config.session_id))
         # A provider that cannot be opened here may be opened elsewhere, so that ends nothing.
         setting = made.setting(self._pool, calls=self._calls(made, pen.run))
         async with self._or_ended(pen):
-            return await run_session(
-                setting,
-                pen,
-                pins=pins,
-                runs=runs,
-                cancel=cancel,
-                listener=lambda recorded: self._tell(pen.run, [recorded]),
-                producer=made.producer,
-            )
+            while True:
+                # A crash may have left an empty directory behind, which is never used again [R-7.3-2].
+                config = replace(setting.config, session_id=_free(runs, made.config.session_id))
+                try:
+                    return await run_session(
+                        replace(setting, config=config),
+                        pen,
+                        pins=pins,
+                        runs=runs,
+                        cancel=cancel,
+                        listener=lambda recorded: self._tell(pen.run, [recorded]),
+                        producer=made.producer,
+                    )
+                except Taken:
+                    # Another process was quicker: the next id will do.
+                    continue
 
     @asynccontextmanager
     async def _or_ended(self, pen: Pen) -> "AsyncIterator[None]":
@@ -427,7 +433,7 @@ def _end(state: EndState, reason: str, spent: Spent | Held) -> RunEnded:
 def _free(runs: Path | None, session: str) -> str:
     """An id whose directory does not exist yet: this one, or this one with a number behind it [R-7.3-2]."""
     number, name = 0, session
-    while runs is not None and (runs / name).exists():
+    while runs is not None and os.path.lexists(runs / name):
         number += 1
         tail = f"-r{number}"
         name = session[: LONGEST_ID - len(tail)] + tail

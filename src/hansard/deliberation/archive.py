@@ -30,6 +30,10 @@ MANIFEST_VERSION = "1.0.0"
 CHUNK = 1 << 16
 
 
+class Taken(UsageError):
+    """Another session has the directory of this id, perhaps since a moment ago."""
+
+
 class Archive:
     """One directory, locked by this process. The lock dies with it."""
 
@@ -48,9 +52,12 @@ class Archive:
         folder = runs / session
         try:
             runs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot make {runs}: {error}") from error
+        try:
             folder.mkdir(mode=0o700)
         except FileExistsError as error:
-            raise UsageError(
+            raise Taken(
                 f"{folder} exists, and a session is never overwritten; give this one another id, or resume that one"
             ) from error
         except OSError as error:

@@ -5,11 +5,13 @@ before it begins. Digests are made over what is stored, never over what a file s
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
-from hansard.deliberation.archive import ARTIFACT, PINS, read_file, read_manifest
+from hansard.deliberation.archive import ARTIFACT, PINS, Taken, read_file, read_manifest
 from hansard.deliberation.documents import Artifact, Config, RunManifest, jcs, transcript_bytes
 from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.documents.semantics import semantic_breaches
@@ -17,7 +19,7 @@ from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import PRODUCER, Pen, Sitting, pins_of, run_session
 from hansard.deliberation.setting import Setting
-from hansard.domain.value import value
+from hansard.domain.value import replace, value
 from hansard.errors import UsageError, plainly
 
 CONDITIONS: tuple[PinningCondition, ...] = get_args(PinningCondition)
@@ -125,9 +127,15 @@ async def execution_replay(
         if condition not in assumed:
             raise PinningViolation(condition, why)
         vouched.append(condition)
-    config = Config.parse({**original.config.as_data(), "session_id": fresh_id(original.config.session_id, runs)})
     transcript = original.artifact["canonical_transcript"]
-    fresh = await run_session(make_setting(config), pen, pins=as_recorded(transcript), runs=runs, producer=producer)
+    fresh = None
+    while fresh is None:
+        config = replace(original.config, session_id=fresh_id(original.config.session_id, runs))
+        # Where another process was quicker, the next id will do.
+        with suppress(Taken):
+            fresh = await run_session(
+                make_setting(config), pen, pins=as_recorded(transcript), runs=runs, producer=producer
+            )
     return ExecutionReplay(
         fresh=fresh,
         original_digest=transcript_replay(original.artifact).digest,
@@ -186,7 +194,7 @@ def fresh_id(session: str, runs: Path | None) -> str:
         if len(name) > LONGEST_ID:
             short = hashlib.sha256(session.encode()).hexdigest()[:8]
             name = f"{session[: LONGEST_ID - len(tail) - 9]}-{short}{tail}"
-        if runs is None or not (runs / name).exists():
+        if runs is None or not os.path.lexists(runs / name):
             return name
         number += 1
 
