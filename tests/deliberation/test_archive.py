@@ -172,6 +172,40 @@ async def test_looking_at_a_copy_without_a_lock_writes_nothing_into_it(tmp_path:
         mark_crashed(folder, "2026-01-01T00:00:00Z")
 
 
+class Meddles(Wrapper):
+    """A provider in whose second call somebody changes a file of the session."""
+
+    def __init__(self, path: Path, data: bytes | None) -> None:
+        super().__init__(scripted(LONG))
+        self._path, self._data, self._calls = path, data, 0
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        self._calls += 1
+        if self._calls == 2:
+            if self._data is None:
+                self._path.unlink()
+            else:
+                self._path.write_bytes(self._data)
+        return await super().complete(exchange)
+
+
+@requirement("R-7.1-2", "R-4.1-8")
+@pytest.mark.parametrize("name", ["transcript.jsonl", "config.json", "pins.json"])
+@pytest.mark.parametrize("data", [None, b"", b'{"a": 1}\n'])
+async def test_a_file_that_is_changed_while_the_session_is_held_is_told_and_not_sealed(
+    name: str, data: bytes | None, tmp_path: Path
+) -> None:
+    room, path = Room(), tmp_path / "s-1" / name
+    sitting = await room.hold(config(**KNOBS), Meddles(path, data), runs=tmp_path)
+    assert sitting.reason == "synthesis"
+    assert sitting.fault == f"{path} was changed while the session was held; move it away, and resume then"
+    assert room.facts("session.archived") == []
+    path.unlink(missing_ok=True)
+    again = await room.resume(LONG, runs=tmp_path)
+    assert (again.fault, again.artifact) == (None, sitting.artifact)
+    assert directory_breaches(path.parent, recorded=archived(room)) == []
+
+
 @requirement("R-7.3-3", "R-4.3-4")
 @pytest.mark.parametrize("at", range(len(LONG)))
 async def test_a_resumed_session_ends_with_the_transcript_of_one_that_was_never_interrupted(

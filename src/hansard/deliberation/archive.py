@@ -42,6 +42,8 @@ class Archive:
         self.fault: str | None = None
         self._lock: int | None = lock
         self._journal = os.open(folder / JOURNAL, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._journaled = hashlib.sha256((folder / JOURNAL).read_bytes())
+        self._begun = {name: _hashed_file(folder / name) for name in (CONFIG, PINS) if (folder / name).exists()}
 
     @classmethod
     def create(
@@ -106,7 +108,7 @@ class Archive:
     def begin(self, *, session: str, config: Mapping[str, Any], producer: Mapping[str, str], now: str) -> None:
         """What a directory begins with, as far as it is not there."""
         if not (self.folder / CONFIG).exists():
-            self._put(CONFIG, _shown(config))
+            self.put(CONFIG, _shown(config))
         if not (self.folder / MANIFEST).exists():
             self._put_manifest(_manifest(session, producer, now, status="in_progress", updated_at=now))
 
@@ -115,6 +117,7 @@ class Archive:
         self._append(line + b"\n")
 
     def _append(self, data: bytes) -> None:
+        self._journaled.update(data)
         if self.fault is None:
             try:
                 _write(self._journal, data)
@@ -122,8 +125,9 @@ class Archive:
                 self.fault = f"cannot write {self.folder / JOURNAL}: {error}"
 
     def put(self, name: str, data: bytes) -> None:
-        """A file beside the others, whole or not at all."""
+        """A file with which the session begins, whole or not at all."""
         self._put(name, data)
+        self._begun[name] = _hashed(data)
 
     def finish(self, files: Mapping[str, bytes]) -> dict[str, Any]:
         """These files in their order, the artifact before the manifest that calls it complete [R-7.4-2]; the hash of every file.
@@ -134,12 +138,23 @@ class Archive:
             raise StoreError(self.fault)
         if foreign := strangers(self.folder):
             raise StoreError(f"{self.folder / foreign[0]} was written by no session; move it away, and resume then")
+        if changed := self._changed():
+            raise StoreError(
+                f"{self.folder / changed} was changed while the session was held; move it away, and resume then"
+            )
         os.fsync(self._journal)
         for name in WRITTEN - files.keys() - {CONFIG, PINS, JOURNAL, LOCK}:
             (self.folder / name).unlink(missing_ok=True)
         for name, data in files.items():
             self._put(name, data)
         return listing(self.folder)
+
+    def _changed(self) -> str | None:
+        """A file of the session that is not as it was written, so that it would be sealed as something else."""
+        found = listing(self.folder)
+        wrong = [name for name, known in self._begun.items() if found.get(name) != known]
+        said = found.get(JOURNAL, {}).get("sha256")
+        return next(iter(wrong), None if said == self._journaled.hexdigest() else JOURNAL)
 
     def restore(self, files: Mapping[str, bytes], seq: int, listed: bytes) -> dict[str, Any]:
         """Of these files, those that are missing from a directory that was complete; the hash of every file.
