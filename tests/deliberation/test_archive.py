@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +87,25 @@ def test_an_id_that_cannot_name_a_directory_is_refused(session: str, tmp_path: P
     with pytest.raises(UsageError):
         Archive.create(tmp_path, session=session, config={}, producer=PRODUCER, now="2026-01-01T00:00:00Z")
     assert names(tmp_path) == set()
+
+
+def test_a_directory_that_cannot_be_begun_is_let_go_of(tmp_path: Path) -> None:
+    begun = {"config": {}, "producer": PRODUCER, "now": "2026-01-01T00:00:00Z"}
+    free = os.dup(0)
+    os.close(free)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+    try:
+        with pytest.raises(StoreError, match=r"cannot begin in .*s-1: .*Too many open files"):
+            Archive.create(tmp_path, session="s-1", **begun)  # type: ignore[arg-type]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with pytest.raises(UsageError):
+        Archive.create(tmp_path, session="s-2", **begun | {"producer": {}})  # type: ignore[arg-type]
+    for name in ("s-1", "s-2"):
+        Archive.reopen(tmp_path / name, []).close()
+    assert os.dup(0) == free
+    os.close(free)
 
 
 @requirement("R-7.3-2")

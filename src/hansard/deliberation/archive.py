@@ -64,8 +64,17 @@ class Archive:
             ) from error
         except OSError as error:
             raise StoreError(f"cannot make {folder}: {error}") from error
-        archive = cls(folder, _locked(folder))
-        archive.begin(session=session, config=config, producer=producer, now=now)
+        lock = _locked(folder)
+        try:
+            archive = cls(folder, lock)
+        except OSError as error:
+            os.close(lock)
+            raise StoreError(f"cannot begin in {folder}: {error}") from error
+        try:
+            archive.begin(session=session, config=config, producer=producer, now=now)
+        except BaseException:
+            archive.close()
+            raise
         return archive
 
     @classmethod
