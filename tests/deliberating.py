@@ -281,7 +281,10 @@ def config(panel: Sequence[str] = PANEL, *, budget: dict[str, Any] | None = None
 def result(heard: Heard) -> dict[str, Any]:
     """A call's result as the protocol writes it down."""
     good = isinstance(heard, Answered)
-    error = None if isinstance(heard, Answered) else {"kind": heard.kind, "message": "no", "retriable": heard.retriable}
+    error: dict[str, Any] | None = None
+    if isinstance(heard, Failed):
+        error = {"kind": heard.kind, "message": "no", "retriable": heard.retriable}
+        error |= {} if heard.details is None else {"details": heard.details}
     return {
         "messages": [],
         "tool_events": [],

@@ -7,6 +7,7 @@ import resource
 import shutil
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from hansard.deliberation.archive import (
 )
 from hansard.deliberation.documents import Artifact, Config, RunManifest, transcript_digest
 from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.pins import pinned
 from hansard.deliberation.session import PRODUCER, resume_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
@@ -248,6 +250,24 @@ async def test_a_session_that_is_interrupted_again_and_again_comes_to_the_same_e
         with pytest.raises(PowerCut):
             await room.resume(Dies(LONG[done:], at - done), runs=tmp_path)
     assert (await room.resume(LONG, runs=tmp_path)).artifact == await uninterrupted()
+
+
+@requirement("R-6.7-5")
+async def test_a_session_that_is_resumed_in_a_pause_waits_as_long_as_the_server_asked(tmp_path: Path) -> None:
+    room, slept = Room(), list[float]()
+    busy = replace(fails("rate_limit"), details={"retry_after_seconds": 7.5})
+    answers: list[Heard] = [turn(), busy, turn(), turn(), verdict("finalize"), synthesis()]
+
+    async def cut(_: float) -> None:
+        raise PowerCut
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    with pytest.raises(PowerCut):
+        await room.hold(config(), answers, runs=tmp_path, pins=replace(pinned(), sleep=cut))
+    sitting = await room.resume(answers, runs=tmp_path, pins=replace(pinned(), sleep=sleep))
+    assert (sitting.reason, slept) == ("synthesis", [7.5])
 
 
 @requirement("R-7.4-3")

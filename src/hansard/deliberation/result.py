@@ -28,6 +28,7 @@ def as_body(completion: Completion, usage: Mapping[str, Any]) -> Body:
             "message": why.message,
             "retryable": why.retryable,
             "details": dict(why.details),
+            **({} if why.retry_after_s is None else {"retry_after_s": why.retry_after_s}),
         }
     if completion.tool_events:
         said["tool_events"] = events_data(completion.tool_events)
@@ -65,6 +66,7 @@ def from_body(body: Body, kind: ErrorKind) -> tuple[Completion, Usage]:
         kind=kind,
         message=str(why.get("message") or kind),
         retryable=why.get("retryable") is True,
+        retry_after_s=None if (pause := why.get("retry_after_s")) is None else float(pause),
         details=why.get("details") or {},
     )
     usage = Usage.parse(said.get("usage"))
