@@ -19,7 +19,7 @@ import symposium
 from command_line import hansard as typed
 from command_line import started
 from deliberating import config, result, synthesis, turn, verdict
-from hansard.deliberation.archive import listing
+from hansard.deliberation.archive import Archive, listing
 from hansard.deliberation.documents import jcs
 from shell import Shell
 
@@ -469,3 +469,14 @@ def test_a_session_that_is_named_after_its_run_and_was_moved_is_told_where_it_be
     resumed = typed(tmp_path, "session", "resume", f"moved/{run}")
     assert resumed.returncode == 2
     assert f"move it to {tmp_path / 'runs' / run}" in resumed.stderr
+
+
+def test_a_session_that_is_being_held_is_waited_for_and_one_that_crashed_is_resumed(shell: Shell) -> None:
+    begun: Any = {"session": "s-1", "config": config().as_data(), "now": "2026-01-01T00:00:00Z"}
+    archive = Archive.create(shell.folder / "runs", **begun, producer={"name": "hansard", "version": "0.1.0"})
+    for command in ("replay", "metrics"):
+        assert shell.type("session", command, "s-1")[0] == 2
+        assert "is in_progress and has no artifact; another process holds it: wait until it ends" in shell.err
+    archive.close()
+    assert shell.type("session", "replay", "s-1")[0] == 2
+    assert "is crashed and has no artifact; `hansard session resume runs/s-1` goes on with it" in shell.err

@@ -108,8 +108,9 @@ def artifact_of(folder: Path) -> dict[str, Any]:
     """The artifact of a finished session as it is stored [R-7.3-1]."""
     if not (folder / ARTIFACT).is_file():
         state = "crashed" if is_crashed(folder) else read_manifest(folder).status
-        place = shlex.quote(str(folder))
-        raise UsageError(f"{folder} is {state} and has no artifact; `hansard session resume {place}` goes on with it")
+        go_on = f"`hansard session resume {shlex.quote(str(folder))}` goes on with it"
+        now = "another process holds it: wait until it ends" if state == "in_progress" else go_on
+        raise UsageError(f"{folder} is {state} and has no artifact; {now}")
     data = load(folder / ARTIFACT)
     if not isinstance(data, dict):
         raise UsageError(f"{folder / ARTIFACT} is no artifact")
