@@ -524,6 +524,22 @@ async def test_a_gate_that_expired_expires_again() -> None:
     assert report["identical"] is True, report
 
 
+async def test_a_gate_that_stands_behind_one_that_expired_ends_as_it_ended_then() -> None:
+    at = desk(Answers())
+    soon = {"deadline_s": 0.01, "on_expiry": "approve"}
+    rules = read_rules(
+        [{"before": "plan", **soon}, {"tasks": ["b"], **soon}, {"tasks": ["d"], "deadline_s": 600}], "test"
+    )
+    run = await at.runs.submit("please", replace(at.config(), gates=rules), plan=DIAMOND)
+    while len(at.entries(run, "gate.closed")) < 2:
+        [gate] = (await at.runs.drive(run)).gates
+    await Gates(at.recorder, at.store).decide(gate, "approve", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "answered"
+    assert [entry.data["expired"] for entry in at.entries(run, "gate.closed")] == [True, True, False]
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
 async def test_a_task_that_was_retried_is_retried_again() -> None:
     at = desk(Answers())
     ended = await at.run(plan=DIAMOND)

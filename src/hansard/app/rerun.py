@@ -6,7 +6,6 @@ did not. Nonces, ids and the clock of gates come from the record, so prompts com
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -43,7 +42,8 @@ from hansard.record.recorder import Recorder, Step, Within
 from hansard.record.replaying import Reader, recording_of
 from hansard.store.base import Query, Store
 
-FOREVER_US = 1 << 60
+BEYOND_US = 1 << 52
+"""A time that no clock has come to: no decision at a gate is later."""
 UNFINISHED = ("interrupted", "waiting")
 
 
@@ -123,7 +123,7 @@ class _Rerun:
         self._replayed = replayed(recording_of(store, kept))
         self._taken = Taken(self._reader, self._entries)
         self._metered = _metered(self._entries)
-        self._late = False
+        self._now_us = BEYOND_US
 
     async def report(self) -> Rerun:
         recorder = Bounded(self._memory, self._until)
@@ -135,7 +135,7 @@ class _Rerun:
             self._memory,
             self._means_of,
             self._router_of,
-            clock_us=self._clock_us,
+            clock_us=lambda: self._now_us,
             elsewhere=self._taken.elsewhere,
         )
         error = ""
@@ -281,8 +281,10 @@ class _Rerun:
             cause = opened[data["gate"]].seq
             await recorder.record(fact, actor=entry.actor, run=self._run, causes=[cause])
             said = True
-        if not self._late and any(entry.data["expired"] is True for entry in closed):
-            self._late = said = True
+        # The clock of gates stands still but for those that expired.
+        over = [opened[entry.data["gate"]].data["deadline_us"] for entry in closed if entry.data["expired"] is True]
+        if (latest := max(over, default=0)) > self._now_us:
+            self._now_us, said = latest, True
         return said
 
     async def _cancel(self, recorder: Recorder) -> None:
@@ -341,9 +343,6 @@ class _Rerun:
         if found is None:
             return Route(lane=None, confidence_ppm=0, runner_up=None, evidence=(), tier=0, scores=())
         return recorded_route(json.loads(self._reader.data(found, "evidence")))
-
-    def _clock_us(self) -> int:
-        return FOREVER_US if self._late else time.time_ns() // 1_000
 
 
 def _is_limited(config: RunConfig) -> bool:
