@@ -691,6 +691,9 @@ async def test_what_seams_said_is_said_again_and_they_are_not_asked() -> None:
     report = await again(at, run)
     assert report["identical"] is True, report
     assert library.asked == asked
+    elsewhere = desk(store=at.store)
+    report = await again(elsewhere, run)
+    assert report["identical"] is True, report
 
 
 CHECKED = """

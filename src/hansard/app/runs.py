@@ -37,6 +37,7 @@ from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
+from hansard.providers.base import Provider
 from hansard.record.history import fold, follow
 from hansard.record.reading import read_body, read_entries, read_text
 from hansard.record.recorder import Recorder, Step, Within
@@ -281,19 +282,16 @@ class Runs:
                 "a session is held again with: hansard session execution-replay DIR"
             )
         config = self._config(run)
-        named = {
-            name: config.providers.get(name) or self._pool.settings.providers.get(name)
-            for name in (swap or {}).values()
-        }
+        swapped: dict[str, Provider] = {}
         for role, name in (swap or {}).items():
+            table = config.providers.get(name) or self._pool.settings.providers.get(name)
             if role not in SWAPPABLE:
                 raise UsageError(f"there is no role {role!r}; one of {', '.join(SWAPPABLE)} can be swapped")
             if is_panel(name):
                 raise UsageError(f"{name} is a panel, and a re-run holds no sessions; swap in a provider")
-            if named[name] is None:
+            if table is None:
                 raise UsageError(f"there is no provider {name!r}; name one of the run's, or one of hansard.toml")
-        live = self._pool.means_of(replace(config, providers={name: table for name, table in named.items() if table}))
-        swapped = {role: live.providers[name] for role, name in (swap or {}).items()}
+            swapped[role] = self._pool.provider(name, table, config.folder)
         done = await rerun(self._store, run, self._pool.settings, price=self._pool.prices.find, swap=swapped)
         return done.as_view()
 
