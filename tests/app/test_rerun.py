@@ -1,6 +1,7 @@
 """Re-runs: the same decisions from the record alone, the first that came out otherwise, and no trust in a changed record."""
 
 import asyncio
+import json
 import socket
 import sqlite3
 import sys
@@ -15,7 +16,7 @@ from hansard.app.gates import Gates
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.domain.budget import Budget
-from hansard.domain.exchange import Exchange
+from hansard.domain.exchange import Cost, Exchange
 from hansard.errors import StoreError, UsageError
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.seams import Verification
@@ -238,6 +239,26 @@ async def test_a_run_that_ran_out_of_calls_stops_at_the_same_place(limit: int) -
     assert ended.state == "stopped"
     report = await again(at, ended.run)
     assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("basis", ["price_table", "estimate"])
+@pytest.mark.parametrize("limit", ["0.004", "0.006", "0.0085"])
+async def test_a_run_that_ran_out_of_money_stops_at_the_same_place_whatever_models_cost_by_now(
+    limit: str, basis: Any
+) -> None:
+    def dear(exchange: Exchange) -> Said:
+        said = obliging(exchange)
+        text = said if isinstance(said, str) else json.dumps(said)
+        return replace(completion(text, tokens=(100, 100)), cost=Cost(usd_nano=1_000_000, basis=basis))
+
+    told = Answers(dear, unmetered=False, model="house-model")
+    at = desk(told, settings={"prices": {"house-model": {"input": 10, "output": 10}}})
+    ended = await at.run(plan=DIAMOND, wishes=Wishes(max_usd=limit))
+    assert (ended.state, ended.reason) == ("stopped", "budget")
+    for prices in ({}, {"house-model": {"input": 1000, "output": 1000}}):
+        elsewhere = desk(store=at.store, settings={"prices": prices})
+        report = await again(elsewhere, ended.run)
+        assert report["identical"] is True, report
 
 
 class Reversed:

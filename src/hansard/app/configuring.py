@@ -26,6 +26,7 @@ from hansard.orchestration.seams import read_seam, read_sources
 from hansard.orchestration.templates import digests
 from hansard.providers.base import Provider
 from hansard.providers.fields import Fields
+from hansard.providers.prices import Price
 
 NANO = 1_000_000_000
 MOST_USD = (2**53 - 1) // NANO
@@ -137,8 +138,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         pool.provider(FLAGGED, named[FLAGGED], config.folder)
     config = _without_unasked(_with_panels(config, settings, pool), pool)
     _check_targets(config)
-    _check_prices(config, pool)
-    return config
+    return replace(config, prices=_prices(config, pool))
 
 
 def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig:
@@ -364,14 +364,19 @@ def _check_targets(config: RunConfig) -> None:
             raise UsageError(f"the roster or the settings name {target!r}, which is no provider that is configured")
 
 
-def _check_prices(config: RunConfig, pool: Pool) -> None:
+def _prices(config: RunConfig, pool: Pool) -> dict[str, Price]:
     """Under a money budget every model has a known price, or nobody sends a bill for it."""
     lanes = [lane.budget for lane in config.roster.lanes if lane.budget]
     if all(budget.max_cost_usd_nano is None for budget in (config.budget, *lanes)):
-        return
+        return {}
+    found: dict[str, Price] = {}
     for target in config.targets:
         for provider, asked in _asked(config, pool, target):
             check_price(pool, provider, asked)
+            price = None if provider.unmetered or is_panel(target) else pool.prices.find(asked)
+            if price is not None:
+                found[target] = price
+    return found
 
 
 def check_price(pool: Pool, provider: Provider, model: str) -> None:

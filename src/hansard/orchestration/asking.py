@@ -132,7 +132,10 @@ class Asker:
 
     def reserve(self, exchange: Exchange, target: Target, lane: str | None) -> list[tuple[Purse, Reserved]]:
         """Set aside what a call may cost, in the run's purse and the lane's. Breach when either says no."""
-        price = None if target.provider.unmetered else self.means.price(target.model_name)
+        price = self.config.prices.get(target.name)
+        if price is None and not target.provider.unmetered:
+            # A configuration that was recorded without prices.
+            price = self.means.price(target.model_name)
         held: list[tuple[Purse, Reserved]] = []
         own = self._lanes.get(lane) if lane else None
         for purse in (self.purse, own) if own else (self.purse,):

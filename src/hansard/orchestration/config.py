@@ -15,6 +15,7 @@ from hansard.errors import StoreError, UsageError
 from hansard.orchestration.escalate import Rung, default_ladder, ladder_of
 from hansard.orchestration.gates import Rule, read_rules
 from hansard.providers.fields import Fields
+from hansard.providers.prices import Price
 
 Judge = Literal["model", "checks"]
 Answering = Literal["synthesize", "join"]
@@ -75,6 +76,8 @@ class RunConfig:
     roles: Mapping[str, str] = field(default_factory=dict)
     ladder: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """Under a limit of money: what everybody costs who may be asked and sends a bill."""
     judge: Judge = "model"
     answer: Answering = "synthesize"
     tuning: Tuning = field(default_factory=Tuning)
@@ -119,6 +122,7 @@ class RunConfig:
             "roles": dict(self.roles),
             "ladder": list(self.ladder),
             "budget": budget_data(self.budget),
+            "prices": {target: price.as_data() for target, price in self.prices.items()},
             "judge": self.judge,
             "answer": self.answer,
             "tuning": self.tuning.as_data(),
@@ -152,6 +156,7 @@ class RunConfig:
                 roles=dict(fields.table("roles")),
                 ladder=tuple(fields.any("ladder", [])),
                 budget=read_budget(Fields(fields.table("budget"), where)),
+                prices={target: Price(**price) for target, price in fields.table("prices").items()},
                 judge=fields.choice("judge", ("model", "checks"), "model"),  # type: ignore[arg-type]
                 answer=fields.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
                 tuning=Tuning.read(Fields(fields.table("tuning"), where)),

@@ -26,6 +26,9 @@ class Price:
     output: int
     cached: int | None = None
 
+    def as_data(self) -> dict[str, int | None]:
+        return {"input": self.input, "output": self.output, "cached": self.cached}
+
     def of(self, usage: Usage) -> int:
         """What this usage costs in nano-dollars, rounded up."""
         cached = min(usage.cached_tokens, usage.input_tokens)
