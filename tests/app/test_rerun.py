@@ -64,6 +64,13 @@ async def test_every_decision_of_a_run_with_corrections_and_escalation_comes_out
     assert len(told.calls) == made
 
 
+async def test_a_result_may_begin_like_the_reason_of_a_failure() -> None:
+    at = desk(Answers(lambda each: "[None] found" if who(each)[0] == "worker" else obliging(each)))
+    ended = await at.run(plan=plan(task("a"), task("b", "a")))
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
 async def test_a_planned_run_and_a_classified_one_are_re_run_too() -> None:
     at = desk(Answers())
     planned = await at.run("make a plan of this")
@@ -97,6 +104,8 @@ async def test_failures_that_pass_and_failures_that_do_not_come_out_the_same() -
         failure("rate_limit", "not today", retryable=False),
         failure("tool_failure", "try me again", retryable=True),
         completion("half of it", finish="error", failure=fails("internal", "the line broke")),
+        failure("malformed_response", "more than anybody reads", retryable=False),
+        completion("too long", finish="error", failure=failure("malformed_response", "9 bytes", retryable=False)),
     ],
 )
 async def test_what_a_failed_attempt_climbs_with_is_what_it_failed_with(said: Said) -> None:
@@ -108,7 +117,7 @@ async def test_what_a_failed_attempt_climbs_with_is_what_it_failed_with(said: Sa
 
 
 @pytest.mark.parametrize("role", ["validator", "intent_judge", "synthesizer"])
-@pytest.mark.parametrize("kind", ["rate_limit", "auth_failure"])
+@pytest.mark.parametrize("kind", ["rate_limit", "auth_failure", "malformed_response"])
 async def test_a_role_that_says_not_to_try_again_is_not_tried_again(role: str, kind: Any) -> None:
     def silent(exchange: Exchange) -> Said:
         return failure(kind, "not today", retryable=False) if who(exchange)[0] == role else obliging(exchange)

@@ -131,20 +131,22 @@ def _said(reader: Reader, question: Entry, answer: Entry) -> Completion:
 def _failed(
     reader: Reader, question: Entry, answer: Entry, built_on: Sequence[Entry], completion: Completion
 ) -> Completion:
-    """The completion with its failure, where it has one. An answer that missed its shape is given out again as it came, and
-    misses it again.
+    """The completion with its failure, where it has one. An answer that was corrected for its shape is given out again as it
+    came, and misses it again.
     """
     kind: Any = answer.data.get("error")
-    text, label = completion.text, f"[{kind}] "
+    if kind is None:
+        return completion
+    text, label, passing = completion.text, f"[{kind}] ", _was_passing(question, built_on)
     # Where there was no output, the reason stands in its place.
-    if kind is None or kind == "malformed_response":
+    if kind == "malformed_response" and question.kind == "role.asked" and passing:
         return replace(completion, text="") if text.startswith(label) else completion
     message, text = (text.removeprefix(label), "") if text.startswith(label) else (text or kind, text)
     verdict = next((entry for entry in built_on if entry.kind == "task.judged" and "reasons" in entry.body), None)
     if verdict is not None and question.kind == "task.attempted":
         told = json.loads(reader.data(verdict, "reasons"))[0]["detail"]
         message = told.removeprefix(f"{kind}: ")
-    failure = Failure(kind=kind, message=message, retryable=_was_passing(question, built_on))
+    failure = Failure(kind=kind, message=message, retryable=passing)
     return replace(completion, text=text, failure=failure)
 
 
