@@ -449,6 +449,28 @@ async def test_a_run_that_crashed_anywhere_and_was_resumed_is_re_run_as_if_nothi
         assert report["identical"] is True, (commits, report)
 
 
+@pytest.mark.parametrize("limit", [None, 1, 2, 4])
+async def test_an_attempt_that_was_given_up_after_crashes_is_given_up_again(limit: int | None) -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    config = at.config(Wishes(ladder=("told", "told:better"), max_calls=limit))
+    config = replace(config, tuning=replace(config.tuning, restarts=0))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c", "a")))
+    await at.runs.drive(run)
+    given_up = 0
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(Answers(), store=ledger.until(commits))
+        await resumed.runs.drive(run)
+        given_up += any("restarts" in resumed.text(each, "reasons") for each in rejected(resumed, run))
+        report = await again(resumed, run)
+        assert report["identical"] is True, (commits, report)
+    assert given_up
+
+
+def rejected(at: Desk, run: str) -> list[Any]:
+    return [entry for entry in at.entries(run, "task.judged") if not entry.data["ok"]]
+
+
 async def test_a_rung_has_no_more_tries_after_a_crash_than_it_would_have_had() -> None:
     def overrun(exchange: Exchange) -> Said:
         return fails("rate_limit") if exchange.model is None and who(exchange)[0] == "worker" else obliging(exchange)

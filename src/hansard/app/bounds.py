@@ -43,6 +43,10 @@ class Until:
         """Whether the recorded run came no further than this question."""
         return self.phase.stands_at(call_of(exchange), sha256(opened(exchange)).hexdigest())
 
+    def is_swallowed(self, exchange: Exchange) -> bool:
+        """Whether the recorded run gave this attempt up: the engine had ended too often while it was made."""
+        return call_of(exchange) in self.phase.swallowed
+
     async def held(self) -> None:
         self._stands.set()
         await asyncio.Event().wait()

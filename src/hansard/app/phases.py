@@ -50,6 +50,8 @@ class Phase:
     """The entries of those at which it stood in the end."""
     attempts: Mapping[str, Sequence[int]]
     """By task: attempts that were answered, or at which it stood in the end. What a crash cut short is not among them."""
+    swallowed: Mapping[Call, int]
+    """Attempts, with their entries, of which a verdict says that the engine ended too often while they were made."""
     unjudged: bool
     """Whether something came back of which no verdict came."""
     done: Counter[Deed]
@@ -81,7 +83,8 @@ def phases_of(reader: Reader, entries: Sequence[Entry]) -> list[Phase]:
 
 def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Phase:
     asked = {entry.seq: entry for entry in own if entry.kind in ("task.attempted", "role.asked")}
-    answered = {seq for entry in own if is_answer(entry) for seq in entry.causes if seq in asked}
+    swallowed = {seq for entry in own if entry.kind == "task.judged" for seq in entry.causes if seq in asked}
+    answered = swallowed | {seq for entry in own if is_answer(entry) for seq in entry.causes if seq in asked}
     calls = {seq: (call_asked(entry), sha256(reader.data(entry, "prompt")).hexdigest()) for seq, entry in asked.items()}
     given = {calls[seq] for seq in answered}
     left = {seq for seq in asked if seq not in answered and calls[seq] not in given}
@@ -103,6 +106,7 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         open=frozenset(calls[seq] for seq in left),
         left=frozenset(stood),
         attempts=attempts,
+        swallowed={calls[seq][0]: seq for seq in swallowed},
         unjudged=_are_unjudged(so_far),
         done=deeds(so_far),
         order=_order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits}),

@@ -227,7 +227,9 @@ class _Rerun:
 
     def _lose(self, phase: Phase) -> None:
         """Count the calls that a crash swallowed in a phase. What was lost when it was cut is lost from then on."""
-        own = ((seq, lane) for seq, lane in self._progress.lost.items() if phase.first <= seq <= phase.last)
+        lost = self._progress.lost.items()
+        own = ((seq, lane) for seq, lane in lost if phase.first <= seq <= phase.last)
+        own = ((seq, lane) for seq, lane in own if seq not in phase.swallowed.values())
         for lane in (lane for seq, lane in own if not (phase.cut and seq in phase.left)):
             lose = partial(self._taken.add, lane, Spend(calls=1))
             self._until.owe(lose) if phase.cut else lose()
@@ -328,11 +330,9 @@ class _Rerun:
     def _stage(self, name: str, model: str, config: RunConfig) -> Stage:
         unmetered = name not in self._metered
         if not is_panel(name):
-            return Stage(name, model, self._replayed, self._swap, self._until, unmetered=unmetered)
+            return Stage(name, model, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered)
         share = share_of(config.providers[name])
-        return PanelStage(
-            name, self._replayed, self._swap, self._until, unmetered=unmetered, share=share, taken=self._taken
-        )
+        return PanelStage(name, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered, share=share)
 
     def _router_of(self, config: RunConfig) -> Any:
         return lambda _: self._route()

@@ -14,6 +14,7 @@ from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
+from hansard.orchestration.asking import Swallowed
 from hansard.orchestration.nested import Nested, is_panel
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
@@ -32,11 +33,13 @@ class Stage:
         recorded: Provider,
         swapped: Mapping[str, Provider],
         until: Until,
+        taken: "Taken",
         *,
         unmetered: bool,
     ) -> None:
         self.id, self.unmetered = name, unmetered
         self._model, self._recorded, self._swapped, self._until = model, recorded, swapped, until
+        self._taken = taken
 
     def describe(self) -> Mapping[str, str]:
         return {"name": self.id, "kind": "replayed", "model": self._model}
@@ -47,10 +50,18 @@ class Stage:
     async def complete(self, exchange: Exchange) -> Completion:
         live = self._swapped.get(str(exchange.metadata.get("role", "")))
         if live is None:
+            if self._until.is_swallowed(exchange):
+                # It was made, whatever came of it.
+                self._count(exchange, Spend(calls=1))
+                raise Swallowed
             await self._until.reached(exchange)
             return await self._recorded.complete(exchange)
         with self._until.waiting():
             return await live.complete(exchange)
+
+    def _count(self, exchange: Exchange, took: Spend) -> None:
+        lane = exchange.metadata.get("lane")
+        self._taken.add(str(lane) if lane else None, took)
 
 
 class Taken:
@@ -123,18 +134,20 @@ class PanelStage(Stage):
         recorded: Provider,
         swapped: Mapping[str, Provider],
         until: Until,
+        taken: Taken,
         *,
         unmetered: bool,
         share: Budget,
-        taken: Taken,
     ) -> None:
-        super().__init__(name, name, recorded, swapped, until, unmetered=unmetered)
-        self.share, self._taken = share, taken
+        super().__init__(name, name, recorded, swapped, until, taken, unmetered=unmetered)
+        self.share = share
 
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         swapped = str(exchange.metadata.get("role", "")) in self._swapped
+        if not swapped and self._until.is_swallowed(exchange):
+            raise Swallowed
         if not swapped and self._until.stands_at(exchange):
-            self._until.owe(lambda: self._count(exchange, self._taken.by(exchange)))
+            self._until.owe(lambda: self._count_all(exchange, self._taken.by(exchange)))
             await self._until.held()
         for took in () if swapped else self._taken.by(exchange):
             self._charge(exchange, nested, took)
@@ -145,12 +158,11 @@ class PanelStage(Stage):
 
     def _charge(self, exchange: Exchange, nested: Nested, took: Completion) -> None:
         nested.charge(took)
-        self._count(exchange, [took])
+        self._count_all(exchange, [took])
 
-    def _count(self, exchange: Exchange, calls: Sequence[Completion]) -> None:
-        lane = exchange.metadata.get("lane")
+    def _count_all(self, exchange: Exchange, calls: Sequence[Completion]) -> None:
         for took in calls:
-            self._taken.add(str(lane) if lane else None, Spend().plus(took, took.latency_us))
+            self._count(exchange, Spend().plus(took, took.latency_us))
 
 
 @value

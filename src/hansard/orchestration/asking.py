@@ -96,6 +96,10 @@ class NoAnswer(Exception):
         self.role, self.seq = role, seq
 
 
+class Swallowed(Exception):
+    """An attempt has no answer, and no other one follows: the engine had ended too often while it was made."""
+
+
 class Asker:
     """Asks for one run. `lanes` are the purses of lanes that have a budget of their own."""
 
@@ -175,6 +179,10 @@ class Asker:
                 return await self._convened(target.convenes, exchange, held, entry)
             completion = checks.checked(exchange, await target.provider.complete(exchange))
             return completion
+        except Swallowed:
+            model = target.model_name
+            completion = Completion(provider=target.name, requested_model=model, returned_model=model)
+            raise
         finally:
             settle(held, completion)
             self._freed.set()

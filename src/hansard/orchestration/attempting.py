@@ -13,7 +13,7 @@ from hansard.domain.fact import Body
 from hansard.domain.work import TaskAttempted, TaskEscalated, TaskJudged, TaskRestarted
 from hansard.errors import StoreError
 from hansard.ledger.entry import Entry
-from hansard.orchestration.asking import Asker, NoAnswer, Target, settle
+from hansard.orchestration.asking import Asker, NoAnswer, Swallowed, Target, settle
 from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
 from hansard.orchestration.execute import WORKER_ROLE, Assignment, Rejection, returned, seen, worker_exchange
@@ -239,14 +239,16 @@ class Attempts:
         """An attempt was cut short by a crash: once more, within bounds."""
         restarts = progress.restarts + (not last.interrupted and not last.advanced)
         if restarts > self._config.tuning.restarts:
-            detail = f"the engine ended {restarts} times while this was tried"
-            found = [Finding(check="restarts", ok=False, detail=detail)]
-            step = _verdict(task, last.number, found, ok=False, by="engine", cause=last.seq)
-            judged = Judged(ok=False, reasons=detail, text="", attempt=last.number, climbs=False, steps=(step,))
-            return at._replace(judged=judged)
+            return at._replace(judged=self._swallowed(task, last.number, last.seq))
         fact = TaskRestarted(task=task.id, attempt=last.number, restarts=restarts)
         recorded = await self._journal.record(fact, "engine", [last.seq, *self._progress.claims[-1:]])
         return at._replace(causes=(recorded.seq,))
+
+    def _swallowed(self, task: Task, number: int, attempted: int) -> Judged:
+        detail = f"the engine ended {self._config.tuning.restarts + 1} times while this was tried"
+        found = [Finding(check="restarts", ok=False, detail=detail)]
+        step = _verdict(task, number, found, ok=False, by="engine", cause=attempted)
+        return Judged(ok=False, reasons=detail, text="", attempt=number, climbs=False, steps=(step,))
 
     async def _climb(self, task: Task, judged: Judged, rung: Rung, above: Rung) -> Cause:
         """Record the rejection and the step up; gives what causes the next attempt."""
@@ -287,7 +289,10 @@ class Attempts:
                 ready = await self._affordable(task, at.rung, self._asker.means.number(task.id, number))
                 attempted = await self._put(task, ready, causes)
             number, made = ready.number, made + 1
-            completion = await self._asker.call(ready.target, ready.held, attempted)
+            try:
+                completion = await self._asker.call(ready.target, ready.held, attempted)
+            except Swallowed:
+                return self._swallowed(task, number, attempted)
             pause = self._asker.pause_s(completion, made, f"{task.id}|{at.rung.name}")
             if pause is None:
                 return await self._judge(task, number, completion, attempted=attempted)
