@@ -817,6 +817,27 @@ async def test_a_program_of_a_check_ends_each_time_as_it_ended_then(tmp_path: Pa
     assert report["identical"] is True, report
 
 
+@pytest.mark.parametrize("program", [False, True])
+async def test_a_check_gets_a_result_with_its_line_ends_after_a_crash_too(tmp_path: Path, program: bool) -> None:
+    (tmp_path / "check.py").write_text("import sys; sys.exit(0 if sys.stdin.read().endswith('.\\n') else 3)")
+    checks = [{"command": [sys.executable, str(tmp_path / "check.py")]}]
+    said = (
+        completion("All is well.\n")
+        if not program
+        else completion("All is well.", output=b"All is well.\n", exit_code=0)
+    )
+    ledger = Ledger()
+    at = desk(Answers(lambda _: said), store=ledger)
+    wishes = Wishes(judge="checks", answer="join", ladder=("told",))
+    ended = await at.run(plan=plan(task("a", checks=checks)), wishes=wishes)
+    assert ended.state == ("failed" if program else "answered")
+    for commits in range(2, len(ledger.commits)):
+        resumed = desk(Answers(lambda _: said), store=ledger.until(commits))
+        assert (await resumed.runs.drive(ended.run)).state == ended.state, commits
+        report = await again(resumed, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
 async def test_a_program_that_could_not_be_run_fails_again_in_the_same_words(tmp_path: Path) -> None:
     checks = [{"command": [str(tmp_path / "no-such-program")]}]
     at = desk(Answers())

@@ -159,7 +159,7 @@ class Attempts:
 
     def text(self, seq: int, id: str) -> str:
         """A recorded output as later prompts need it."""
-        return capped(self._whole(self._store.entry(seq), id), self._keep)
+        return capped(seen(self._whole(self._store.entry(seq), id)), self._keep)
 
     def _whole(self, result: Entry, id: str) -> str:
         text = read_text(self._store, result, "output")
@@ -168,7 +168,7 @@ class Attempts:
                 f"the output of task {id!r} (entry {result.seq}) is not in the ledger any more, so what needs it cannot be done; "
                 f"hansard runs retry {self._progress.run} {id} makes it again"
             )
-        return seen(text)
+        return text
 
     def failed_before(self, id: str) -> int | None:
         """The verdict with which a task had failed for good, where it still stands."""
@@ -223,6 +223,9 @@ class Attempts:
         result = self._store.entry(last.returned)
         model, finish = str(result.data["model"]), result.data["finish"]
         text = self._whole(result, id)
+        if result.data.get("exit_code") is not None:
+            # What a program prints is recorded as it came, and taken without the line ends behind it.
+            text = seen(text)
         return Completion(provider="", requested_model=model, returned_model=model, text=text, finish=finish)
 
     def _recall(self, id: str, progress: TaskProgress) -> None:
