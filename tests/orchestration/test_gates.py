@@ -129,6 +129,20 @@ async def test_a_rejected_task_is_skipped_with_what_needs_it_and_the_rest_is_ans
     audit(at.store, run)
 
 
+async def test_a_task_that_runs_all_the_same_comes_to_its_own_gate_behind_one_that_was_rejected() -> None:
+    at = desk(Answers())
+    work = plan(task("a"), task("b", "a", on_upstream_failure="run"), task("c", "b"))
+    run, gate = await started(at, {"tasks": ["a", "b"]}, work=work)
+    await gates_of(at).decide(gate, "reject", actor="human:ann")
+    ended = await at.runs.drive(run)
+    assert ended.state == "waiting"
+    [gate] = ended.gates
+    await gates_of(at).decide(gate, "approve", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "partial"
+    assert [entry.data["task"] for entry in at.entries(run, "task.attempted")] == ["b", "c"]
+    audit(at.store, run)
+
+
 async def test_an_edited_instruction_is_what_the_worker_is_asked_and_the_judge_judges_by() -> None:
     told = Answers()
     at = desk(told)

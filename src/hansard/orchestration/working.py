@@ -155,20 +155,26 @@ class Crew:
         if not self.schedule.holding:
             return
         await self._gatekeeper.listen()
-        for id in list(self.schedule.holding):
-            task = self.plan.task(id)
-            if self._awaited(task):
-                continue
-            passage = await self._gatekeeper.passage(self._gatekeeper.rules_for(task), task, self._shown(task))
-            if passage is None:
-                continue
-            if passage.text is None:
-                await self._turned_away(task, passage.closed[-1])
-                continue
-            self._edited[id] = replace(task, instruction=passage.text)
-            self._attempts.let_through[id] = passage.closed
-            self.schedule.release(id)
+        looked: set[str] = set()
+        # Whoever is turned away may make others come to theirs.
+        while fresh := [id for id in self.schedule.holding if id not in looked]:
+            looked.update(fresh)
+            for id in fresh:
+                await self._at_a_gate(self.plan.task(id))
         self._launch()
+
+    async def _at_a_gate(self, task: Task) -> None:
+        if self._awaited(task):
+            return
+        passage = await self._gatekeeper.passage(self._gatekeeper.rules_for(task), task, self._shown(task))
+        if passage is None:
+            return
+        if passage.text is None:
+            await self._turned_away(task, passage.closed[-1])
+            return
+        self._edited[task.id] = replace(task, instruction=passage.text)
+        self._attempts.let_through[task.id] = passage.closed
+        self.schedule.release(task.id)
 
     async def _turned_away(self, task: Task, closed: int) -> None:
         skips = self.schedule.skipped(task.id)
