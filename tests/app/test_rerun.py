@@ -592,6 +592,32 @@ async def test_a_gate_that_stands_behind_one_that_expired_ends_as_it_ended_then(
     assert report["identical"] is True, report
 
 
+@pytest.mark.parametrize("limit", [2, 3, 4, 6, 20])
+async def test_a_gate_that_was_decided_while_others_worked_under_a_budget(limit: int) -> None:
+    free = asyncio.Event()
+
+    async def slow(exchange: Exchange) -> Said:
+        if who(exchange)[:2] == ("worker", "b"):
+            await free.wait()
+        said = obliging(exchange)
+        assert isinstance(said, str | dict)
+        return said
+
+    told = Answers(slow)
+    at = desk(told)
+    config = replace(at.config(Wishes(max_calls=limit)), gates=read_rules([{"tasks": ["a"]}], "test"))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c", "a"), task("d", "b")))
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    await told.asked_times(1)
+    [opened] = at.entries(run, "gate.opened")
+    await Gates(at.recorder, at.store).decide(str(opened.data["gate"]), "approve", actor="human:ann")
+    await asyncio.sleep(0.3)
+    free.set()
+    assert (await driving).state in ("stopped", "answered")
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
 async def test_a_task_that_was_retried_is_retried_again() -> None:
     at = desk(Answers())
     ended = await at.run(plan=DIAMOND)

@@ -19,7 +19,10 @@ def decisions(reader: Reader, entries: Sequence[Entry]) -> Iterator[tuple[Key, t
     out_of_time = {
         e.seq for e in entries if e.kind == "budget.breached" and e.data["unit"] == "seconds" and not e.data.get("lane")
     }
+    passed_over = _at_the_end_of_a_budget(entries)
     for entry in entries:
+        if entry.seq in passed_over:
+            continue
         if (entry.data.get("task"), entry.data.get("attempt")) in unanswered and entry.kind == "task.attempted":
             continue
         if entry.seq in out_of_time or (entry.kind == "task.skipped" and not out_of_time.isdisjoint(entry.causes)):
@@ -67,6 +70,24 @@ def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[
             yield ("revision", number("revision")), "accepted" if data["accepted"] else "refused"
         case "run.ended" if data["reason"] not in CUT_SHORT:
             yield ("end", number("end")), f"{data['state']}: {data['reason']}"
+
+
+def _at_the_end_of_a_budget(entries: Sequence[Entry]) -> set[int]:
+    """Gates that were closed in a phase which ran out of its budget: whether anybody looked at one before is told by the clock.
+    What was done behind it is compared.
+    """
+    found: set[int] = set()
+    closed: list[int] = []
+    ended = False
+    for entry in entries:
+        if entry.kind == "run.retry_asked":
+            closed, ended = [], False
+        elif entry.kind == "gate.closed":
+            closed.append(entry.seq)
+        ended = ended or (entry.kind == "budget.breached" and not entry.data.get("lane"))
+        if ended:
+            found.update(closed)
+    return found
 
 
 def _verdict(data: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from hansard.app.bounds import Bounded, Until
+from hansard.app.bounds import LOOK_S, Bounded, Until
 from hansard.app.decisions import Key, decisions
 from hansard.app.order import Order
 from hansard.app.panels import share_of
@@ -123,7 +123,7 @@ class _Rerun:
         self._replayed = replayed(recording_of(store, kept))
         self._taken = Taken(self._reader, self._entries)
         self._metered = _metered(self._entries)
-        self._now_us = BEYOND_US
+        self._now_us, self._words = BEYOND_US, 0
 
     async def report(self) -> Rerun:
         recorder = Bounded(self._memory, self._until)
@@ -237,9 +237,10 @@ class _Rerun:
     async def _gone_through(self, engine: Engine, recorder: Recorder) -> str:
         """Drive to the end of a phase, or to where the recorded run was cut in it."""
         while True:
+            words = self._words
             driving = asyncio.ensure_future(engine.drive(self._run))
             over = asyncio.ensure_future(self._until.over())
-            order = asyncio.ensure_future(self._order.kept())
+            beside = [asyncio.ensure_future(each) for each in (self._order.kept(), self._people(recorder))]
             try:
                 await asyncio.wait({driving, over}, return_when=asyncio.FIRST_COMPLETED)
                 if not driving.done():
@@ -247,21 +248,29 @@ class _Rerun:
                 ended = driving.result()
             finally:
                 driving.cancel()
-                over.cancel()
-                order.cancel()
-                await asyncio.gather(driving, over, order, return_exceptions=True)
-            if ended.state != "waiting" or not await self._decide(recorder, ended.gates):
+                for each in (over, *beside):
+                    each.cancel()
+                await asyncio.gather(driving, over, *beside, return_exceptions=True)
+            if ended.state == "waiting":
+                await self._decide(recorder, ended.gates)
+            if ended.state != "waiting" or words == self._words:
                 return ended.state
 
-    async def _decide(self, recorder: Recorder, gates: Sequence[str]) -> bool:
-        """Hand over what people decided at these gates and the recorded run heard in this phase; False where that is nothing."""
+    async def _people(self, recorder: Recorder) -> None:
+        """Hand over what people decided as soon as a gate is open: others may wait for whoever stands there."""
+        while any(entry.kind == "gate.closed" for entry in self._entries):
+            await asyncio.sleep(LOOK_S)
+            gates = progress_of(self._run, self._memory.select(Query(run=self._run))).gates.values()
+            await self._decide(recorder, [gate.id for gate in gates if gate.closed is None])
+
+    async def _decide(self, recorder: Recorder, gates: Sequence[str]) -> None:
+        """Hand over what people decided at these gates and the recorded run heard in this phase."""
         closed = [
             entry
             for entry in self._entries
             if entry.kind == "gate.closed" and entry.data["gate"] in gates and entry.seq <= self._until.phase.last
         ]
         because = {seq for entry in closed for seq in entry.causes}
-        said = False
         opened = {str(e.data["gate"]): e for e in self._memory.select(Query(run=self._run, kind="gate.opened"))}
         heard = {
             (e.data["gate"], e.actor, e.data["decision"])
@@ -282,12 +291,12 @@ class _Rerun:
             )
             cause = opened[data["gate"]].seq
             await recorder.record(fact, actor=entry.actor, run=self._run, causes=[cause])
-            said = True
+            self._words += 1
         # The clock of gates stands still but for those that expired.
         over = [opened[entry.data["gate"]].data["deadline_us"] for entry in closed if entry.data["expired"] is True]
         if (latest := max(over, default=0)) > self._now_us:
-            self._now_us, said = latest, True
-        return said
+            self._now_us = latest
+            self._words += 1
 
     async def _cancel(self, recorder: Recorder) -> None:
         requested = progress_of(self._run, self._memory.select(Query(run=self._run))).requested
