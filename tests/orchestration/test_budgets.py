@@ -97,6 +97,19 @@ async def test_under_a_limit_of_money_a_model_without_a_price_is_refused_before_
     assert made.store.head().size == 1
 
 
+async def test_a_limit_of_money_holds_where_nobody_knows_the_price_any_more() -> None:
+    at = desk(Answers(counted((1_000, 1_000)), unmetered=False), settings=PRICES)
+    run = await at.submit(plan=plan(*FAN), wishes=wishes(max_usd="0.03", max_parallel=1))
+    elsewhere = desk(Answers(counted((1_000, 1_000)), unmetered=False), store=at.store)
+    ended = await elsewhere.runs.drive(run)
+    assert (ended.state, breach_of(at, run)["unit"]) == ("stopped", "cost_usd_nano")
+    returned = at.entries(run, "task.returned")
+    assert len(returned) == 5
+    assert {(entry.data["cost_usd_nano"], entry.data["cost_basis"]) for entry in returned} == {
+        (6_000_000, "price_table")
+    }
+
+
 async def test_who_is_unmetered_passes_under_a_limit_of_money_and_is_never_called_a_bill() -> None:
     made = desk(Answers(counted((10, 10), 5_000)))
     ended = await made.run(plan=plan(task("a")), wishes=wishes(max_usd="0"))

@@ -177,7 +177,7 @@ class Asker:
         try:
             if target.convenes:
                 return await self._convened(target.convenes, exchange, held, entry)
-            completion = checks.checked(exchange, await target.provider.complete(exchange))
+            completion = self._priced(target, checks.checked(exchange, await target.provider.complete(exchange)))
             return completion
         except Swallowed:
             model = target.model_name
@@ -186,6 +186,13 @@ class Asker:
         finally:
             settle(held, completion)
             self._freed.set()
+
+    def _priced(self, target: Target, completion: Completion) -> Completion:
+        """The completion with its cost by the run's own prices, where nobody knows it here: the limit holds anywhere."""
+        price = self.config.prices.get(target.name)
+        if price is None or completion.cost.basis != "unknown":
+            return completion
+        return replace(completion, cost=price.cost(completion.usage))
 
     async def _convened(
         self, convenes: Convenes, exchange: Exchange, held: Sequence[tuple[Purse, Reserved]], entry: int

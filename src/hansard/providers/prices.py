@@ -36,6 +36,10 @@ class Price:
         cached_price = self.input if self.cached is None else self.cached
         return -(-(fresh * self.input + cached * cached_price + usage.output_tokens * self.output) // MILLION)
 
+    def cost(self, usage: Usage) -> Cost:
+        """The same as it is recorded. Of estimated tokens it is an estimate."""
+        return Cost(usd_nano=self.of(usage), basis="estimate" if usage.estimated else "price_table")
+
 
 def _usd(text: Any) -> int:
     amount = Decimal(str(text)) * NANO_PER_USD
@@ -115,11 +119,9 @@ class Prices:
         return next((name for find in (self._owned, self.find) for name in names if find(name)), "")
 
     def cost(self, model: str, usage: Usage) -> Cost:
-        """What this usage of a model costs. Of estimated tokens it is an estimate; of an unknown model it is unknown."""
+        """What this usage of a model costs; of an unknown model it is unknown."""
         price = self.find(model)
-        if price is None:
-            return Cost()
-        return Cost(usd_nano=price.of(usage), basis="estimate" if usage.estimated else "price_table")
+        return Cost() if price is None else price.cost(usage)
 
     def _owned(self, model: str) -> Price | None:
         own = [name for name in self._own if model.startswith(name)]
