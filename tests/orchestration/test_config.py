@@ -9,6 +9,7 @@ from hansard.domain.roster import Policy
 from hansard.errors import StoreError
 from hansard.orchestration.config import RunConfig, Tuning
 from hansard.orchestration.templates import digests
+from hansard.providers.prices import Price
 from running import roster
 
 COUNT = st.none() | st.integers(1, 10**12)
@@ -54,6 +55,17 @@ def test_a_snapshot_holds_the_digest_of_every_template() -> None:
 def test_what_is_no_snapshot_is_a_store_error_that_names_the_entry(data: bytes) -> None:
     with pytest.raises(StoreError, match="entry 7"):
         RunConfig.from_json(data, "entry 7")
+
+
+def test_a_snapshot_whose_prices_are_no_numbers_is_a_store_error() -> None:
+    priced = RunConfig(default="a", roster=roster(), prices={"a": Price(input=2, output=3)})
+    good = json.loads(priced.to_json())
+    assert RunConfig.from_json(json.dumps(good).encode(), "entry 7") == priced
+    for wrong in ("dear", -1, 1.5, None):
+        for name in ("input", "output"):
+            data = json.dumps({**good, "prices": {"a": {**good["prices"]["a"], name: wrong}}}).encode()
+            with pytest.raises(StoreError, match="entry 7"):
+                RunConfig.from_json(data, "entry 7")
 
 
 def test_every_broken_member_of_a_snapshot_is_a_store_error_and_never_a_traceback() -> None:

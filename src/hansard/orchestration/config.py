@@ -156,7 +156,7 @@ class RunConfig:
                 roles=dict(fields.table("roles")),
                 ladder=tuple(fields.any("ladder", [])),
                 budget=read_budget(Fields(fields.table("budget"), where)),
-                prices={target: Price(**price) for target, price in fields.table("prices").items()},
+                prices={target: _price(Fields(table, where)) for target, table in fields.table("prices").items()},
                 judge=fields.choice("judge", ("model", "checks"), "model"),  # type: ignore[arg-type]
                 answer=fields.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
                 tuning=Tuning.read(Fields(fields.table("tuning"), where)),
@@ -178,6 +178,11 @@ def _slim(roster: Roster) -> dict[str, Any]:
     data = roster.as_data()
     data["lane"] = [{key: lane[key] for key in lane if key not in ROUTER_READS} for lane in data["lane"]]
     return data
+
+
+def _price(fields: Fields) -> Price:
+    cached = fields.count("cached") if fields.any("cached") is not None else None
+    return Price(input=fields.count("input"), output=fields.count("output"), cached=cached)
 
 
 def read_budget(fields: Fields) -> Budget:
