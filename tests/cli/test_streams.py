@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from command_line import hansard, started
+from daemons import wait_for
 from hansard.deliberation.archive import read_manifest
 from hansard.surfaces.cli.streams import Stream
 
@@ -212,3 +213,22 @@ def test_a_name_in_other_bytes_is_spelled_out_in_json(
     assert f"{tmp_path}/n\\xff" in found["state folder"]
     # A strict reader takes it: every string is text.
     json.dumps(found, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("serve", "--provider", "rehearsal"), ("witness", "--name", "witness.example/w1")],
+    ids=["serve", "witness"],
+)
+def test_where_it_listens_stands_in_a_file_at_once(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    said = tmp_path / "said"
+    with said.open("w") as out, (tmp_path / "log").open("w") as log:
+        process = started(tmp_path, *words, "--port", 0, stdout=out, stderr=log)
+    try:
+        assert wait_for(said.read_text, 30).startswith(f"hansard {words[0]}: http://127.0.0.1:")
+    finally:
+        process.kill()
+        process.communicate()

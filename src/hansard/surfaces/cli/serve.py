@@ -31,10 +31,10 @@ def serve(args: argparse.Namespace) -> int:
         if args.json:
             as_json_line({"listening": address, "token_file": str(token_file) if token_file else None})
         elif token_file:
-            say(f"hansard serve: {address}, token in {token_file}")
+            say(f"hansard serve: {address}, token in {token_file}", at_once=True)
         else:
-            say(f"hansard serve: {address}, no default token; `hansard serve token list` shows who may come in")
-            sys.stdout.flush()
+            nobody = "no default token; `hansard serve token list` shows who may come in"
+            say(f"hansard serve: {address}, {nobody}", at_once=True)
 
     options = Options(
         host=args.host,

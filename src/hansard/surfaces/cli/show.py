@@ -43,9 +43,12 @@ def _json(value: Any, indent: int | None = None) -> str:
     return text if written_as_utf_8 else json.dumps(json.loads(text), indent=indent)
 
 
-def say(text: str = "") -> None:
-    """Print a line of text whose parts may come from a record: characters that drive a terminal or hide text are spelled out."""
-    print(plain(text))
+def say(text: str = "", *, at_once: bool = False) -> None:
+    """Print a line of text whose parts may come from a record: characters that drive a terminal or hide text are spelled out.
+
+    `at_once` is for whoever goes on for long: into a file or a pipe the line would come with the end.
+    """
+    print(plain(text), flush=at_once)
 
 
 def plain(text: str) -> str:

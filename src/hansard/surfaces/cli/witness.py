@@ -22,7 +22,7 @@ def serve(args: argparse.Namespace) -> int:
         if args.json:
             as_json_line({"listening": address, "key": service.key})
         else:
-            say(f"hansard witness: {address}, key {service.key}")
+            say(f"hansard witness: {address}, key {service.key}", at_once=True)
 
     run(service, args.host, args.port, ready)
     return 0
