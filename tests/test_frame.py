@@ -129,6 +129,12 @@ def test_the_core_depends_on_cryptography_alone() -> None:
     assert [Requirement(text).name for text in project()["dependencies"]] == ["cryptography"]
 
 
+def test_the_source_distribution_has_every_folder() -> None:
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    inside = [path.relative_to(ROOT).parts for path in project_files()]
+    assert {f"/{parts[0]}" for parts in inside if len(parts) > 1} - set(built["sdist"]["include"]) == set()
+
+
 def test_ci_runs_the_command_that_people_run() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
