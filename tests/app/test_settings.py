@@ -1,5 +1,6 @@
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,19 @@ def test_doctor_tells_of_each_provider_by_itself(tmp_path: Path) -> None:
     (tmp_path / "codex").chmod(0o755)
     again = {each["name"]: each for each in examine(read_settings(environ=environ, folder=tmp_path))}
     assert again["codex"]["ok"]
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("openai", "openai"), ("anthropic", "anthropic"), ("fastapi", "serve"), ("mcp", "mcp")]
+)
+def test_doctor_says_which_extra_is_not_here(
+    tmp_path: Path, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = read_settings(environ={"HOME": str(tmp_path), "OPENAI_API_KEY": "sk-1234567890"}, folder=tmp_path)
+    assert {each["name"]: each["ok"] for each in examine(settings)}[module]
+    monkeypatch.setitem(sys.modules, module, None)
+    missing = {each["name"]: each for each in examine(settings)}[module]
+    assert (missing["ok"], f"pip install 'hansard[{extra}]'" in missing["detail"]) == (False, True)
 
 
 def test_doctor_says_whether_a_server_of_this_machine_listens(tmp_path: Path) -> None:

@@ -26,6 +26,10 @@ _EXTRAS = (
     ("cryptography", "signing", "pip install hansard", "new ledgers are unsigned without it"),
     ("orjson", "fast encoding", "pip install 'hansard[fast]'", "recording and verifying are slower without it"),
     ("psycopg", "PostgreSQL ledgers", "pip install 'hansard[postgres]'", "postgresql:// needs it"),
+    ("openai", "Chat Completions and Responses", "pip install 'hansard[openai]'", 'kind = "openai" needs it'),
+    ("anthropic", "the Messages API", "pip install 'hansard[anthropic]'", 'kind = "anthropic" needs it'),
+    ("fastapi", "the daemon", "pip install 'hansard[serve]'", "`hansard serve` needs it"),
+    ("mcp", "the MCP server", "pip install 'hansard[mcp]'", "`hansard mcp` needs it"),
 )
 
 
