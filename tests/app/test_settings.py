@@ -173,3 +173,25 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
         each for each in examine(read_settings(environ={"HOME": "/h"}, folder=tmp_path)) if each["name"] == "config"
     ]
     assert (found["ok"], "nothing.toml" in found["detail"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[run]\njudge = "zork"',
+        "[budget]\nmax_usd = -1",
+        '[policy]\nallow_lanes = ["zork"]',
+        '[[gate]]\nbefore = "plan"\nneeded = 0',
+        "[[context]]",
+        '[verifier]\ncommand = "cat"',
+        '[prices.m]\ninput = "much"',
+        '[witnesses.w]\nurl = "zork"\nkey = "k"',
+        'origin = "a b"',
+        '[providers.cat]\nkind = "command"\nargv = ["cat"]\n[run]\nladder = ["zork"]',
+    ],
+)
+def test_doctor_says_what_a_run_would_be_refused_for(tmp_path: Path, text: str) -> None:
+    config(tmp_path, text)
+    settings = read_settings(environ={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, folder=tmp_path)
+    found = {each["name"]: each for each in examine(settings)}["config"]
+    assert (found["ok"], found["detail"].count("hansard.toml")) == (False, 1), found["detail"]

@@ -12,10 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hansard.app.settings import Settings, recordable
+from hansard.app.configuring import Wishes, run_config
+from hansard.app.cosigning import configured
+from hansard.app.pool import Pool
+from hansard.app.rehearsal import REHEARSAL
+from hansard.app.settings import Settings
 from hansard.app.views import View
 from hansard.app.wiring import can_be_written, form_of, open_ledger, open_providers
 from hansard.errors import HansardError, plainly
+from hansard.seal.genesis import checked_origin
 
 WAL_RESET_FIXED = (3, 51, 3)
 
@@ -85,11 +90,14 @@ def _unmade(name: str, path: Path, how: str) -> View:
 
 def _config(settings: Settings) -> View:
     try:
-        recordable(settings.folder)
-        # What it names is read when it is needed: here somebody wants to know before.
-        _ = settings.roster, settings.written("panels"), settings.written("personas")
+        # What it says is read when it is needed: here somebody wants to know before.
+        _ = settings.written("panels"), settings.written("personas"), configured(settings.witnesses)
+        run_config(settings, Pool(settings), Wishes() if settings.providers else Wishes(provider=REHEARSAL))
+        if settings.origin is not None:
+            checked_origin(settings.origin)
     except HansardError as error:
-        return _finding("config", False, f"{settings.config}: {error}" if settings.config else str(error))
+        where = "" if settings.config is None or str(settings.config) in str(error) else f"{settings.config}: "
+        return _finding("config", False, f"{where}{error}")
     if settings.config is None:
         return _finding("config", True, "no hansard.toml here or above (`hansard init` writes one)")
     return _finding("config", True, str(settings.config))
