@@ -183,6 +183,8 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
         '[policy]\nallow_lanes = ["zork"]',
         '[[gate]]\nbefore = "plan"\nneeded = 0',
         "[[context]]",
+        "[verifier]",
+        "[reviser]",
         '[verifier]\ncommand = "cat"',
         '[prices.m]\ninput = "much"',
         '[witnesses.w]\nurl = "zork"\nkey = "k"',
