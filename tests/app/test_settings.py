@@ -84,6 +84,21 @@ def test_a_file_that_is_not_text_gets_a_sentence(tmp_path: Path) -> None:
         read_settings(environ={"HOME": "/h"}, folder=tmp_path)
 
 
+@pytest.mark.parametrize("odd", ["[" * 5_000, "9" * 5_000], ids=["nested", "digits"])
+@pytest.mark.parametrize("name", ["hansard.toml", "personas/x.toml", "roster.toml"])
+def test_what_python_cannot_take_in_is_told_of_the_file(tmp_path: Path, name: str, odd: str) -> None:
+    (tmp_path / "personas").mkdir()
+    config(tmp_path, '[roster]\nfile = "roster.toml"')
+    (tmp_path / name).write_text(f"x = {odd}")
+
+    def read() -> object:
+        settings = read_settings(environ={"HOME": "/h"}, folder=tmp_path)
+        return settings.written("personas"), settings.roster
+
+    with pytest.raises(UsageError, match=name):
+        read()
+
+
 def test_secrets_of_the_environment_are_not_shown(tmp_path: Path) -> None:
     settings = read_settings(environ={"HOME": "/h", "OPENAI_API_KEY": "sk-very-secret"}, folder=tmp_path)
     assert "sk-very-secret" not in repr(settings)

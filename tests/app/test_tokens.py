@@ -81,9 +81,10 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
         Tokens(tmp_path).known("x")
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("odd", ["{", "[" * 100_000], ids=["cut", "nested"])
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, odd: str) -> None:
     Tokens(tmp_path).ensure()
-    (tmp_path / "tokens.json").write_text("{")
+    (tmp_path / "tokens.json").write_text(odd)
     with pytest.raises(StoreError, match="cannot be read"):
         Tokens(tmp_path).listed()
 

@@ -219,7 +219,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not a file that can be read; move it away, or put a real one in its place")
     try:
         return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
 
 

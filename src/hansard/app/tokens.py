@@ -182,7 +182,7 @@ class Tokens:
         try:
             rows = json.loads(self._file.read_text("utf-8"))["tokens"]
             tokens = [Token(**{**row, "roles": tuple(row["roles"])}) for row in rows]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise StoreError(f"{self._file} cannot be read: {error}; move it away, and a new one is made") from error
         self._seen, self._by_digest = seen, {each.digest: each for each in tokens}
 

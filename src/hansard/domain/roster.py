@@ -97,7 +97,7 @@ def _mapping(source: str | Mapping[str, Any], where: str) -> Mapping[str, Any]:
         raise UsageError(f"{where}: {len(source):,} characters; a roster has at most {MAX_CHARACTERS:,}")
     try:
         return tomllib.loads(source)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not TOML: {error}") from error
 
 
