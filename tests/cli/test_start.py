@@ -144,3 +144,22 @@ def test_a_name_that_no_file_can_have_is_wrong_usage_and_no_bug(
     assert main([word.format("x" * 300) for word in words]) == 2
     assert "a bug of ours" not in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_that_quotes_somebody_elses_file_does_not_drive_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hansard.toml").write_text('ledger = "\\u001b]0;title\\u0007\\u202ex"')
+    assert main(["runs", "list"]) == 2
+    told = capsys.readouterr().err
+    assert "\\x1b]0;title\\x07\\u202ex" in told
+    assert told.removesuffix("\n").isprintable()
+
+
+def test_an_error_of_several_lines_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["submit", "x"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 4

@@ -92,7 +92,7 @@ def _done(args: argparse.Namespace) -> int:
     except HansardError as error:
         if args.debug:
             raise
-        print(f"hansard: {error}", file=sys.stderr)
+        _tell(str(error))
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
     except KeyboardInterrupt:
         print("hansard: interrupted", file=sys.stderr)
@@ -101,11 +101,19 @@ def _done(args: argparse.Namespace) -> int:
         if args.debug:
             raise
         if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
-            print(f"hansard: cannot use {error.filename!s:.200}: {error.strerror}", file=sys.stderr)
+            _tell(f"cannot use {error.filename!s:.200}: {error.strerror}")
             return EXIT_USAGE
-        print(f"hansard: a bug of ours: {type(error).__name__}: {error}", file=sys.stderr)
+        _tell(f"a bug of ours: {type(error).__name__}: {error}")
         print("hansard: nothing more was done; run it again with --debug and report what it prints", file=sys.stderr)
         return EXIT_BUG
+
+
+def _tell(text: str) -> None:
+    """What went wrong. It may quote a file or a record of somebody else's, which must not drive the terminal."""
+    from hansard.surfaces.cli.show import plain
+
+    lines = map(plain, text.split("\n"))
+    print("hansard: " + "\n".join(lines), file=sys.stderr)
 
 
 def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
