@@ -163,3 +163,19 @@ def test_an_error_of_several_lines_keeps_them(
     monkeypatch.chdir(tmp_path)
     assert main(["submit", "x"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 4
+
+
+def test_the_examples_name_entries_that_a_first_run_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    assert main(["submit", "compare three queues", "--provider", "rehearsal"]) == 0
+    for words in ("", "ledger"):
+        with contextlib.suppress(SystemExit):
+            main([*words.split(), "--help"])
+    shown = capsys.readouterr().out.split("\n")
+    wanted = ("  hansard ledger get ", "  hansard ledger causes ", "  hansard ledger redact ")
+    examples = [line.strip().split("   ")[0].split()[1:] for line in shown if line.startswith(wanted)]
+    assert len(examples) == 3
+    assert [main(words) for words in examples] == [0, 0, 0], capsys.readouterr().err

@@ -27,7 +27,7 @@ examples:
   hansard deliberate "keep our own mail server?" --provider rehearsal
   hansard verify ledger.db --deep       check a ledger and every body in it
   hansard ledger show --limit 20        the last entries
-  hansard ledger get 7 --part output    the body of one part
+  hansard ledger get 9 --part output    the body of one part
   hansard doctor                        what works on this machine
 """
 
@@ -36,7 +36,7 @@ examples:
   hansard ledger show --run RUN --ledger ledger.db
   hansard ledger causes 12              everything that led to entry 12
   hansard ledger replay --at 40         what the record said at entry 40
-  hansard ledger redact 7 prompt --reason personal_data
+  hansard ledger redact 8 prompt --reason personal_data
 """
 
 
