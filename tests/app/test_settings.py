@@ -198,6 +198,7 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
         '[policy]\nallow_lanes = ["zork"]',
         '[[gate]]\nbefore = "plan"\nneeded = 0',
         "[[context]]",
+        '[[context]]\nurl = "zork"',
         "[verifier]",
         "[reviser]",
         '[verifier]\ncommand = "cat"',

@@ -100,6 +100,8 @@ def read_seam(fields: Fields) -> dict[str, Any]:
             raise UsageError(f"{fields.where}: command must be a list of texts, not {value!r:.80}")
     elif not isinstance(value, str) or not value:
         raise UsageError(f"{fields.where}: {given[0]} must be a text, not {value!r:.80}")
+    elif given[0] == "url" and not value.startswith(("http://", "https://")):
+        raise UsageError(f"{fields.where}: url must begin with http:// or https://, not {value!r:.80}")
     return {given[0]: value}
 
 
