@@ -22,7 +22,9 @@ def add_serve(command: argparse.ArgumentParser, make: Command) -> None:
     command.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1)")
     command.add_argument("--port", type=count, default=7411, metavar="N", help="default: 7411; 0 takes a free one")
     doors = command.add_argument_group("who may come in (always with a token)")
-    doors.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="also answer under this name")
+    doors.add_argument(
+        "--allow-host", type=_host, action="append", default=[], metavar="NAME", help="also answer under this name"
+    )
     doors.add_argument(
         "--allow-origin", type=_origin, action="append", default=[], metavar="URL", help="pages that may call"
     )
@@ -55,6 +57,15 @@ def add_serve(command: argparse.ArgumentParser, make: Command) -> None:
     rotate.add_argument("name", nargs="?", default="default")
     rotate.add_argument("--keep", type=seconds, metavar="S", help="how long the old one is good besides")
     make(tokens, "revoke", "end a token now", "serve:token_revoke").add_argument("name")
+
+
+def _host(text: str) -> str:
+    """A name as callers send it in `Host`; anything else would never match."""
+    if not re.fullmatch(r"([a-z0-9_.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", text, re.IGNORECASE):
+        raise argparse.ArgumentTypeError(
+            f"{text[:80]!r} is no name of a host; write HOST or HOST:PORT, such as example.org"
+        )
+    return text
 
 
 def _origin(text: str) -> str:
