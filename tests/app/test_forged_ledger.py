@@ -124,7 +124,9 @@ def test_no_member_of_any_entry_can_break_reading(settings: Settings, tmp_path: 
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", ["missing", "odd", "more", "no causes", "other causes"])
-def test_no_entry_can_break_whoever_goes_on_with_its_run(settings: Settings, tmp_path: Path, how: str, step: int) -> None:
+def test_no_entry_can_break_whoever_goes_on_with_its_run(
+    settings: Settings, tmp_path: Path, how: str, step: int
+) -> None:
     """The run as if it had not ended, or its deliberation, driven and run again: to an end, or to words."""
     refused = 0
     for (seq, name), odd in zip(places(settings)[::step], cycle(ODD)):

@@ -83,7 +83,10 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("x", "--profile", "", *REHEARSAL), "brief, normal"),
         (("x", "--plan", "null.json", *REHEARSAL), "null.json holds no plan"),
         (("x", "--plan", "", *REHEARSAL), "cannot read the plan"),
-        (("x", "--plan", "twice.json", *REHEARSAL), "the plan twice.json is no JSON: 'tasks' stands twice in one object"),
+        (
+            ("x", "--plan", "twice.json", *REHEARSAL),
+            "the plan twice.json is no JSON: 'tasks' stands twice in one object",
+        ),
         (
             ("x", "--gate", "lane:banana", *REHEARSAL),
             "'lane:banana': there is no lane 'banana'; roster 'default' has backend",

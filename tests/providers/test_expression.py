@@ -13,7 +13,26 @@ from hansard.providers.schema.expression import Expression
 from hansard.providers.schema.rule import TooMuch, Walk
 
 ATOMS = st.sampled_from(
-    ["a", "b", "-", " ", ".", r"\d", r"\W", r"\s", "[ab]", "[^a]", r"[\w-]", r"[^\s\D]", r"\n", "é", "[]a]", "{", r"[\D\W]", "[a-e-z]"]
+    [
+        "a",
+        "b",
+        "-",
+        " ",
+        ".",
+        r"\d",
+        r"\W",
+        r"\s",
+        "[ab]",
+        "[^a]",
+        r"[\w-]",
+        r"[^\s\D]",
+        r"\n",
+        "é",
+        "[]a]",
+        "{",
+        r"[\D\W]",
+        "[a-e-z]",
+    ]
 )
 COUNTS = st.sampled_from(["*", "+", "?", "*?", "{2}", "{0,2}", "{1,}", "{,2}"])
 

@@ -1,6 +1,5 @@
 """Facts of the log itself: its beginning, its clock, its keys, its anchors, what was erased, what was brought in."""
 
-
 from typing import ClassVar, Literal
 
 from hansard.domain.fact import Body, Fact

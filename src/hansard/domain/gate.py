@@ -1,6 +1,5 @@
 """Facts of a gate: where people decide before the machine goes on."""
 
-
 from typing import ClassVar, Literal
 
 from hansard.domain.fact import Body, Fact

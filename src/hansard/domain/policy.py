@@ -1,6 +1,5 @@
 """What a run may use of its roster. Pure: a policy refuses a lane and says by which rule."""
 
-
 from typing import Any
 
 from hansard.domain.lane import MAX_LINE, Lane

@@ -1,7 +1,5 @@
 """How runs end: what is said of an ending, and what is closed when a run is stopped in flight. Pure."""
 
-
-
 from hansard.domain.fact import Fact
 from hansard.domain.value import value
 from hansard.domain.work import EndState, RoleAnswered, TaskReturned

@@ -4,7 +4,6 @@ After a genuine restore the old log may not grow: somebody may have seen more of
 instead, and the old one stays as it is, to be read.
 """
 
-
 from pathlib import Path
 
 from hansard.domain.value import value

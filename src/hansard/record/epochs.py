@@ -1,7 +1,5 @@
 """Which keys a log names for itself: its identity key, the epoch key in force, and the one before. Holds no private key."""
 
-
-
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Malformed

@@ -1,6 +1,5 @@
 """What a session leaves behind: its artifact, and the manifest of its directory (§5.8, §5.10, §7.2)."""
 
-
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.config import Config

@@ -1,6 +1,5 @@
 """Scripted answers, and cases that say what a conforming runtime makes of them (§9)."""
 
-
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.artifact import Artifact

@@ -1,6 +1,5 @@
 """What an agent is shown before its turn (§5.9). It is derived anew each time and never stored."""
 
-
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import ABSENT, Absent, Document

@@ -1,6 +1,5 @@
 """Who was chosen for the panel, and who was not (§5.11)."""
 
-
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import Document, NotEmpty

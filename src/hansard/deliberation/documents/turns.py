@@ -1,6 +1,5 @@
 """What agents and the coordinator say: a turn, a direct request, a verdict, a synthesis."""
 
-
 from typing import Annotated, ClassVar
 
 from hansard.deliberation.documents.document import Document, NotEmpty, When

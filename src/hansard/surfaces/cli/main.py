@@ -138,7 +138,9 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     _add_route(commands, words[1:])
     _add_roster(commands, words[:1] == ["roster"])
     doctor = _command(commands, "doctor", "what works on this machine", "doctor:doctor", ledger=True)
-    doctor.description = "Says what works here: the ledger, its keys, SQLite, optional libraries, providers. It changes nothing."
+    doctor.description = (
+        "Says what works here: the ledger, its keys, SQLite, optional libraries, providers. It changes nothing."
+    )
     demo = _command(commands, "demo", "request to answer, verified; tampering caught", "demo:demo")
     demo.add_argument(
         "--folder", metavar="DIR", help="where to leave the demonstration's files (default: a new temporary folder)"
