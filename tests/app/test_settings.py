@@ -31,6 +31,16 @@ def test_the_ledger_is_found_by_argument_then_environment_then_file_then_default
     assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == "postgresql://db/x"
 
 
+def test_a_path_may_begin_at_home_where_no_shell_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    config(tmp_path, 'ledger = "~/x.db"\n[roster]\nfile = "~/lanes.toml"')
+    found = read_settings(environ={"HANSARD_STATE": "~/kept"}, folder=tmp_path)
+    home = tmp_path / "home"
+    assert (found.ledger, found.state, found.roster_file) == (str(home / "x.db"), home / "kept", home / "lanes.toml")
+    assert read_settings(environ={"HANSARD_LEDGER": "~/y.db"}, folder=tmp_path).ledger == str(home / "y.db")
+    assert ledger_settings(environ={"HANSARD_LEDGER": "~/y.db"}).ledger == str(home / "y.db")
+
+
 def test_a_tier_of_ones_own_is_one_that_the_ladder_names(tmp_path: Path) -> None:
     tiers = '[providers.a]\nkind = "command"\ncommand = ["cat"]\n[tiers]\nsmall = "a"\n'
     (tmp_path / "hansard.toml").write_text(f'{tiers}[run]\nladder = ["small", "a"]\n', "utf-8")

@@ -87,7 +87,8 @@ async def test_a_program_is_looked_for_beside_the_file_that_names_it_wherever_we
         (folder / "answer").write_text(f"#!/bin/sh\necho {folder.name}\n")
         (folder / "answer").chmod(0o755)
     monkeypatch.chdir(elsewhere)
-    for path in ("./answer", "../project/answer", str(beside / "answer")):
+    monkeypatch.setenv("HOME", str(beside))
+    for path in ("./answer", "../project/answer", str(beside / "answer"), "~/answer"):
         provider = opened({"kind": "command", "argv": [path]}, environment={"PATH": os.defpath}, folder=beside)
         assert (await provider.complete(asking())).text == "project"
     for kind in ("claude-cli", "codex-cli", "gemini-cli"):

@@ -91,7 +91,7 @@ def read_settings(
     for name, keys in (("roles", ROLES), ("tiers", (*TIERS, *_own_tiers(table, config))), ("budget", BUDGET)):
         Fields(_table(table, name, config), f"{config} [{name}]").done(keys)
     state = state_folder(env)
-    found = ledger or env.get("HANSARD_LEDGER") or _from_table(table, config)
+    found = ledger or _from_environment(env) or _from_table(table, config)
     if not found:
         found = str(config.parent / LEDGER_NAME if config else user_ledger(state))
     origin = table.get("origin")
@@ -137,7 +137,7 @@ def ledger_settings(ledger: str | None = None, *, environ: Mapping[str, str] | N
     env = os.environ if environ is None else environ
     if ledger == "":
         raise UsageError("the path of the ledger is empty; name one, or leave it out")
-    named = ledger or env.get("HANSARD_LEDGER")
+    named = ledger or _from_environment(env)
     if not named:
         return read_settings(environ=env)
     return Settings(ledger=named, state=state_folder(env), environment=dict(env))
@@ -193,7 +193,7 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
     env = os.environ if environ is None else environ
     chosen = env.get("HANSARD_STATE")
     if chosen:
-        return Path(chosen).absolute()
+        return Path(os.path.expanduser(chosen)).absolute()
     base = env.get("XDG_STATE_HOME")
     if base and Path(base).is_absolute():
         return Path(base) / "hansard"
@@ -273,7 +273,12 @@ def _roster_file(table: dict[str, Any], config: Path | None) -> Path | None:
     file = found.get("file")
     if set(found) != {"file"} or not isinstance(file, str) or not file:
         raise UsageError(f'{config}: [roster] takes one key, file = "roster.toml"')
-    return config.parent / file
+    return config.parent / os.path.expanduser(file)
+
+
+def _from_environment(env: Mapping[str, str]) -> str:
+    """The ledger that the environment names. No shell has put the home in place of `~` where a file of a service says it."""
+    return os.path.expanduser(env.get("HANSARD_LEDGER", ""))
 
 
 def _from_table(table: dict[str, Any], config: Path | None) -> str | None:
@@ -283,4 +288,4 @@ def _from_table(table: dict[str, Any], config: Path | None) -> str | None:
         return None
     if not isinstance(found, str) or not found:
         raise UsageError(f"{config}: ledger must be a path or a URL")
-    return found if ":" in found.split("/")[0] else str(config.parent / found)
+    return found if ":" in found.split("/")[0] else str(config.parent / os.path.expanduser(found))

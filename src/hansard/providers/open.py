@@ -5,6 +5,7 @@ and the removal of secrets. Keys are named by environment variable; the environm
 """
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -152,10 +153,8 @@ def _from(folder: Path, kind: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path(folder: Path, said: Any) -> Any:
-    """A path from here on; what is none, or begins at the root or at somebody's home, is left as it is."""
-    if not isinstance(said, str) or not said or said.startswith("~"):
-        return said
-    return str((folder / said).absolute())
+    """A path from here on, or from the root or somebody's home where it begins so; what is none is left as it is."""
+    return str((folder / os.path.expanduser(said)).absolute()) if isinstance(said, str) and said else said
 
 
 def _ours(kind: str) -> Factory:
