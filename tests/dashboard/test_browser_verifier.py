@@ -328,6 +328,8 @@ def receipts() -> Iterator[bytes]:
     yield log.receipt(0, rotation=30)
     yield log.receipt(20, rotation=30, note=log.note(keys=[Key.of("stranger", "x")]))
     yield log.receipt(20, rotation=30, note=honest(41).checkpoints[-1])
+    log.rotate(seal=False)
+    yield log.receipt(20, rotation=40)
     yield from odd_receipts(good)
     yield from (good[:at] for at in range(0, len(good), 97))
     for at in range(0, len(good), 29):

@@ -82,6 +82,16 @@ def test_what_is_not_disclosed_is_named() -> None:
     assert (report.receipt.opened, report.receipt.closed) == ((), ("prompt",))
 
 
+def test_a_new_key_does_not_sign_the_size_that_ends_with_its_own_rotation() -> None:
+    log = honest()
+    log.rotate(seal=False)
+    report = checked(log.receipt(20, rotation=40), log.pin)
+    assert (report.exit_code, [each.code for each in report.findings]) == (20, ["epoch"])
+    assert report.signed.sealed_to == 0
+    log.grow(1)
+    assert checked(log.receipt(20, rotation=40), log.pin).ok
+
+
 def test_a_receipt_of_the_first_epoch_and_of_the_genesis_itself_needs_no_rotation() -> None:
     log = Log.begun()
     log.grow(4)

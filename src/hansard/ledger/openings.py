@@ -199,6 +199,9 @@ class _Check:
         epoch_key = epoch.key if epoch else genesis.epoch_key
         if epoch and (epoch.epoch == 0 or epoch_key.name != epoch_name(genesis.origin, epoch.epoch)):
             self._bad("epoch", "[C4] the epoch key is not named after its origin and epoch")
+        if epoch and epoch.seq + 1 >= self._contents.noted.size:
+            self._bad("epoch", f"[C5] the epoch key of its rotation is in force past size {epoch.seq + 1} only")
+            return [genesis.identity]
         return [genesis.identity, epoch_key]
 
     def _signers(self, keys: list[VerifierKey]) -> list[VerifierKey]:
