@@ -160,6 +160,7 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
 
 
 def of_nothing(log: Log, root: bytes = EMPTY_ROOT) -> str:
+    "checkpoints in another order": lambda log: log.checkpoints.insert(0, log.checkpoints.pop(1)),
     text = format_checkpoint(log.origin, 0, root)
     assert log.identity
     return format_note(text, [log.identity.sign(text), log.epochs[0].sign(text)])

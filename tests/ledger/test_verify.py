@@ -187,6 +187,14 @@ class TestSignatures:
         log.append("key.rotated", data=data)
         report = check(log)
         assert report.exit_code == 20
+    def test_checkpoints_that_do_not_stand_in_the_order_of_writing_are_caught(self, tmp_path: Path) -> None:
+        log = honest()
+        log.checkpoints[1], log.checkpoints[2] = log.checkpoints[2], log.checkpoints[1]
+        for path in (log.write_sqlite(tmp_path / "x.db"), log.write_jsonl(tmp_path / "x.jsonl")):
+            report = verify(path, Options(), FAST)
+            assert report.exit_code == 20
+            assert any("size 16" in each.message and "behind" in each.message for each in report.findings)
+
         assert report.first_bad is not None
         assert report.first_bad.seq == 1
 

@@ -85,6 +85,7 @@ class SqliteSource:
             return
         self._examine_header()
         self._examine_values(since)
+        self._examine_order()
         if since == 0:
             for table in _CHECKED + (_CHECKED_DEEP if deep else ()):
                 self._check_integrity(table)
@@ -273,6 +274,15 @@ class SqliteSource:
         query = "SELECT seq FROM entries WHERE seq >= ? AND typeof(line) <> 'text' LIMIT 100"
         for (seq,) in self._rows(query, (since or _FIRST,)):
             self._findings.add("line_type", "structure", "[S2] its line is not stored as text", seq=seq)
+
+    def _examine_order(self) -> None:
+        last = 0
+        for (size,) in self._rows("SELECT size FROM checkpoints WHERE typeof(size) = 'integer' ORDER BY id"):
+            if size < last:
+                message = f"[C9] a checkpoint of size {size} is kept behind one of size {last}"
+                self._findings.add("checkpoint_order", "structure", message)
+                return
+            last = size
 
     def _check_integrity(self, table: str) -> None:
         for (problem,) in self._rows(f"PRAGMA integrity_check({table})"):

@@ -51,6 +51,7 @@ class Walk {
         this.#bad(null, error);
       }
     }
+    if (this.#notes.some((each, at) => at && each.size < this.#notes[at - 1].size)) this.tell(null, "[C9] the checkpoints do not stand in the order of their sizes");
     this.#notes.sort((one, other) => one.size - other.size);
     this.checkpoints = notes.length;
   }
