@@ -79,6 +79,23 @@ def edit(seq: int, *, chained: bool) -> Callable[[Log], object]:
     return act
 
 
+def spoiled_by_a_new_key(log: Log) -> None:
+    """The seal of a rotation, with a signature of the key that it introduces, which does not hold."""
+    log.rotate(seal=False)
+    log.checkpoints.append(log.note(keys=[signer(log), log.epochs[-2]]) + log.epochs[-1].sign("another text").line())
+
+
+def spoiled_by_a_later_key(log: Log) -> None:
+    """The same signature where its key is not known yet."""
+    log.rotate(seal=False)
+    log.checkpoints[-1] += log.epochs[-1].sign("another text").line()
+
+
+def signer(log: Log) -> Key:
+    assert log.identity
+    return log.identity
+
+
 def signed_anew(log: Log) -> None:
     """Rebuilt behind entry 20 by somebody who has today's keys only."""
     edit(20, chained=True)(log)
@@ -140,7 +157,10 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
     "another origin": with_notes(lambda note: note.replace("log.example", "log.other")),
     "no signature of ours": with_notes(lambda note: note.replace("— log.example", "— log.other")),
     "one signature only": with_notes(lambda note: "\n".join(note.split("\n")[:5]) + "\n"),
+    "a spoiled signature of the next key": spoiled_by_a_new_key,
+    "a spoiled signature of a later key": spoiled_by_a_later_key,
     "a spoiled signature": with_notes(lambda note: note[:-12] + ("A" if note[-12] != "A" else "B") + note[-11:]),
+    "checkpoints in another order": lambda log: log.checkpoints.insert(0, log.checkpoints.pop(1)),
     "a checkpoint of a stranger": lambda log: log.checkpoints.append(log.note(keys=[Key.of("stranger", "x")])),
     "no note at all": lambda log: log.checkpoints.append("nonsense"),
     "a checkpoint of no entries": lambda log: log.checkpoints.insert(0, of_nothing(log)),
@@ -160,7 +180,6 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
 
 
 def of_nothing(log: Log, root: bytes = EMPTY_ROOT) -> str:
-    "checkpoints in another order": lambda log: log.checkpoints.insert(0, log.checkpoints.pop(1)),
     text = format_checkpoint(log.origin, 0, root)
     assert log.identity
     return format_note(text, [log.identity.sign(text), log.epochs[0].sign(text)])

@@ -166,12 +166,35 @@ class TestSignatures:
             log.checkpoint([log.identity])
         assert check(log).signed.sealed_to == 40
 
+    @pytest.mark.parametrize("all_signatures", [False, True])
+    def test_a_key_is_known_from_the_entry_on_that_introduces_it(self, check: Check, all_signatures: bool) -> None:
+        log = honest()
+        log.rotate(seal=False)
+        old, new = log.epochs[-2:]
+        assert log.identity
+        sealed = log.note(keys=[log.identity, old])
+        bad = new.sign("another text").line()
+        log.checkpoints.append(sealed + bad)
+        report = check(log, Options(all_signatures=all_signatures))
+        assert (report.exit_code, report.signed.unsealed_rotations) == (20, (40,))
+        log.checkpoints[-2:] = [log.checkpoints[-2] + bad]
+        report = check(log, Options(all_signatures=all_signatures))
+        assert (report.exit_code, report.signed.sealed_to) == (0, 40)
+
     def test_a_log_of_rotations_only_is_followed(self, check: Check) -> None:
         log = Log.begun()
         for _ in range(5):
             log.rotate()
         report = check(log)
         assert (report.findings, report.signed.sealed_to, report.signed.epochs) == ((), 6, 6)
+
+    def test_checkpoints_that_do_not_stand_in_the_order_of_writing_are_caught(self, tmp_path: Path) -> None:
+        log = honest()
+        log.checkpoints[1], log.checkpoints[2] = log.checkpoints[2], log.checkpoints[1]
+        for path in (log.write_sqlite(tmp_path / "x.db"), log.write_jsonl(tmp_path / "x.jsonl")):
+            report = verify(path, Options(), FAST)
+            assert report.exit_code == 20
+            assert any("size 16" in each.message and "behind" in each.message for each in report.findings)
 
     @pytest.mark.parametrize(
         "data",
@@ -187,14 +210,6 @@ class TestSignatures:
         log.append("key.rotated", data=data)
         report = check(log)
         assert report.exit_code == 20
-    def test_checkpoints_that_do_not_stand_in_the_order_of_writing_are_caught(self, tmp_path: Path) -> None:
-        log = honest()
-        log.checkpoints[1], log.checkpoints[2] = log.checkpoints[2], log.checkpoints[1]
-        for path in (log.write_sqlite(tmp_path / "x.db"), log.write_jsonl(tmp_path / "x.jsonl")):
-            report = verify(path, Options(), FAST)
-            assert report.exit_code == 20
-            assert any("size 16" in each.message and "behind" in each.message for each in report.findings)
-
         assert report.first_bad is not None
         assert report.first_bad.seq == 1
 

@@ -78,7 +78,7 @@ def compare(kept: Kept, *, roots: Mapping[int, bytes], size: int, seals: Seals, 
     problem = _contradiction(kept, roots, size, seals)
     if problem:
         findings.add(problem[0], "anchor", f"{kept.what}: {problem[1]}")
-    doubt = seals.bad_signature(kept.noted.note)
+    doubt = seals.bad_signature(kept.noted)
     if doubt:
         findings.add("anchor_signature", "warning", f"{kept.what}: {doubt}")
     return Anchor(what=kept.what, size=checkpoint.size, ok=problem is None)

@@ -11,7 +11,7 @@ from typing import Literal, Self
 from .canonical import Malformed
 from .entry import HASH
 from .events import Genesis, Noted, Rotated, epoch_name
-from .note import Check, Note, VerifierKey, open_note
+from .note import Check, VerifierKey, open_note
 from .report import Findings, Signed
 
 _KEPT = 1_000
@@ -46,6 +46,8 @@ class Seals:
         self._check = check
         self.genesis: Genesis | None = None
         self._known: dict[str, VerifierKey] = {}
+        self._since: dict[str, int] = {}
+        """By name: the size that ends with the entry that introduced a key. At a smaller one it is not known ([C3])."""
         self._epoch = 0
         self._rotation: Rotated | None = None
         self._rotation_sealed = False
@@ -65,6 +67,7 @@ class Seals:
         self.genesis = genesis
         if genesis.identity and genesis.epoch_key:
             self._known = {key.name: key for key in (genesis.identity, genesis.epoch_key)}
+            self._since = dict.fromkeys(self._known, 0)
         if self._pin is None:
             return
         if genesis.identity is None or genesis.identity.text() != self._pin.identity:
@@ -90,6 +93,7 @@ class Seals:
             self._findings.add("rotation", "structure", message, seq=event.seq)
             return
         self._rotation = event
+        self._known[event.key.name], self._since[event.key.name] = event.key, event.seq + 1
 
     def noted(self, event: Noted) -> None:
         """Take a kept checkpoint whose root has been compared."""
@@ -132,10 +136,10 @@ class Seals:
             unsealed_rotations=tuple(self._unsealed),
         )
 
-    def bad_signature(self, note: Note) -> str | None:
+    def bad_signature(self, noted: Noted) -> str | None:
         """Why a note from elsewhere is doubtful: a key of this log signed it, and the signature does not hold."""
         try:
-            open_note(note, self._keys_for(note), self._check)
+            open_note(noted.note, self._keys_for(noted), self._check)
         except Malformed as error:
             return str(error)
         return None
@@ -183,7 +187,7 @@ class Seals:
 
     def _signers(self, event: Noted) -> Sequence[VerifierKey]:
         self._newest_checked |= event is self._newest
-        keys = self._keys_for(event.note)
+        keys = self._keys_for(event)
         self._checked += len(keys)
         try:
             return open_note(event.note, keys, self._check).verified
@@ -192,10 +196,10 @@ class Seals:
             self._findings.add("checkpoint_signature", "signature", message)
             return ()
 
-    def _keys_for(self, note: Note) -> list[VerifierKey]:
+    def _keys_for(self, noted: Noted) -> list[VerifierKey]:
         # Retired keys are known too: a bad signature by one of them rejects a note like any other.
-        signed = {(each.name, each.key_id) for each in note.signatures}
-        named = {name: self._known[name] for name, _ in signed if name in self._known}
+        signed = {(each.name, each.key_id) for each in noted.note.signatures}
+        named = {name: self._known[name] for name, _ in signed if self._since.get(name, noted.size + 1) <= noted.size}
         return [key for key in named.values() if (key.name, key.key_id) in signed]
 
     def _in_force(self) -> tuple[VerifierKey, VerifierKey]:
@@ -213,7 +217,6 @@ class Seals:
             if len(self._unsealed) < _KEPT:
                 self._unsealed.append(self._rotation.seq)
         self._epoch += 1
-        self._known[self._rotation.key.name] = self._rotation.key
         self._rotation, self._rotation_sealed = None, False
         self._candidates.clear()
 

@@ -43,7 +43,7 @@ export class Seals {
   constructor(genesis, tell) {
     this.genesis = genesis;
     this.tell = tell;
-    for (const key of [genesis.identity, genesis.epochKey]) if (key) this.#known.set(key.name, key);
+    for (const key of [genesis.identity, genesis.epochKey]) if (key) this.#known.set(key.name, { ...key, since: 0 });
   }
 
   // Epoch key n + 1 takes over behind this entry ([C5]).
@@ -55,7 +55,8 @@ export class Seals {
       this.tell(entry.seq, `[C5] it does not introduce epoch key ${next} of this log`);
       return;
     }
-    this.#rotation = { seq: entry.seq, key };
+    this.#rotation = { seq: entry.seq };
+    this.#known.set(key.name, { ...key, since: entry.seq + 1 });
   }
 
   // A kept checkpoint, in the order of sizes, whose root is that of the log.
@@ -85,7 +86,8 @@ export class Seals {
   async #seals(note) {
     if (note === this.#newest) this.#checked = note;
     try {
-      const signers = await signersOf(note, this.#known.values());
+      // A key is known from the entry on that introduces it ([C3]), whenever it is that a note is looked at.
+      const signers = await signersOf(note, [...this.#known.values()].filter((key) => key.since <= note.size));
       const sealed = this.#inForce().every((key) => signers.includes(key));
       if (sealed && this.#whole) this.sealedTo = Math.max(this.sealedTo, note.size);
       return sealed;
@@ -105,7 +107,6 @@ export class Seals {
       this.unsealedRotations.push(this.#rotation.seq);
     }
     this.epoch += 1;
-    this.#known.set(this.#rotation.key.name, this.#rotation.key);
     [this.#rotation, this.#rotationSealed, this.#candidates] = [null, false, []];
   }
 
