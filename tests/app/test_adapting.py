@@ -12,6 +12,8 @@ from hansard.app.convening import Call, convening, default_config
 from hansard.app.deliberations import Deliberations
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.app.span_names import INPUT_TOKENS, OUTPUT_TOKENS
+from hansard.app.spans import run_spans
 from hansard.app.verifying import tools
 from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
 from hansard.deliberation.validate import artifact_breaches
@@ -319,6 +321,14 @@ async def test_first_answers_are_given_alone_recorded_apart_and_quoted_to_an_ord
         assert [each.data["agent"] for each in answered] == ["critic", "engineer"]
         [ended] = entries(hansard, run, "run.ended")
         assert (ended.data["calls"], ended.data["tokens"]) == (6, 90)
+        traced = [each.attributes for each in run_spans(hansard.store, run) if each.kind == "client"]
+        assert (
+            len(traced),
+            sum(int(str(each[name])) for each in traced for name in (INPUT_TOKENS, OUTPUT_TOKENS)),
+        ) == (
+            6,
+            90,
+        )
         audit(hansard.store, run)
         assert sat.sitting.directory is not None
         reference_accepts(sat.sitting.directory)

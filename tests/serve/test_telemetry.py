@@ -1,6 +1,7 @@
 import gzip
 import socket
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ import pytest
 
 from daemons import place, serving, wait_for
 from hansard.app import span_names as names
-from hansard.app.spans import run_spans
-from running import Answers, desk, plan, task
+from hansard.app.spans import Span, run_spans
+from hansard.domain.exchange import Exchange
+from hansard.record.history import fold
+from hansard.store.base import Query, Store
+from panels import PANELS, Voices
+from running import FINE, POOR, Answers, Said, desk, obliging, plan, task, who
 
 proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
@@ -57,6 +62,45 @@ async def test_spans_are_the_run_as_the_record_tells_it() -> None:
         entry = here.store.entry(int(str(span.attributes[names.SEQ])))
         assert entry.run == ended.run
     assert all(calls[0].parent is not None and spans[span.parent or 0].kind == "internal" for span in calls)
+
+
+def spent(spans: Sequence[Span]) -> tuple[int, int]:
+    """How many calls a trace tells of, and what they took."""
+    calls = [span.attributes for span in spans if span.kind == "client"]
+    return len(calls), sum(int(str(each[name])) for each in calls for name in (names.INPUT_TOKENS, names.OUTPUT_TOKENS))
+
+
+def on_record(store: Store, run: str) -> tuple[int, int]:
+    state = fold(store.select(Query(run=run))).runs[run]
+    return state.calls, state.tokens
+
+
+def hard_to_please(exchange: Exchange) -> Said:
+    """A validator that takes nothing but what the panel settled."""
+    if who(exchange)[0] != "validator":
+        return obliging(exchange)
+    return FINE if "Ten a minute." in exchange.messages[1].content else POOR
+
+
+async def test_what_a_panel_takes_is_told_in_its_turns_alone() -> None:
+    here = desk(
+        Answers(hard_to_please), Voices(), settings={"panels": PANELS, "run": {"ladder": ["told", "panel:bench"]}}
+    )
+    ended = await here.run(plan=plan(task("limits")))
+    spans = run_spans(here.store, ended.run)
+    assert spent(spans) == on_record(here.store, ended.run)
+    assert [span.kind for span in spans if span.attributes.get(names.PROVIDER) == "panel:bench"] == ["internal"]
+
+
+async def test_what_is_done_again_is_told_once() -> None:
+    here = desk(Answers())
+    ended = await here.run(plan=plan(task("one")))
+    first = here.entries(ended.run, "run.ended")[0]
+    before = spent(run_spans(here.store, ended.run))
+    await here.runs.retry(ended.run, "one")
+    again = spent(run_spans(here.store, ended.run))
+    assert spent(run_spans(here.store, ended.run, first.seq)) == before
+    assert (before[0] + again[0], before[1] + again[1]) == on_record(here.store, ended.run)
 
 
 def test_finished_runs_reach_a_collector(tmp_path: Path) -> None:

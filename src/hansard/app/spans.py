@@ -15,7 +15,7 @@ from hansard.record.reading import read_entries
 from hansard.store.base import Query, Store
 
 ASKS = ("task.attempted", "role.asked", "turn.asked")
-ANSWERS = ("task.returned", "role.answered", "turn.taken", "turn.failed")
+ANSWERS = ("task.returned", "role.answered", "panel.selected", "ensemble.answered", "turn.taken", "turn.failed")
 TOOLS = ("tools.called", "tools.returned")
 USED = ("prompt_tokens", "completion_tokens", "cost_usd_nano")
 
@@ -37,11 +37,16 @@ class Span:
     failed: bool = False
 
 
-def run_spans(store: Store, run: str) -> list[Span]:
-    """The spans of a run that is over: the run first, then who was asked, each with the call that was made."""
-    entries = list(read_entries(store, Query(run=run)))
+def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
+    """The spans of a run that is over: the run first, then who was asked, each with the call that was made.
+
+    `end` is the entry that ended it. What an earlier end was told of, before a task was done again, is not told twice.
+    """
+    entries = list(read_entries(store, Query(run=run, before=None if end is None else end + 1)))
+    mode = str(entries[0].data.get("mode", "request"))
+    ends = [at for at, entry in enumerate(entries) if entry.kind == "run.ended"]
+    entries = entries[ends[-2] + 1 if len(ends) > 1 else 0 :]
     first, last = entries[0], entries[-1]
-    mode = str(first.data.get("mode", "request"))
     ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), last)
     attributes: Attributes = {
         names.OPERATION: names.WORKFLOW,
@@ -101,6 +106,9 @@ def _call(spans: list[Span], run: str, asked: Entry, answered: Entry, used: Coun
         failed=failed,
     )
     spans.append(agent)
+    if str(said.get("provider", "")).startswith("panel:"):
+        # What a panel takes stands in its turns; its answer repeats the sum for the reader.
+        return agent
     model = str(said.get("model", ""))
     usage = {
         names.RESPONSE_MODEL: got.get("model"),

@@ -218,7 +218,7 @@ def _telemetry(daemon: Daemon, url: str | None) -> Iterator[None]:
         yield
         return
     telemetry = Telemetry(daemon.hansard, url, __version__)
-    daemon.follower.listen(lambda entry: telemetry.take(entry.run), OVER)
+    daemon.follower.listen(lambda entry: telemetry.take(entry.run, entry.seq), OVER)
     try:
         yield
     finally:

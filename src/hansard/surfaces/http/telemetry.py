@@ -46,14 +46,14 @@ class Telemetry:
         self._took = meter.create_histogram(names.OPERATION_SECONDS, "s")
         self._ran = meter.create_histogram(names.WORKFLOW_SECONDS, "s")
         self._tokens = meter.create_histogram(names.TOKENS, "{token}")
-        self._runs: queue.Queue[str | None] = queue.Queue(MOST_QUEUED)
+        self._runs: queue.Queue[tuple[str, int] | None] = queue.Queue(MOST_QUEUED)
         self.dropped = 0
         threading.Thread(target=self._work, name="hansard-traces", daemon=True).start()
 
-    def take(self, run: str) -> None:
-        """A run is over."""
+    def take(self, run: str, end: int) -> None:
+        """A run is over: which, and the entry that says so."""
         try:
-            self._runs.put_nowait(run)
+            self._runs.put_nowait((run, end))
         except queue.Full:
             self.dropped += 1
 
@@ -70,9 +70,9 @@ class Telemetry:
         leaving.join(GOODBYE_S)
 
     def _work(self) -> None:
-        while (run := self._runs.get()) is not None:
+        while (ended := self._runs.get()) is not None:
             try:
-                self._export(run_spans(self._store, run))
+                self._export(run_spans(self._store, *ended))
             except HansardError:
                 # The store is closing, or the run cannot be read: the record stays what counts.
                 self.dropped += 1
