@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forging import database
-from hansard.errors import HansardError
+from hansard.errors import HansardError, StoreError
 from hansard.record.export import export
 from hansard.record.reading import read_body
 from hansard.record.receipts import make_receipt
@@ -60,3 +60,10 @@ def test_a_value_that_does_not_belong_there_is_told(
         for use in uses(store, tmp_path / "export"):
             with suppress(HansardError):
                 use()
+
+
+def test_a_schema_that_is_damaged_in_the_middle_of_a_character_is_told(original: Path, tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    path.write_bytes(original.read_bytes().replace(b"CREATE TABLE checkpoints", b"CREATE \xcc(BLE checkpoints"))
+    with pytest.raises(StoreError, match=r"cannot open .*log\.db: .*hansard verify"):
+        SqliteStore.open(path)

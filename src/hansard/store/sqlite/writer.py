@@ -273,6 +273,10 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
     except sqlite3.Error:
         connection.close()
         raise
+    except UnicodeDecodeError as error:
+        # SQLite quotes damaged text in its own message.
+        connection.close()
+        raise sqlite3.DatabaseError("the database schema is malformed") from error
     return connection
 
 
