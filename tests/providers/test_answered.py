@@ -433,3 +433,11 @@ async def test_a_missing_name_is_filled_in() -> None:
 async def test_whoever_was_asked_cannot_say_that_nobody_was() -> None:
     completion = await answer(lambda _: says("hello", refused=True))
     assert (completion.ok, completion.refused) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["raw", "output", "stderr", "diff"])
+async def test_text_where_bytes_belong_is_a_failure_that_can_be_recorded(name: str) -> None:
+    completion = await answer(lambda _: says("Yes.", **{name: "a text"}))
+    assert why(completion).kind == "internal"
+    assert f"its {name} is a Python str instead of bytes" in why(completion).message
+    assert getattr(completion, name) is None

@@ -38,6 +38,7 @@ MOST_NAME = 200
 MOST_MESSAGE = 4_000
 """Characters of what is said of a failure: people read it in one line, and later prompts quote it."""
 _BASES: frozenset[str] = frozenset(get_args(CostBasis))
+_BYTES = ("raw", "output", "stderr", "diff")
 _EXIT_CODES = range(-(2**31), 2**32)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUCCESS = frozenset({"stop", "length", "content_filter"})
@@ -113,6 +114,9 @@ def settled(
     latency_us: int,
 ) -> Completion:
     """The completion as it is handed on: named, bounded, consistent, valid against the schema, and counted."""
+    for name in _BYTES:
+        if not isinstance(kept := getattr(completion, name), bytes | None):
+            raise TypeError(f"its {name} is a Python {type(kept).__name__} instead of bytes")
     good = checked(exchange, _bounded(exchange, _encodable(completion)))
     requested = completion.requested_model or requested_model(exchange, description)
     return replace(
