@@ -1,11 +1,13 @@
 """Providers that fail in each of the twelve kinds: what is tried again, what climbs, and that every call is on the record."""
 
+import asyncio
 from typing import Any, get_args
 
 import pytest
 
 from hansard.app.configuring import Wishes
-from hansard.domain.exchange import RETRYABLE, ErrorKind, Exchange
+from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange
+from providers.pretend import Doing
 from running import FINE, Answers, Said, audit, completion, desk, fails, one, plan, reasons, task, who
 
 ALL: tuple[ErrorKind, ...] = get_args(ErrorKind)
@@ -113,6 +115,41 @@ async def test_a_provider_that_raises_fails_its_attempt_and_not_the_run() -> Non
     result = one([each for each in made.entries(ended.run, "task.returned") if each.data["task"] == "a"])
     assert result.data["error"] == "internal"
     assert "out of cheese" in made.text(result, "output")
+
+
+def _raising(error: BaseException) -> Doing:
+    async def do(_: Exchange) -> Completion:
+        raise error
+
+    return Doing(do)
+
+
+def _giving(what: object) -> Doing:
+    async def do(_: Exchange) -> object:
+        return what
+
+    return Doing(do)
+
+
+@pytest.mark.parametrize(
+    ("stranger", "said"),
+    [
+        (_raising(RuntimeError("boom")), "RuntimeError: boom"),
+        (_raising(asyncio.CancelledError()), "cancelled from inside"),
+        (_giving("just a text"), "a Python str instead of a Completion"),
+        (_giving(None), "a Python NoneType instead of a Completion"),
+    ],
+)
+async def test_a_provider_that_is_handed_in_and_keeps_no_contract_fails_its_attempt_and_not_the_run(
+    stranger: Doing, said: str
+) -> None:
+    made = desk(stranger)
+    ended = await made.run(plan=plan(task("a")), wishes=CHECKS)
+    assert (ended.state, ended.reason) == ("failed", "nothing_passed")
+    result = one(made.entries(ended.run, "task.returned"))
+    assert result.data["error"] == "internal"
+    assert said in reasons(made, one(made.entries(ended.run, "task.judged")))[0]["detail"]
+    audit(made.store, ended.run)
 
 
 async def test_the_whole_ladder_is_climbed_and_then_the_task_is_lost() -> None:

@@ -8,7 +8,7 @@ from hansard.domain.exchange import Completion, Exchange, Failure
 from hansard.orchestration.purse import LEAST_OUTPUT_TOKENS as LEAST
 from hansard.orchestration.purse import USUAL_OUTPUT_TOKENS as USUAL
 from hansard.orchestration.purse import estimated_tokens
-from hansard.providers.base import Answering, Provider, Wrapper, failed, failure, keeps_the_contract
+from hansard.providers.base import Provider, Wrapper, failed, failure, held
 
 
 class Allowance:
@@ -78,7 +78,7 @@ class Charged(Wrapper):
     """A provider that is asked within an allowance."""
 
     def __init__(self, inner: Provider, allowance: Allowance) -> None:
-        super().__init__(inner if keeps_the_contract(inner) else Answering(inner))
+        super().__init__(held(inner))
         self._allowance = allowance
 
     def refusal(self, exchange: Exchange) -> Completion | None:

@@ -12,7 +12,7 @@ from hansard.app.wiring import open_providers
 from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
-from hansard.providers.base import Provider
+from hansard.providers.base import Provider, held
 from hansard.providers.environment import passed_on
 from hansard.providers.prices import Prices
 from hansard.providers.process import Program, Ran, run
@@ -107,7 +107,7 @@ class Pool:
                     f"provider {name!r} was handed in by a Python program; resume this run from there, "
                     f"with the same provider"
                 )
-            return self.given[name]
+            return held(self.given[name])
         known = self._seen.get((name, id(table), folder))
         if known is not None and known[0] is table:
             return known[1]

@@ -13,7 +13,7 @@ from hansard.deliberation.turn import MessageShape
 from hansard.domain.exchange import Tool
 from hansard.domain.value import value
 from hansard.errors import UsageError
-from hansard.providers.base import Answering, Provider, keeps_the_contract
+from hansard.providers.base import Provider, held
 from hansard.providers.secrets import Secrets
 from hansard.providers.tools import Handler, Toolbox
 
@@ -63,8 +63,8 @@ class Setting:
             config=clean,
             registry=known,
             personas={id: persona for id, persona in found.items() if persona is not None},
-            providers={id: _held(provider) for id, provider in providers.items()},
-            selector=_held(selector) if selector else None,
+            providers={id: held(provider) for id, provider in providers.items()},
+            selector=held(selector) if selector else None,
             breaches=tuple(
                 config_breaches(clean, providers=providers.keys(), personas=[persona.id for persona in known])
             ),
@@ -84,11 +84,6 @@ class Setting:
         if found is None:
             raise UsageError(f"there is no agent {agent!r} in session {self.config.session_id}")
         return self.providers[found.provider]
-
-
-def _held(provider: Provider) -> Provider:
-    """The provider, held to the contract: what a third party raises or claims must not end a session."""
-    return provider if keeps_the_contract(provider) else Answering(provider)
 
 
 def _check_recordable(config: Config) -> None:

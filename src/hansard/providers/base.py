@@ -231,3 +231,8 @@ class Answering(Wrapper):
     @answered
     async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
         return await self.inner.complete(exchange)
+
+
+def held(provider: Provider) -> Provider:
+    """The provider, held to the contract: what a third party raises or claims must not end a run or a session."""
+    return provider if keeps_the_contract(provider) else Answering(provider)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hansard.errors import MissingExtra, UsageError
-from hansard.providers.base import Answering, Provider, keeps_the_contract
+from hansard.providers.base import Provider, held
 from hansard.providers.breaker import Breaker
 from hansard.providers.fields import Fields
 from hansard.providers.limits import Limited
@@ -136,9 +136,7 @@ def _open(
     factory = _ours(kind) if kind in OURS else registry.find(kind)
     wanted = inspect.signature(factory).parameters
     provider = factory(name, options, environment, **{key: given[key]() for key in given if key in wanted})
-    if not keeps_the_contract(provider):
-        provider = Answering(provider)
-    return _limited(_guarded(provider, kind, fields), fields)
+    return _limited(_guarded(held(provider), kind, fields), fields)
 
 
 def _from(folder: Path, kind: str, options: dict[str, Any]) -> dict[str, Any]:
