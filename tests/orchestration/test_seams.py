@@ -324,6 +324,8 @@ async def test_a_url_is_a_verifier_and_one_that_nobody_answers_is_not_fatal(serv
         ({"name": "x", "url": "http://h/", "when": "noon"}, "when"),
         ({"name": "x", "url": "http://h/", "max_tokens": 0}, "max_tokens"),
         ({"name": "x", "url": "http://h/", "speed": 1}, "unknown key speed"),
+        ({"name": "our wiki", "url": "http://h/"}, "name 'our wiki' cannot be recorded"),
+        ({"name": "x" * 121, "url": "http://h/"}, "cannot be recorded"),
     ],
 )
 def test_a_source_that_makes_no_sense_is_refused(row: dict[str, Any], said: str) -> None:

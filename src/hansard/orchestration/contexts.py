@@ -8,7 +8,7 @@ from hansard.domain.value import value
 from hansard.domain.work import ContextGiven
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.progress import Progress
-from hansard.orchestration.seams import Given, Source, given_by
+from hansard.orchestration.seams import Given, Source, actor_of, given_by
 from hansard.record.reading import read_text
 from hansard.record.recorder import Step
 from hansard.store.base import Store
@@ -41,7 +41,7 @@ class Contexts:
         found = await asyncio.gather(*(given_by(source, self._request, task) for source in new))
         if new:
             steps = [
-                Step(_fact(source, task, given), f"context:{source.name}", causes)
+                Step(_fact(source, task, given), actor_of(source.name), causes)
                 for source, given in zip(new, found, strict=True)
             ]
             for source, recorded in zip(new, await self._journal.record_all(steps), strict=True):

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from hansard.domain.value import value
 from hansard.errors import UsageError
+from hansard.ledger.entry import ACTOR
 from hansard.providers.checks import BYTES_PER_TOKEN
 from hansard.providers.fields import Fields
 
@@ -114,7 +115,16 @@ def read_source(fields: Fields, number: int) -> dict[str, Any]:
         **read_seam(fields),
     }
     fields.done()
+    if not ACTOR.fullmatch(actor_of(table["name"])):
+        raise UsageError(
+            f"{fields.where}: name {table['name']!r:.80} cannot be recorded; write 1 to 120 of A-Z a-z 0-9 . _ : / + -"
+        )
     return table
+
+
+def actor_of(source: str) -> str:
+    """The actor as which a source speaks on the record."""
+    return f"context:{source}"
 
 
 def read_sources(rows: object, where: str) -> tuple[Mapping[str, Any], ...]:
