@@ -11,7 +11,7 @@ from hansard.app.panels import CLI_KINDS, panel_of
 from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.seams import installed
-from hansard.app.settings import Settings, recordable, working_folder
+from hansard.app.settings import Settings, check_name, recordable, working_folder
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster
 from hansard.domain.value import value
@@ -27,6 +27,7 @@ from hansard.orchestration.templates import digests
 from hansard.providers.base import Provider
 from hansard.providers.fields import Fields
 from hansard.providers.prices import Price
+from hansard.record.codec import MAX_TEXT
 
 NANO = 1_000_000_000
 MOST_USD = (2**53 - 1) // NANO
@@ -88,7 +89,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     """The whole configuration of a run, checked. UsageError says what is wrong and what to type."""
     where = str(settings.config or "hansard.toml")
     tables = {name: dict(table) for name, table in settings.providers.items()}
-    tables |= {name: _described(provider) for name, provider in pool.given.items()}
+    tables |= {name: _described(name, provider) for name, provider in pool.given.items()}
     roster = wishes.roster or settings_roster(settings)
     chosen, named = flagged(wishes)
     tables |= named
@@ -138,6 +139,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         pool.provider(FLAGGED, named[FLAGGED], config.folder)
     config = _without_unasked(_with_panels(config, settings, pool), pool)
     _check_targets(config)
+    _check_names(config)
     return replace(config, prices=_prices(config, pool))
 
 
@@ -206,7 +208,8 @@ def _refuse_unknown(what: str, names: Iterable[str], known: Collection[str], ros
             raise UsageError(f"{where}: there is no {what} {name!r}; roster {roster.name!r} has {', '.join(known)}")
 
 
-def _described(provider: Provider) -> dict[str, Any]:
+def _described(name: str, provider: Provider) -> dict[str, Any]:
+    check_name(name)
     return {**provider.describe(), "kind": PYTHON_KIND}
 
 
@@ -362,6 +365,19 @@ def _check_targets(config: RunConfig) -> None:
     for target in config.targets:
         if target not in config.providers and target.partition(":")[0] not in config.providers:
             raise UsageError(f"the roster or the settings name {target!r}, which is no provider that is configured")
+
+
+def _check_names(config: RunConfig) -> None:
+    """UsageError where a name is too long for the entries of a run, which is told before there is a run."""
+    named = [each for target in config.targets for each in _named(config, target)]
+    models = [model or str(config.providers[name].get("model", "")) for name, model in named]
+    rungs = [rung.name for lane in config.roster.lanes for rung in config.rungs(lane.name)]
+    for name in (*config.targets, *models, *rungs, *(rule.name for rule in config.gates)):
+        if len(name) > MAX_TEXT:
+            raise UsageError(
+                f"the name {name[:40]!r}… of a provider, model, tier or gate has {len(name)} characters; "
+                f"the record takes {MAX_TEXT} at most"
+            )
 
 
 def _prices(config: RunConfig, pool: Pool) -> dict[str, Price]:

@@ -13,7 +13,7 @@ from hansard.app.gates import Gates
 from hansard.app.ledger import LedgerService
 from hansard.app.pool import Pool
 from hansard.app.runs import Runs
-from hansard.app.settings import Settings, read_settings
+from hansard.app.settings import Settings, check_name, read_settings
 from hansard.app.views import View
 from hansard.app.wiring import Opened, open_or_found
 from hansard.domain.fact import Body
@@ -89,6 +89,7 @@ class Hansard:
         """Hand in a request and start on it. `plan` is a Plan, or its data; `provider` a name that is configured, or a provider."""
         wanted = wishes or Wishes()
         if provider is not None and not isinstance(provider, str):
+            check_name(provider.id)
             self.pool.given[provider.id] = provider
             provider = provider.id
         if provider is not None:

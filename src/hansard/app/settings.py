@@ -235,11 +235,14 @@ def _providers(table: dict[str, Any], config: Path | None) -> dict[str, Any]:
     for name, own in found.items():
         if not isinstance(own, dict):
             raise UsageError(f"{config}: [providers] {name} must be a table; write [providers.{name}]")
-        if ":" in name:
-            raise UsageError(
-                f"{config}: a provider cannot be called {name!r}: behind a colon stands a model, NAME:MODEL"
-            )
+        check_name(name, f"{config}: ")
     return found
+
+
+def check_name(name: str, where: str = "") -> None:
+    """UsageError where no provider of a run can be called so."""
+    if ":" in name:
+        raise UsageError(f"{where}a provider cannot be called {name!r}: behind a colon stands a model, NAME:MODEL")
 
 
 def _own_table(key: str, table: object, name: str) -> Mapping[str, Any]:

@@ -1,0 +1,38 @@
+"""Providers that a Python program hands in, and the names that they and others have."""
+
+import pytest
+
+from hansard import Hansard
+from hansard.app.configuring import Wishes
+from hansard.errors import UsageError
+from running import Answers, desk, plan, task
+
+CHECKS = Wishes(judge="checks", answer="join")
+LONG = "n" * 257
+
+
+async def test_a_provider_whose_name_reads_like_a_model_of_another_is_refused_and_the_next_is_not() -> None:
+    async with Hansard.open("memory:") as hansard:
+        with pytest.raises(UsageError, match="a provider cannot be called 'a:b': behind a colon stands a model"):
+            await hansard.submit("please", lane="backend", provider=Answers(id="a:b"), wishes=CHECKS)
+        run = await hansard.submit("please", lane="backend", provider=Answers(id="a"), wishes=CHECKS)
+        assert await run.answer()
+
+
+@pytest.mark.parametrize(
+    ("provider", "settings"),
+    [
+        (Answers(id=LONG), {}),
+        (Answers(model=LONG), {}),
+        (Answers(), {"roles": {"validator": f"told:{LONG}"}}),
+        (Answers(), {"tiers": {LONG: "told"}, "run": {"ladder": [LONG]}}),
+        (Answers(), {"gates": [{"name": LONG, "before": "plan"}]}),
+    ],
+)
+async def test_a_name_that_no_entry_holds_is_refused_before_there_is_a_run(
+    provider: Answers, settings: dict[str, object]
+) -> None:
+    at = desk(provider, settings=settings)
+    with pytest.raises(UsageError, match="the record takes 256 at most"):
+        await at.run(plan=plan(task("a")), wishes=CHECKS)
+    assert not at.runs.listed()
