@@ -214,8 +214,8 @@ class QuickPool(Pool):
 
     plugged: Mapping[str, Any] = {}
 
-    def means_of(self, config: RunConfig) -> Means:
-        return replace(super().means_of(config), sleep=_no_time, **self.plugged)
+    def means_of(self, config: RunConfig, run: str = "") -> Means:
+        return replace(super().means_of(config, run), sleep=_no_time, **self.plugged)
 
 
 async def _no_time(_: float) -> None:

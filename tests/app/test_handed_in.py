@@ -36,3 +36,19 @@ async def test_a_name_that_no_entry_holds_is_refused_before_there_is_a_run(
     with pytest.raises(UsageError, match="the record takes 256 at most"):
         await at.run(plan=plan(task("a")), wishes=CHECKS)
     assert not at.runs.listed()
+
+
+async def test_each_run_asks_the_provider_that_was_handed_in_for_it_also_behind_a_gate() -> None:
+    first, second = Answers(lambda _: "said by the first"), Answers(lambda _: "said by the second")
+    gated = Wishes(judge="checks", answer="join", gates=("plan",))
+    async with Hansard.open("memory:") as hansard:
+        waits = await hansard.submit("please", lane="backend", provider=first, wishes=gated)
+        runs = [
+            await hansard.submit("please", lane="backend", provider=each, wishes=CHECKS) for each in (first, second)
+        ]
+        assert [await run.answer() for run in runs] == ["said by the first", "said by the second"]
+        [gate] = (await waits.ended()).gates
+        await hansard.gates.decide(gate, "approve")
+        assert (await hansard.runs.drive(waits.id)).state == "answered"
+        assert await waits.answer() == "said by the first"
+    assert (len(first.calls), len(second.calls)) == (2, 1)

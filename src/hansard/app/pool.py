@@ -54,11 +54,13 @@ class Pool:
         self._open: dict[str, Provider] = {}
         self._seen: dict[tuple[str, int, str], tuple[Mapping[str, Any], Provider]] = {}
         """The same by the very tables that were asked with: a daemon's runs share a few configurations."""
+        self._kept: dict[str, dict[str, Provider]] = {}
+        """What was handed in for runs that were submitted here and have not ended."""
         self._programs: dict[str, _Programs] = {}
 
-    def means_of(self, config: RunConfig) -> Means:
+    def means_of(self, config: RunConfig, run: str = "") -> Means:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
-        providers = self.providers_of(config)
+        providers = self.providers_of(config, run)
         programs = self._programs_in(config.folder)
         return Means(
             providers=providers,
@@ -80,11 +82,21 @@ class Pool:
             self._programs[folder] = _Programs(_here(folder), passed_on(self.settings.environment))
         return self._programs[folder]
 
-    def providers_of(self, config: RunConfig) -> dict[str, Provider]:
+    def keep(self, run: str, config: RunConfig) -> None:
+        """Keep for a run what was handed in for it: another one of the same name may be handed in for the next."""
+        handed = [name for name, table in config.providers.items() if table.get("kind") == PYTHON_KIND]
+        if handed:
+            self._kept[run] = {name: self.given[name] for name in handed}
+
+    def let_go(self, run: str) -> None:
+        """Such a run has ended."""
+        self._kept.pop(run, None)
+
+    def providers_of(self, config: RunConfig, run: str = "") -> dict[str, Provider]:
         """The providers of a run, by name. A panel's agents ask the others."""
-        tables = config.providers
+        tables, kept = config.providers, self._kept.get(run, {})
         plain = {
-            name: self.provider(name, table, config.folder)
+            name: held(kept[name]) if name in kept else self.provider(name, table, config.folder)
             for name, table in tables.items()
             if table.get("kind") != PANEL_KIND
         }

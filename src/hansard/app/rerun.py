@@ -310,7 +310,7 @@ class _Rerun:
         known = [cause for cause in causes if cause is not None]
         await recorder.record(fact, actor=asked.actor, run=self._run, causes=known)
 
-    def _means_of(self, config: RunConfig) -> Means:
+    def _means_of(self, config: RunConfig, _: str) -> Means:
         models = _models(self._entries)
         names = dict.fromkeys((*config.providers, *models))
         said = Said(self._reader, self._entries, self._until)

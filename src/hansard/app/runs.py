@@ -137,6 +137,7 @@ class Runs:
                 f"the configuration of this run holds {', '.join(held)} in clear, and it stands in the record for good; "
                 "name the environment variable or the file that has it instead"
             )
+        self._pool.keep(run, config)
         facts: list[Fact] = [without_secrets(requested, self._pool.secrets), configured]
         steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
         for recorded in await self._recorder.record_all(steps, run=run):
@@ -180,7 +181,7 @@ class Runs:
 
     def _begun(self, run: str, work: Coroutine[Any, Any, Ended]) -> asyncio.Task[Ended]:
         task = self._driving[run] = asyncio.ensure_future(work)
-        task.add_done_callback(lambda _: self._driven(run))
+        task.add_done_callback(lambda task: self._driven(run, task))
         return task
 
     def _driver(self, run: str) -> Coroutine[Any, Any, Ended]:
@@ -200,8 +201,10 @@ class Runs:
             task.cancel()
         await asyncio.gather(*driving, return_exceptions=True)
 
-    def _driven(self, run: str) -> None:
+    def _driven(self, run: str, task: asyncio.Task[Ended]) -> None:
         self._driving.pop(run, None)
+        if not task.cancelled() and task.exception() is None and task.result().state in ENDED:
+            self._pool.let_go(run)
         self._recorder.seal_soon()
 
     async def cancel(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Ended | None:

@@ -56,7 +56,7 @@ class Engine:
         self,
         recorder: Recorder,
         store: Store,
-        means_of: Callable[[RunConfig], Means],
+        means_of: Callable[[RunConfig, str], Means],
         router_of: "Callable[[RunConfig], Callable[[str], Route]]",
         *,
         secrets: Secrets | None = None,
@@ -88,7 +88,7 @@ class Engine:
             if ask is not None:
                 _, asked = await asyncio.to_thread(self._asked, run)
                 if asked is not None:
-                    self.means_of(asked.config)
+                    self._means_of(asked.config, run)
                 await ask()
             return await self._driven(run, claim)
         finally:
@@ -103,7 +103,7 @@ class Engine:
             if progress.ended is not None:
                 data = progress.ended.data
                 return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]))
-            means = self.means_of(asked.config)
+            means = self._means_of(asked.config, run)
         except HansardError:
             progress = await asyncio.to_thread(self.reread, run)
             if progress.cancel_asked is None or progress.ended is not None:
@@ -151,9 +151,6 @@ class Engine:
                 self._configs.clear()
             self._configs[data] = known
         return known
-
-    def means_of(self, config: RunConfig) -> Means:
-        return self._means_of(config)
 
     def router_of(self, config: RunConfig) -> "Callable[[str], Route]":
         return self._router_of(config)
