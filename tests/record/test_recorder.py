@@ -289,6 +289,41 @@ async def test_closing_writes_what_is_queued() -> None:
     assert [each.seq for each in await asyncio.gather(*tasks)] == [1, 2, 3]
 
 
+def test_what_a_loop_leaves_to_its_end_is_recorded() -> None:
+    store, left = SlowStore(0.001), list[asyncio.Task[None]]()
+
+    async def work(recorder: Recorder) -> None:
+        await recorder.record(request(), actor="x")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            # The loop that ends has cancelled everybody, the writer too.
+            last = asyncio.ensure_future(recorder.record(request("last"), actor="x"))
+            await asyncio.wait([last], timeout=5)
+            await recorder.close()
+
+    async def leave() -> None:
+        left.append(asyncio.create_task(work(Recorder(store))))
+        await asyncio.sleep(0.1)
+
+    asyncio.run(leave())
+    assert store.head().size == 3
+
+
+def test_a_recorder_that_nobody_closed_goes_on_in_the_next_loop() -> None:
+    store = SlowStore(0.001)
+    recorder = Recorder(store)
+
+    async def record(*, close: bool = False) -> None:
+        await asyncio.wait([asyncio.ensure_future(recorder.record(request(), actor="x"))], timeout=5)
+        if close:
+            await recorder.close()
+
+    asyncio.run(record())
+    asyncio.run(record(close=True))
+    assert store.head().size == 3
+
+
 def test_a_single_word_can_be_recorded_without_a_loop() -> None:
     store = memory()
     [written] = record_now(store, [Step(request("now"), "human:a", [0])], run="r1")

@@ -146,8 +146,8 @@ class Recorder:
 
     async def close(self) -> None:
         """Write what is queued and stop. The store is not closed."""
+        self._closing = True
         if self._task:
-            self._closing = True
             self._wake()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
@@ -191,16 +191,13 @@ class Recorder:
         return outcome
 
     def _enqueue(self, drafts: Sequence[Draft], *, urgent: bool) -> "asyncio.Future[list[Placed]]":
+        if self._task and self._task.done():
+            self._supervise(self._task)
         if self._failed or self._closing:
             raise self._failed or UsageError("this recorder is closed; open another one")
         loop = asyncio.get_running_loop()
         if self._task is None:
-            self._kick = asyncio.Event()
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="hansard-writer")
-            self._task = loop.create_task(self._write(), name="hansard-writer")
-            self._task.add_done_callback(self._supervise)
-            if self._sealing:
-                self._timer = loop.call_later(UPKEEP_S, self._tick)
+            self._start(loop)
         answer = _Answer(loop=loop)
         self._queue.append(_Waiting(drafts, answer))
         if urgent:
@@ -208,6 +205,17 @@ class Recorder:
         else:
             loop.call_later(RIDE_S, self._wake)
         return answer
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start a writer. A loop that ends has cancelled the one before, while others still have something to record."""
+        self._kick = asyncio.Event()
+        self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="hansard-writer")
+        self._task = loop.create_task(self._write(), name="hansard-writer")
+        self._task.add_done_callback(self._supervise)
+        if self._timer:
+            self._timer.cancel()
+        if self._sealing:
+            self._timer = loop.call_later(UPKEEP_S, self._tick)
 
     def _wake(self) -> None:
         if self._kick:
@@ -312,7 +320,11 @@ class Recorder:
         self._usual_s += 0.2 * (min(took_s, 2 * self._usual_s) - self._usual_s)
 
     def _supervise(self, task: "asyncio.Task[None]") -> None:
-        """A writer that dies must not leave anyone waiting."""
+        """A writer that dies must not leave anyone waiting. One that had nothing to write is followed by another."""
+        if task is not self._task:
+            return
+        if not self._closing:
+            self._task = None
         error = None if task.cancelled() else task.exception()
         if error is None and not self._queue:
             return
