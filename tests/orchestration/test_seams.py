@@ -147,6 +147,7 @@ async def test_a_resumed_run_reads_context_from_the_record_and_asks_nobody_twice
         (Verification(outcome="passed", detail="fine"), "passed"),
         (Verification(outcome="refused", detail="not so"), "refused"),
         (Verification(outcome="great"), "crashed"),  # type: ignore[arg-type]
+        (Verification(outcome="passed", detail=None), "crashed"),  # type: ignore[arg-type]
         ("passed", "crashed"),
     ],
 )
@@ -216,6 +217,43 @@ async def test_a_reviser_that_breaks_leaves_the_answer_as_it_is() -> None:
     at.pool.seams["r"] = Broken()
     run = await run_with(at, replace(at.config(Wishes(revise=True)), reviser={"entry_point": "r"}))
     assert at.entries(run, "answer.revised") == []
+    assert at.answer(run) == RAMBLING
+
+
+class Never:
+    """Somebody whose work does not end, or is cancelled by itself."""
+
+    def __init__(self, *, cancelled: bool) -> None:
+        self._cancelled = cancelled
+
+    async def context(self, request: str, task: str | None) -> str:
+        if self._cancelled:
+            raise asyncio.CancelledError
+        await asyncio.Event().wait()
+        return ""
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        await self.context(request, None)
+        return None
+
+    async def revise(self, request: str, answer: str) -> str | None:
+        return await self.context(request, None)
+
+
+@pytest.mark.parametrize(("cancelled", "said"), [(False, "TimeoutError"), (True, "cancelled from inside")])
+async def test_whoever_is_plugged_in_and_never_answers_or_is_cancelled_from_inside_is_recorded_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, cancelled: bool, said: str
+) -> None:
+    monkeypatch.setattr(seams, "SEAM_SECONDS", 0.05)
+    at = desk(Answers(rambles))
+    at.pool.seams["n"] = Never(cancelled=cancelled)
+    plugged = {"context": (source("n"),), "verifier": {"entry_point": "n"}, "reviser": {"entry_point": "n"}}
+    async with asyncio.timeout(20):
+        run = await run_with(at, replace(at.config(Wishes(revise=True)), **plugged))  # type: ignore[arg-type]
+    assert said in at.text(one(at.entries(run, "context.given")), "context")
+    crashed = [e for e in at.entries(run, "answer.checked") if e.data["outcome"] == "crashed"]
+    assert [e.data["check"] for e in crashed] == ["delivery", "verifier"]
+    assert all(said in at.text(each, "detail") for each in crashed)
     assert at.answer(run) == RAMBLING
 
 

@@ -23,7 +23,7 @@ from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
 from hansard.orchestration.roles import Result, as_json, synthesizer
-from hansard.orchestration.seams import Verification
+from hansard.orchestration.seams import Verification, heard
 from hansard.orchestration.working import Crew
 from hansard.record.reading import read_body, read_text
 from hansard.record.recorder import Cause, Step, Within
@@ -156,7 +156,7 @@ class Answers:
         cause: Cause = answer.seq
         try:
             if self._means.reviser is not None:
-                text = await self._means.reviser.revise(self._request, answer.text)
+                text = await heard(self._means.reviser.revise(self._request, answer.text))
             else:
                 fences = Fences(self._progress.nonce, "", 1, "reviser")
                 shown = capped(answer.text, self._config.tuning.answer_chars)
@@ -186,10 +186,12 @@ class Answers:
     async def _verify(self, answer: Answer) -> None:
         assert self._means.verifier is not None
         try:
-            said = await self._means.verifier.verify(self._request, answer.text)
+            said = await heard(self._means.verifier.verify(self._request, answer.text))
             found = said if said is not None else Verification(outcome="abstained")
             if found.outcome not in OUTCOMES:
                 raise ValueError(f"a verifier passes, refuses or abstains; this one said {found.outcome!r:.60}")
+            if not isinstance(found.detail, str):
+                raise TypeError(f"gave a {type(found.detail).__name__} as its detail instead of text")
         except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
             await self._say("verifier", "crashed", f"{type(error).__name__}: {error}", answer.seq)
             return

@@ -5,11 +5,11 @@ word; what a reviser writes is taken only if it is shorter and covers no less. A
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import Awaitable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.value import value
-from hansard.errors import UsageError
+from hansard.errors import ProviderError, UsageError
 from hansard.ledger.entry import ACTOR
 from hansard.providers.checks import BYTES_PER_TOKEN
 from hansard.providers.fields import Fields
@@ -17,6 +17,7 @@ from hansard.providers.fields import Fields
 SEAM_SECONDS = 60.0
 CONTEXT_TOKENS = 4_000
 When = Literal["request", "task", "both"]
+T = TypeVar("T")
 
 
 @value
@@ -67,11 +68,22 @@ class Given(NamedTuple):
     failure: str = ""
 
 
+async def heard(work: Awaitable[T]) -> T:
+    """What somebody else's code gives, within its time. Where it is cancelled from inside, that is an error like any other."""
+    try:
+        async with asyncio.timeout(SEAM_SECONDS):
+            return await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise ProviderError("the work was cancelled from inside") from None
+
+
 async def given_by(source: Source, request: str, task: str | None) -> Given:
     """Ask a source, within its time, and trim what it gives to its share."""
     try:
-        async with asyncio.timeout(SEAM_SECONDS):
-            text = await source.source.context(request, task)
+        text = await heard(source.source.context(request, task))
         if not isinstance(text, str):
             raise TypeError(f"gave a {type(text).__name__} instead of text")
     except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises, the run goes on
