@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hansard.app.capsule import capsule, capsule_text
 from hansard.app.compare import answer_body, answer_of, compared, figures, last_verdicts
@@ -19,13 +19,13 @@ from hansard.app.panel_provider import Panel, end_sessions
 from hansard.app.people import human as human
 from hansard.app.pool import Pool
 from hansard.app.rerun import rerun
+from hansard.app.routers import Routers
 from hansard.app.runpage import run_page
 from hansard.app.runviews import plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.documents.reading import read_json
 from hansard.domain.fact import Body, Fact
-from hansard.domain.roster import Roster
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
 from hansard.errors import Fenced, HansardError, StoreError, UsageError, plainly
 from hansard.ledger.entry import Entry
@@ -42,9 +42,6 @@ from hansard.record.history import fold, follow
 from hansard.record.reading import read_body, read_entries, read_text
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Query, Store
-
-if TYPE_CHECKING:
-    from hansard.orchestration.route import Route, Router
 
 MAX_REQUEST = 10_000_000
 KEEP_S = 0.3
@@ -63,7 +60,7 @@ class Runs:
 
     def __init__(self, recorder: Recorder, store: Store, pool: Pool) -> None:
         self._recorder, self._store, self._pool = recorder, store, pool
-        self._routers: dict[str, Router] = {}
+        self._routers = Routers(pool.settings)
         self._submitted: set[str] = set()
         """Runs of the engine that were submitted here and not driven yet."""
         self._configs: dict[int, tuple[RunConfig, bytes]] = {}
@@ -77,7 +74,7 @@ class Runs:
             recorder,
             store,
             pool.means_of,
-            self._router_of,
+            self._routers.of,
             secrets=pool.secrets,
             listeners=self._listeners,
             abandon=lambda journal, because: end_sessions(store, pool.secrets, journal, because),
@@ -138,6 +135,7 @@ class Runs:
                 "name the environment variable or the file that has it instead"
             )
         self._pool.keep(run, config)
+        self._routers.keep(config.roster)
         facts: list[Fact] = [without_secrets(requested, self._pool.secrets), configured]
         steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
         for recorded in await self._recorder.record_all(steps, run=run):
@@ -399,16 +397,6 @@ class Runs:
     def _tell(self, run: str, recorded: Any) -> None:
         for listener in self._listeners:
             listener(run, recorded)
-
-    def _router_of(self, config: RunConfig) -> "Callable[[str], Route]":
-        from hansard.orchestration.route import Router
-
-        key = config.roster_digest or config.roster.digest
-        if key not in self._routers:
-            shipped = Roster.default()
-            # A snapshot leaves out what only the router reads; the shipped roster has it.
-            self._routers[key] = Router(shipped if shipped.digest == key else config.roster)
-        return self._routers[key].route
 
 
 ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
