@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hansard.app.configuring import Wishes
+from hansard.domain.budget import Budget
 from hansard.domain.exchange import Exchange
 from hansard.orchestration.progress import progress_of
 from hansard.providers.base import failure
@@ -235,6 +236,14 @@ async def test_a_session_for_which_less_than_a_second_is_left_ends_with_its_run(
     assert one(d.entries(ended.run, "run.ended")).data["calls"] == 2
     check_sums(d, ended.run)
     audit(d.store, ended.run)
+
+
+async def test_a_session_in_a_lane_with_much_time_may_take_longer_than_one_call() -> None:
+    lanes = roster(alpha={"provider": "panel:bench", "budget": Budget(max_seconds=36_000)})
+    d = desk(Answers(), Voices(), settings={**bench(max_seconds=1_800), "run": {"timeout_s": 20}})
+    run = (await d.run("x", plan=plan(task("a")), wishes=Wishes(roster=lanes))).run
+    config = json.loads(d.text(one(d.entries(run, "session.convened")), "config"))
+    assert config["budget"]["max_wallclock_seconds"] == 1_800
 
 
 async def test_a_session_that_goes_on_has_no_more_time_than_its_run() -> None:

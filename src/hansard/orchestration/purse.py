@@ -79,9 +79,8 @@ class Purse:
         tokens = self._left("tokens", share.max_tokens, budget.max_tokens, spent.tokens + self._tokens)
         limit = budget.max_cost_usd_nano if metered else None
         cost = self._left("cost_usd_nano", share.max_cost_usd_nano, limit, spent.cost_usd_nano + self._cost)
-        timed = self._within_time(exchange)
-        own_s = share.max_seconds
-        seconds = own_s if timed is exchange else min(own_s or timed.limits.timeout_s, timed.limits.timeout_s)
+        # How long one call may take is no limit of a session, which makes many.
+        seconds = min((each for each in (share.max_seconds, self._left_s()) if each is not None), default=None)
         carved = Budget(max_calls=calls, max_tokens=tokens, max_cost_usd_nano=cost, max_seconds=seconds)
         reserved = Reserved(exchange, tokens or 0, cost or 0, calls or 1, carved)
         self._calls += reserved.calls
@@ -109,13 +108,20 @@ class Purse:
         self.spent = self.spent.plus(completion, completion.latency_us if self.lane else 0)
 
     def _within_time(self, exchange: Exchange) -> Exchange:
+        left_s = self._left_s()
+        if left_s is None:
+            return exchange
+        return replace(exchange, limits=replace(exchange.limits, timeout_s=min(exchange.limits.timeout_s, left_s)))
+
+    def _left_s(self) -> float | None:
+        """The seconds that are left of a lane's, None where it has no limit. Breach where none are."""
         limit = self.budget.max_seconds
         if self.lane is None or limit is None:
-            return exchange
+            return None
         left_s = limit - self.spent.elapsed_us / 1e6
         if left_s <= 0:
             raise self._breach("seconds", ceil(limit), self.spent.elapsed_us // 1_000_000)
-        return replace(exchange, limits=replace(exchange.limits, timeout_s=min(exchange.limits.timeout_s, left_s)))
+        return left_s
 
     def _affordable_tokens(self, asked: int) -> int:
         if self.budget.max_tokens is None:
