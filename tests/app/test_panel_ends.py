@@ -186,6 +186,34 @@ async def test_a_crash_behind_the_end_of_a_session_loses_no_answer_however_many_
     assert one(last.entries(run, "run.ended")).data["state"] == "answered"
 
 
+JUDGING = {"validator": "panel:bench", "default": "told"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "wishes"),
+    [
+        ({"run": {"judge": "checks", "answer": "join"}, "budget": {"max_calls": 4}}, LANES),
+        ({"run": {"answer": "join"}, "roles": JUDGING, "budget": {"max_calls": 5}}, None),
+    ],
+    ids=["worker", "validator"],
+)
+async def test_a_crash_behind_a_session_that_took_the_last_of_the_budget_loses_no_answer(
+    settings: dict[str, Any], wishes: Wishes | None
+) -> None:
+    def fine(exchange: Exchange) -> Any:
+        return agreeing(exchange) if exchange.schema_name != "synthesis_content" else synthesis(json.dumps(FINE))
+
+    given = {**bench(), **settings}
+    d = desk(Answers(), Voices(fine), settings=given)
+    run = (await d.run("x", plan=plan(task("a")), wishes=wishes)).run
+    [(again, voices)] = [each for each in cut(d, run, fine, given) if each[0].entries(run)[-1].kind == "session.ended"]
+    assert (await again.runs.resume(run)).state == "answered"
+    assert voices.calls == []
+    assert (await again.runs.rerun(run))["identical"] is True
+    check_sums(again, run)
+    audit(again.store, run)
+
+
 async def test_a_task_whose_driver_died_too_often_fails_and_its_session_ends_with_the_run() -> None:
     settings = bench()
     d = desk(Answers(), Voices(), settings=settings)

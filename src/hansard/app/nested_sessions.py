@@ -4,9 +4,12 @@ from collections.abc import Sequence
 
 from hansard.domain.exchange import Completion, Cost, Usage
 from hansard.ledger.entry import Entry
+from hansard.providers.recording import Call
 from hansard.record.history import TURNS, calls_of_turn
+from hansard.record.replaying import WORKER, call_asked
 
 _ASKING = ("task.attempted", "role.asked")
+_OVER = ("task.returned", "task.judged")
 _FOLLOWING = (*TURNS, "turn.asked", "tools.returned", "turn.amended")
 
 
@@ -46,6 +49,20 @@ def sessions_by_question(entries: Sequence[Entry]) -> dict[int, str]:
         if entry.kind in _ASKING and first[entry.seq] in held:
             found[entry.seq] = held[first[entry.seq]]
     return found
+
+
+def is_gone_on_with(entries: Sequence[Entry], call: Call) -> bool:
+    """Whether a session was convened on this question, and whoever puts the question again goes on with it. An attempt that
+    was cut short is repeated under the next number.
+    """
+    since = max((entry.seq for entry in entries if entry.kind == "run.retry_asked"), default=-1)
+    sessions = sessions_by_question(entries)
+    put = [entry for entry in entries if entry.kind in _ASKING and entry.seq > since]
+    if call.role != WORKER:
+        return any(call_asked(entry) == call and entry.seq in sessions for entry in put)
+    attempts = [entry.seq for entry in put if entry.kind == "task.attempted" and entry.data["task"] == call.task]
+    over = {seq for entry in entries if entry.kind in _OVER for seq in entry.causes}
+    return bool(attempts) and attempts[-1] in sessions and attempts[-1] not in over
 
 
 def calls_by_session(entries: Sequence[Entry]) -> dict[str, list[Completion]]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from hansard.app.allowance import Allowance, Charged
-from hansard.app.nested_sessions import sessions_by_question
+from hansard.app.nested_sessions import is_gone_on_with, sessions_by_question
 from hansard.app.panels import share_of
 from hansard.deliberation.documents import Config
 from hansard.deliberation.documents.jcs import jcs
@@ -22,11 +22,13 @@ from hansard.deliberation.story import Story, entries_of, read_story
 from hansard.domain.budget import Spend
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
 from hansard.errors import Fenced, OutcomeUnknown, StoreError, UsageError
+from hansard.ledger.entry import Entry
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.nested import Because, Nested
 from hansard.orchestration.purse import USUAL_OUTPUT_TOKENS
 from hansard.providers.base import Heard, Provider, answer, answered, failed, failure
 from hansard.providers.prompt import prompt_of
+from hansard.providers.recording import call_of
 from hansard.providers.secrets import Secrets
 from hansard.providers.tools import Handler
 from hansard.record.history import fold
@@ -102,6 +104,10 @@ class Panel:
     async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
         """Outside of a run there is no record to hold a session in."""
         return failed(self, exchange, failure("invalid_request", f"{self.id} only answers inside of a run"))
+
+    def goes_on(self, run: str, exchange: Exchange) -> bool:
+        """Whether an earlier driver of this run had convened a session on this question."""
+        return _driven_before(self._store, run) and is_gone_on_with(_entries(self._store, run), call_of(exchange))
 
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         """Hold a session on this question, or what is left of it after a crash."""
@@ -268,9 +274,15 @@ def dissent(unresolved: list[Mapping[str, Any]]) -> str:
 
 def convened_before(store: Store, run: str, entry: int) -> str | None:
     """The session that an earlier driver of this run had convened for the same question, where a crash cut it short."""
-    if len(list(store.select(Query(run=run, kind="run.claimed", limit=2)))) < 2:
-        return None
-    return sessions_by_question(list(read_entries(store, Query(run=run)))).get(entry)
+    return sessions_by_question(_entries(store, run)).get(entry) if _driven_before(store, run) else None
+
+
+def _driven_before(store: Store, run: str) -> bool:
+    return len(list(store.select(Query(run=run, kind="run.claimed", limit=2)))) > 1
+
+
+def _entries(store: Store, run: str) -> list[Entry]:
+    return list(read_entries(store, Query(run=run)))
 
 
 def _left(share: int | None, own: int | None, taken: int) -> int | None:

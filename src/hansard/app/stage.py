@@ -94,6 +94,10 @@ class Taken:
         self._taken.add(session)
         return self._calls.get(session, ())
 
+    def has(self, exchange: Exchange) -> bool:
+        """Whether the recorded run held a session on this question that nobody has asked for here yet."""
+        return bool(self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()])
+
     def add(self, lane: str | None, took: Spend) -> None:
         self.elsewhere[lane] = self.elsewhere.get(lane, Spend()).more(
             took.calls, took.tokens, took.cost_usd_nano, took.elapsed_us
@@ -141,6 +145,10 @@ class PanelStage(Stage):
     ) -> None:
         super().__init__(name, name, recorded, swapped, until, taken, unmetered=unmetered)
         self.share = share
+
+    def goes_on(self, run: str, exchange: Exchange) -> bool:
+        """The record tells that the question was put: so it had what it took."""
+        return self._taken.has(exchange)
 
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         swapped = str(exchange.metadata.get("role", "")) in self._swapped

@@ -142,12 +142,13 @@ class Asker:
             price = self.means.price(target.model_name)
         held: list[tuple[Purse, Reserved]] = []
         own = self._lanes.get(lane) if lane else None
+        goes_on = target.convenes is not None and target.convenes.goes_on(self.journal.run, exchange)
         for purse in (self.purse, own) if own else (self.purse,):
             try:
                 if target.convenes:
-                    share = held[-1][1].share if held else None
+                    share = (held[-1][1].share if held else None) or target.convenes.share
                     metered = not target.provider.unmetered
-                    held.append((purse, purse.carve(exchange, share or target.convenes.share, metered=metered)))
+                    held.append((purse, purse.carve(exchange, share, metered=metered, goes_on=goes_on)))
                 else:
                     held.append((purse, purse.reserve(held[-1][1].exchange if held else exchange, price)))
             except Exception:
@@ -206,7 +207,8 @@ class Asker:
         share = held[-1][1].share or convenes.share
         if self.deadline is not None:
             left_s = max(0.0, self.deadline - asyncio.get_running_loop().time())
-            share = replace(share, max_seconds=min(left_s, share.max_seconds or left_s))
+            own_s = left_s if share.max_seconds is None else share.max_seconds
+            share = replace(share, max_seconds=min(left_s, own_s))
         nested = Nested(journal=self.journal, entry=entry, share=share, charge=charge)
         return checks.checked(exchange, await convenes.convene(exchange, nested))
 

@@ -40,6 +40,10 @@ class Convenes(Protocol):
     @property
     def share(self) -> Budget: ...
 
+    def goes_on(self, run: str, exchange: Exchange) -> bool:
+        """Whether a session was convened on this question before a crash, so that its answer is the rest of that one."""
+        ...
+
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         """One answer, good or bad. Unlike `complete` it lets errors of the record through: then nothing may go on."""
         ...

@@ -72,26 +72,30 @@ class Purse:
         self._cost += cost
         return Reserved(exchange, asked + output, cost)
 
-    def carve(self, exchange: Exchange, share: Budget, *, metered: bool) -> Reserved:
-        """Set aside what a session may take at most, or what is left of it where that is less. Breach where nothing is."""
-        budget, spent = self.budget, self.spent
-        calls = self._left("calls", share.max_calls, budget.max_calls, spent.calls + self._calls)
-        tokens = self._left("tokens", share.max_tokens, budget.max_tokens, spent.tokens + self._tokens)
+    def carve(self, exchange: Exchange, share: Budget, *, metered: bool, goes_on: bool = False) -> Reserved:
+        """Set aside what a session may take at most, or what is left of it where that is less. Breach where nothing is; but
+        one that `goes_on` has begun within the budget, and gets nothing then: it may have its answer already.
+        """
+        budget, spent, free = self.budget, self.spent, goes_on and not self._calls
+        calls = self._left("calls", share.max_calls, budget.max_calls, spent.calls + self._calls, free)
+        tokens = self._left("tokens", share.max_tokens, budget.max_tokens, spent.tokens + self._tokens, free)
         limit = budget.max_cost_usd_nano if metered else None
-        cost = self._left("cost_usd_nano", share.max_cost_usd_nano, limit, spent.cost_usd_nano + self._cost)
+        cost = self._left("cost_usd_nano", share.max_cost_usd_nano, limit, spent.cost_usd_nano + self._cost, free)
         # How long one call may take is no limit of a session, which makes many.
-        seconds = min((each for each in (share.max_seconds, self._left_s()) if each is not None), default=None)
+        seconds = min((each for each in (share.max_seconds, self._left_s(free)) if each is not None), default=None)
         carved = Budget(max_calls=calls, max_tokens=tokens, max_cost_usd_nano=cost, max_seconds=seconds)
-        reserved = Reserved(exchange, tokens or 0, cost or 0, calls or 1, carved)
+        reserved = Reserved(
+            exchange, max(0, tokens or 0), max(0, cost or 0), 1 if calls is None else max(0, calls), carved
+        )
         self._calls += reserved.calls
         self._tokens += reserved.tokens
         self._cost += reserved.cost_usd_nano
         return reserved
 
-    def _left(self, unit: BudgetUnit, wanted: int | None, limit: int | None, used: int) -> int | None:
+    def _left(self, unit: BudgetUnit, wanted: int | None, limit: int | None, used: int, free: bool) -> int | None:
         if limit is None:
             return wanted
-        if limit - used <= 0:
+        if limit - used <= 0 and not free:
             raise self._breach(unit, limit, getattr(self.spent, unit))
         return min(limit - used, wanted) if wanted is not None else limit - used
 
@@ -113,15 +117,15 @@ class Purse:
             return exchange
         return replace(exchange, limits=replace(exchange.limits, timeout_s=min(exchange.limits.timeout_s, left_s)))
 
-    def _left_s(self) -> float | None:
-        """The seconds that are left of a lane's, None where it has no limit. Breach where none are."""
+    def _left_s(self, free: bool = False) -> float | None:
+        """The seconds that are left of a lane's, None where it has no limit. Breach where none are, and that is not free."""
         limit = self.budget.max_seconds
         if self.lane is None or limit is None:
             return None
         left_s = limit - self.spent.elapsed_us / 1e6
-        if left_s <= 0:
+        if left_s <= 0 and not free:
             raise self._breach("seconds", ceil(limit), self.spent.elapsed_us // 1_000_000)
-        return left_s
+        return max(0.0, left_s)
 
     def _affordable_tokens(self, asked: int) -> int:
         if self.budget.max_tokens is None:
