@@ -199,6 +199,14 @@ def test_a_set_of_problems_that_is_none_is_refused(tmp_path: Path, text: str) ->
         read_problems(tmp_path / "set.txt")
 
 
+def test_a_line_of_a_set_ends_at_its_line_end_only_and_0_is_an_id_like_any_other(tmp_path: Path) -> None:
+    rows = [{"id": 0, "problem": "one\u2028two\x85three"}, {"problem": "x"}]
+    lines = "\r\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+    (tmp_path / "set.jsonl").write_bytes(lines.encode())
+    found = [(each.id, each.text) for each in read_problems(tmp_path / "set.jsonl")]
+    assert found == [("0", "one\u2028two\x85three"), ("2", "x")]
+
+
 async def test_two_sessions_are_compared_in_figures_answers_and_what_they_left_open(tmp_path: Path) -> None:
     answers = iter([synthesis("A", {"topic": "t", "positions": [{"agent": "critic", "claim": "c"}]}), synthesis("B")])
 

@@ -61,7 +61,7 @@ _COUNTED: Mapping[str, Mapping[str, type]] = {
 
 def _events(path: Path) -> list[dict[str, Any]]:
     try:
-        found = [json.loads(line) for line in read_text(path).splitlines() if line.strip()]
+        found = [json.loads(line) for line in read_text(path).split("\n") if line.strip()]
         for number, each in enumerate(found, 1):
             for name, want in _COUNTED.get(each["event"], {}).items():
                 if type(each[name]) is not want:
@@ -196,7 +196,8 @@ class Problem:
 def read_problems(path: Path) -> list[Problem]:
     """A set of problems: JSON lines with problem, and maybe id and expect; or plain text, one problem a line."""
     found: list[Problem] = []
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    # By line ends alone: JSON may hold every other character that ends a line somewhere.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             found.append(_problem(line, f"{path}, line {number}", len(found) + 1))
     if not found:
@@ -218,7 +219,8 @@ def _problem(line: str, where: str, number: int) -> Problem:
     expect = row.get("expect")
     if expect is not None and not isinstance(expect, str):
         raise UsageError(f"{where}: expect must be a text that a good answer holds")
-    return Problem(id=str(row.get("id") or number), text=row["problem"], expect=expect)
+    id = row.get("id")
+    return Problem(id=str(number if id in (None, "") else id), text=row["problem"], expect=expect)
 
 
 async def evaluated(
