@@ -14,7 +14,7 @@ from hansard.app.sessions import artifact_of, place_of
 from hansard.app.settings import read_text
 from hansard.app.views import View
 from hansard.deliberation.archive import EVENTS
-from hansard.deliberation.documents import Config
+from hansard.deliberation.documents import Config, unrepresentable
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.metrics import metrics_of
@@ -219,6 +219,8 @@ def _problem(line: str, where: str, number: int) -> Problem:
     expect = row.get("expect")
     if expect is not None and not isinstance(expect, str):
         raise UsageError(f"{where}: expect must be a text that a good answer holds")
+    if why := unrepresentable(row["problem"]):
+        raise UsageError(f"{where} {why}")
     id = row.get("id")
     return Problem(id=str(number if id in (None, "") else id), text=row["problem"], expect=expect)
 
