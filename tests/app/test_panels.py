@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from command_line import hansard as typed
+from deliberating import config, fails, script
 from hansard.app.configuring import Wishes
 from hansard.app.convening import Call, convening
 from hansard.app.evaluating import compared, evaluated, find_held, read_problems, short
@@ -225,6 +226,16 @@ async def test_two_sessions_are_compared_in_figures_answers_and_what_they_left_o
         assert (view["same_answer"], view["settled_in_b"], view["open_in_b"]) == (False, ["t"], [])
         assert view["more_in_b"]["tokens"] == 0
         assert compared(one, one)["same_transcript"] is True
+
+
+def test_two_sessions_without_an_answer_have_not_the_same_one(tmp_path: Path) -> None:
+    for name, problem in (("a", "one"), ("b", "another")):
+        made = json.dumps(config().as_data() | {"session_id": name, "problem_statement": problem})
+        (tmp_path / f"{name}.json").write_text(made, "utf-8")
+        (tmp_path / "script.json").write_text(json.dumps(script([fails("auth_failure")]).as_data()), "utf-8")
+        assert typed(tmp_path, "deliberate", "--config", f"{name}.json", "--script", "script.json").returncode == 11
+    assert typed(tmp_path, "session", "compare", "a", "b").stdout.endswith("\nneither has an answer\n")
+    assert json.loads(typed(tmp_path, "session", "compare", "a", "b", "--json").stdout)["same_answer"] is False
 
 
 def test_panels_and_sessions_on_the_command_line(tmp_path: Path) -> None:

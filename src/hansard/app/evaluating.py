@@ -178,7 +178,7 @@ def compared(a: Held, b: Held) -> View:
         "b": other,
         "more_in_b": {name: round(other[name] - one[name], 6) for name in numbers},
         "same_transcript": one["transcript_digest"] == other["transcript_digest"],
-        "same_answer": one["answer"] == other["answer"],
+        "same_answer": one["answer"] is not None and one["answer"] == other["answer"],
         "settled_in_b": [topic for topic in one["unresolved"] if topic not in other["unresolved"]],
         "open_in_b": [topic for topic in other["unresolved"] if topic not in one["unresolved"]],
     }

@@ -76,14 +76,16 @@ def compare(args: argparse.Namespace) -> int:
         say(f"settled in B            {topic}")
     for topic in view["open_in_b"]:
         say(f"open in B only          {topic}")
-    say(
-        "the same transcript"
-        if view["same_transcript"]
-        else "the same answer"
-        if view["same_answer"]
-        else "other answers"
-    )
+    say(_alike(view))
     return 0
+
+
+def _alike(view: View) -> str:
+    if view["same_transcript"]:
+        return "the same transcript"
+    if view["a"]["answer"] is None and view["b"]["answer"] is None:
+        return "neither has an answer"
+    return "the same answer" if view["same_answer"] else "other answers"
 
 
 def evaluate(args: argparse.Namespace) -> int:
