@@ -3,13 +3,14 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hansard.app.configuring import Wishes
 from hansard.domain.budget import Budget
-from hansard.domain.exchange import Exchange
+from hansard.domain.exchange import Completion, Cost, Exchange
 from hansard.orchestration.progress import progress_of
 from hansard.providers.base import failure
 from hansard.record.history import fold
@@ -312,3 +313,24 @@ async def test_an_attempt_repeats_what_its_session_took_also_where_that_had_ende
     for again, _ in cut(d, run, lame, bench()):
         await again.runs.resume(run)
         assert [one(again.entries(run, "task.returned")).data[name] for name in sums] == told
+
+
+class Unpriced(Voices):
+    """Says nothing of what it costs, as somebody whose model has no price here."""
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        return replace(await super().complete(exchange), cost=Cost())
+
+
+async def test_a_limit_of_money_holds_for_a_panel_where_nobody_knows_the_price_any_more() -> None:
+    settings = {**bench(max_rounds=20), "budget": {"max_usd": 0.01}, "prices": {"voice": {"input": 1, "output": 1}}}
+    d = desk(Answers(), Unpriced(tireless, tokens=(1_000, 1_000), unmetered=False), settings=settings)
+    run = await d.submit("x", plan=plan(task("a")), wishes=LANES)
+    voices = Unpriced(tireless, tokens=(1_000, 1_000), unmetered=False)
+    elsewhere = desk(Answers(), voices, store=d.store)
+    await elsewhere.runs.drive(run)
+    assert one(d.entries(run, "session.ended")).data["reason"] == "budget_exceeded"
+    # Two thousandths of a dollar each: the sixth went beyond.
+    assert len(voices.calls) == 6
+    assert one(d.entries(run, "run.ended")).data["cost_usd_nano"] == 12_000_000
+    check_sums(d, run)

@@ -1,14 +1,16 @@
 """What the calls of one session may take at most, and providers that are not asked beyond it. The protocol has no cap on calls."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from hansard.domain.exchange import Completion, Exchange, Failure
 from hansard.orchestration.purse import LEAST_OUTPUT_TOKENS as LEAST
 from hansard.orchestration.purse import USUAL_OUTPUT_TOKENS as USUAL
 from hansard.orchestration.purse import estimated_tokens
 from hansard.providers.base import Provider, Wrapper, failed, failure, held
+from hansard.providers.prices import Price
 
 
 class Allowance:
@@ -75,11 +77,13 @@ class Allowance:
 
 
 class Charged(Wrapper):
-    """A provider that is asked within an allowance."""
+    """A provider that is asked within an allowance. What nobody knows the cost of costs what `prices` say, by PROVIDER:MODEL."""
 
-    def __init__(self, inner: Provider, allowance: Allowance) -> None:
+    def __init__(
+        self, inner: Provider, allowance: Allowance, prices: Mapping[str, Price] = MappingProxyType({})
+    ) -> None:
         super().__init__(held(inner))
-        self._allowance = allowance
+        self._allowance, self._prices = allowance, prices
 
     def refusal(self, exchange: Exchange) -> Completion | None:
         """The answer to a call that is not made; None where it may be."""
@@ -104,6 +108,9 @@ class Charged(Wrapper):
             # It was made, whatever it cost: the record counts it too.
             allowance.charge(failed(self, exchange, failure("internal", "cancelled")))
             raise
+        price = self._prices.get(f"{self.id}:{completion.requested_model}")
+        if price is not None and completion.cost.basis == "unknown":
+            completion = replace(completion, cost=price.cost(completion.usage))
         allowance.charge(completion)
         return completion
 

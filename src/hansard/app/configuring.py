@@ -389,9 +389,9 @@ def _prices(config: RunConfig, pool: Pool) -> dict[str, Price]:
     for target in config.targets:
         for provider, asked in _asked(config, pool, target):
             check_price(pool, provider, asked)
-            price = None if provider.unmetered or is_panel(target) else pool.prices.find(asked)
+            price = None if provider.unmetered else pool.prices.find(asked)
             if price is not None:
-                found[target] = price
+                found[f"{provider.id}:{asked}" if is_panel(target) else target] = price
     return found
 
 

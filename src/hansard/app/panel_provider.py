@@ -27,6 +27,7 @@ from hansard.orchestration.journal import Journal
 from hansard.orchestration.nested import Because, Nested
 from hansard.orchestration.purse import USUAL_OUTPUT_TOKENS
 from hansard.providers.base import Heard, Provider, answer, answered, failed, failure
+from hansard.providers.prices import Price
 from hansard.providers.prompt import prompt_of
 from hansard.providers.recording import call_of
 from hansard.providers.secrets import Secrets
@@ -70,7 +71,9 @@ class Nobody:
 
 
 class Panel:
-    """A panel that can be asked. `providers` are those that its agents name, `tools` run what they may use."""
+    """A panel that can be asked. `providers` are those that its agents name, `tools` run what they may use, and `prices` are
+    the run's own, by PROVIDER:MODEL.
+    """
 
     def __init__(
         self,
@@ -78,10 +81,12 @@ class Panel:
         table: Mapping[str, Any],
         providers: Mapping[str, Provider],
         tools: Mapping[str, Handler],
+        prices: Mapping[str, Price],
+        *,
         store: Store,
         secrets: Secrets,
     ) -> None:
-        self.id, self.share, self._tools = name, share_of(table), tools
+        self.id, self.share, self._tools, self._prices = name, share_of(table), tools, prices
         self._config = Config.parse(table["config"])
         self._store, self._secrets = store, secrets
         used = [agent.provider for agent in (*self._config.agents, self._config.coordinator)]
@@ -188,7 +193,7 @@ class Panel:
             charge=nested.charge,
             whose=WHOSE,
         )
-        charged = {id: Charged(provider, allowance) for id, provider in self._providers.items()}
+        charged = {id: Charged(provider, allowance, self._prices) for id, provider in self._providers.items()}
         return Setting.of(config, providers=charged, secrets=self._secrets, handlers=self._tools)
 
     def _is_cancelled(self, run: str) -> bool:

@@ -14,7 +14,7 @@ from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.providers.base import Provider, held
 from hansard.providers.environment import passed_on
-from hansard.providers.prices import Prices
+from hansard.providers.prices import Price, Prices
 from hansard.providers.process import Program, Ran, run
 from hansard.providers.secrets import Secrets
 from hansard.providers.tools import Handler
@@ -47,10 +47,10 @@ class Pool:
         self.settings = settings
         self.capsule: Callable[[str], str] = _no_capsule
         """The capsule of a run, as context for another."""
-        self.panel: Callable[[str, Mapping[str, Any], Mapping[str, Provider], Mapping[str, Handler]], Provider] = (
-            _no_panel
-        )
-        """A panel of this name and table, whose agents ask these and use these tools."""
+        self.panel: Callable[
+            [str, Mapping[str, Any], Mapping[str, Provider], Mapping[str, Handler], Mapping[str, Price]], Provider
+        ] = _no_panel
+        """A panel of this name and table, whose agents ask these and use these tools, at the prices of the run."""
         self._open: dict[str, Provider] = {}
         self._seen: dict[tuple[str, int, str], tuple[Mapping[str, Any], Provider]] = {}
         """The same by the very tables that were asked with: a daemon's runs share a few configurations."""
@@ -102,7 +102,7 @@ class Pool:
         }
         panels = {name: table for name, table in tables.items() if table.get("kind") == PANEL_KIND}
         return plain | {
-            name: self.panel(name, table, plain, self.handlers(table.get("tools", {}), config.folder))
+            name: self.panel(name, table, plain, self.handlers(table.get("tools", {}), config.folder), config.prices)
             for name, table in panels.items()
         }
 

@@ -68,7 +68,7 @@ class Runs:
         self._driving: dict[str, asyncio.Task[Ended]] = {}
         self.deliberate: Callable[[str], Coroutine[Any, Any, Ended]] | None = None
         """Who drives a run that is a deliberation."""
-        pool.panel = lambda name, table, providers, tools: Panel(name, table, providers, tools, store, pool.secrets)
+        pool.panel = lambda *panel: Panel(*panel, store=store, secrets=pool.secrets)
         pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
         self._engine = Engine(
             recorder,

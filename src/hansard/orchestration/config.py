@@ -77,7 +77,7 @@ class RunConfig:
     ladder: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
     prices: Mapping[str, Price] = field(default_factory=dict)
-    """Under a limit of money: what everybody costs who may be asked and sends a bill."""
+    """Under a limit of money: what everybody costs who may be asked and sends a bill. A panel's agents by PROVIDER:MODEL."""
     judge: Judge = "model"
     answer: Answering = "synthesize"
     tuning: Tuning = field(default_factory=Tuning)
