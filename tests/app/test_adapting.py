@@ -10,6 +10,7 @@ import reference_runtime
 from hansard.app.chaining import adapt, chain_of, chain_view, continuation, go_on
 from hansard.app.convening import Call, convening, default_config
 from hansard.app.deliberations import Deliberations
+from hansard.app.deliberationviews import convening_of
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.span_names import INPUT_TOKENS, OUTPUT_TOKENS
@@ -263,6 +264,20 @@ async def test_a_users_answer_goes_into_a_new_session_that_is_linked_to_the_one_
             assert each.sitting.directory is not None
             reference_accepts(each.sitting.directory)
     assert verify(str(tmp_path / "log.db"), Options(deep=True), tools()).ok
+
+
+async def test_what_was_taken_before_a_session_is_not_taken_from_the_caps_of_those_that_go_on_from_it(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, Voices(asking_until(9))) as hansard:
+        run = await convened(hansard, ensemble=True, experts=["law"])
+        given = convening_of(hansard.store, entries(hansard, run, "run.configured")[0].seq).config.budget
+        for _ in range(2):
+            held = (await hansard.deliberations.hold(run)).sitting.artifact["config"]["budget"]
+            assert held["max_total_tokens"] < given.max_total_tokens
+            found = continuation(hansard.store, hansard.pool, run, "known", experts=["tax"])
+            assert found.made.config.budget == given
+            run = await go_on(hansard.deliberations, found)
 
 
 async def test_after_a_request_for_research_the_chain_goes_on_with_an_expert_for_it(tmp_path: Path) -> None:

@@ -66,7 +66,9 @@ def continuation(
         )
     artifact = artifact_on_record(store, run)
     problem = problem_with(artifact, answer, number)
-    config = Config.parse({**artifact["config"], "session_id": UNNAMED, "problem_statement": problem})
+    # The session before had less than its caps: what its experts and first answers took. The next one has them whole.
+    budget = before.config.budget.as_data()
+    config = Config.parse({**artifact["config"], "session_id": UNNAMED, "problem_statement": problem, "budget": budget})
     made = _as_called(before, config, pool, call)
     link = {
         "run": run,
