@@ -16,7 +16,7 @@ from hansard.providers.base import failure
 from hansard.record.history import fold
 from hansard.store.base import Query
 from panels import PANELS, Voice, Voices, agreeing, synthesis, turn, verdict
-from running import FINE, Answers, Desk, Ledger, audit, desk, obliging, one, plan, roster, task, who
+from running import FINE, Answers, Desk, Ledger, audit, desk, fails, obliging, one, plan, roster, task, who
 
 LANES = Wishes(roster=roster(alpha={"provider": "panel:bench"}, beta={"provider": "told"}))
 
@@ -213,6 +213,21 @@ async def test_a_crash_behind_a_session_that_took_the_last_of_the_budget_loses_n
     assert (await again.runs.rerun(run))["identical"] is True
     check_sums(again, run)
     audit(again.store, run)
+
+
+async def test_a_rerun_refuses_whom_the_record_refused_beside_a_session_that_went_on() -> None:
+    settings = {**bench(), "budget": {"max_calls": 4}, "run": {"judge": "checks", "answer": "join", "tries": 2}}
+    d = desk(Answers(lambda _: fails("auth_failure")), Voices(), settings=settings)
+    run = (await d.run("x", plan=plan(task("b", lane="beta"), task("a")), wishes=LANES)).run
+    store: Any = d.store
+    for commits in range(2, len(store.commits)):
+        answers = Answers(lambda _: fails("auth_failure"))
+        again = desk(answers, Voices(), store=store.until(commits), settings=settings)
+        if not again.entries(run, "run.ended"):
+            await again.runs.resume(run)
+            report = await again.runs.rerun(run)
+            assert report["identical"] is True, report
+            check_sums(again, run)
 
 
 async def test_a_task_whose_driver_died_too_often_fails_and_its_session_ends_with_the_run() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from hansard.app.nested_sessions import sessions_by_question
 from hansard.domain.value import value
 from hansard.ledger.entry import Entry
 from hansard.providers.recording import Call
@@ -120,15 +121,19 @@ def _are_unjudged(entries: Sequence[Entry]) -> bool:
     return not attempts("task.returned") <= attempts("task.judged")
 
 
-def _order(entries: Iterable[Entry], calls: Mapping[int, Call]) -> Sequence[Call | Refused]:
+def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Sequence[Call | Refused]:
+    """A question that was repeated stands where it was put last; one to a panel, whose session went on, where it was put first."""
+    sessions = sessions_by_question(entries)
+    begun: dict[str, int] = {}
+    for seq, session in sessions.items():
+        begun[session] = min(seq, begun.get(session, seq))
     newest = {call: seq for seq, call in calls.items()}
-    order: list[Call | Refused] = []
-    for entry in entries:
-        if (call := calls.get(entry.seq)) is not None and newest[call] == entry.seq:
-            order.append(call)
-        elif entry.kind == "budget.breached" and not is_of_the_cut(entry):
-            order.append(Refused(entry.data.get("lane")))
-    return order
+    placed: list[tuple[int, Call | Refused]] = [
+        (begun[sessions[seq]] if seq in sessions else seq, call) for call, seq in newest.items()
+    ]
+    refused = (entry for entry in entries if entry.kind == "budget.breached" and not is_of_the_cut(entry))
+    placed += [(entry.seq, Refused(entry.data.get("lane"))) for entry in refused]
+    return [each for _, each in sorted(placed, key=lambda place: place[0])]
 
 
 def is_cut(ended: Entry | None) -> bool:
