@@ -79,6 +79,8 @@ def test_a_persona_of_the_project_goes_before_the_one_that_ships(tmp_path: Path)
         ({"panel": 'providers = {nobody = "x"}'}, "agents of the panel"),
         ({"panel": "max_usd = -1"}, "max_usd"),
         ({"panel": "max_usd = 1e300"}, "at most 9,007,199"),
+        ({"panel": f"max_seconds = {10**20}"}, "max_seconds is too large; write at most 1,000,000,000,000,000"),
+        ({"panel": f"max_rounds = {10**400}"}, "max_rounds is too large"),
         ({"panel": 'agents = ["critic", "coordinator"]'}, "'coordinator' is the coordinator"),
         ({"panel": "zork = 1"}, "known are .*max_calls"),
         ({"panel": "agents = []"}, "list of personas"),

@@ -12,7 +12,7 @@ from hansard.app.settings import Settings
 from hansard.app.tooltables import ToolTable, tool_of
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
-from hansard.domain.budget import Budget
+from hansard.domain.budget import MOST_SPENT, Budget
 from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.canonical import MAX_INT
@@ -87,7 +87,7 @@ class PanelPlan:
     @property
     def most_calls(self) -> int:
         """As many calls as are written down, else every turn with a branch in every round; retries come out of it too."""
-        return self.max_calls or self.max_rounds * (2 * len(self.seats) + 2) + 1
+        return self.max_calls or min(MOST_SPENT, self.max_rounds * (2 * len(self.seats) + 2) + 1)
 
     def _agent(self, seat: Seat, resolve: Callable[[str | None], tuple[str, str]]) -> dict[str, Any]:
         provider, model = resolve(seat.target)
@@ -181,16 +181,23 @@ def read_panel(name: str, fields: Fields, personas: Personas, tool: Callable[[st
         seats=tuple(map(seat, ids)),
         coordinator=seat(chair),
         tools={name: table.runs for name, table in tables.items()},
-        max_rounds=fields.count("max_rounds", 3, least=1),
-        max_calls=fields.count("max_calls", least=1) if fields.has("max_calls") else None,
-        max_tokens=fields.count("max_tokens", 200_000, least=1),
+        max_rounds=_count(fields, "max_rounds", 3),
+        max_calls=_count(fields, "max_calls") if fields.has("max_calls") else None,
+        max_tokens=_count(fields, "max_tokens", 200_000),
         max_usd=_usd(fields),
-        max_seconds=fields.count("max_seconds", 1800, least=1),
+        max_seconds=_count(fields, "max_seconds", 1800),
         on_agent_failure=fields.choice("on_agent_failure", ("terminate", "continue_without"), "continue_without"),
         ensemble=fields.flag("ensemble"),
     )
     fields.done()
     return plan
+
+
+def _count(fields: Fields, name: str, usual: int = 0) -> int:
+    number = fields.count(name, usual, least=1)
+    if number > MOST_SPENT:
+        raise UsageError(f"{fields.where}: {name} is too large; write at most {MOST_SPENT:,}")
+    return number
 
 
 def _usd(fields: Fields) -> float:
