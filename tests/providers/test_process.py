@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 import time
@@ -217,6 +218,19 @@ async def test_when_the_reaper_is_killed_the_program_dies_and_we_do_not_hang() -
     await running.end()
     assert await soon(lambda: alive(mark) == [])
     assert running.ran().ending == "was not seen to end"
+
+
+async def test_a_program_runs_where_more_than_a_thousand_files_are_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, hard) if hard != resource.RLIM_INFINITY else 2048, hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        done = await ran("sh", "-c", "echo answered; exit 3")
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (done.stdout, done.exit_code) == (b"answered\n", 3)
 
 
 async def test_many_programs_run_at_once() -> None:

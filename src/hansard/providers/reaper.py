@@ -241,9 +241,11 @@ def _drain(fd: int) -> None:
 
 def main(arguments: list[str]) -> None:
     control, linger_s, grace_s, lc_ctype, program, *argv = arguments
-    os.set_inheritable(int(control), False)
+    # A copy has the lowest number that is free, and the program does not get it. `select` takes none beyond 1023.
+    own = os.dup(int(control))
+    os.close(int(control))
     os.putenv("LC_CTYPE", lc_ctype) if lc_ctype else os.unsetenv("LC_CTYPE")
-    Reaper(int(control), linger_s=float(linger_s), grace_s=float(grace_s)).run(program, argv)
+    Reaper(own, linger_s=float(linger_s), grace_s=float(grace_s)).run(program, argv)
 
 
 if __name__ == "__main__":
