@@ -118,6 +118,13 @@ async def test_a_copy_that_would_be_too_large_is_refused_before_it_is_made(tmp_p
             pass
 
 
+async def test_a_folder_in_which_workspaces_are_made_is_copied_without_them(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x" * 60)
+    source = Workspace(kind="copy", source=tmp_path, max_bytes=100)
+    async with prepared(source, SEES), prepared(source, SEES) as place:
+        assert sorted(place.folder.rglob("*")) == [place.folder / "file", place.folder / "temporary"]
+
+
 @pytest.mark.parametrize("kind", ["copy", "worktree"])
 async def test_a_source_that_is_no_folder_is_named(kind: str, tmp_path: Path) -> None:
     workspace = workspace_of(Options("mine", {"workspace": kind, "source": str(tmp_path / "nowhere")}))

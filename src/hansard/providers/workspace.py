@@ -19,7 +19,7 @@ from hansard.errors import ProviderError, UsageError
 from hansard.providers.environment import passed_on
 from hansard.providers.options import Options
 from hansard.providers.process import Program, run, to_the_end
-from hansard.providers.temporary import REPOSITORY, new_folder, remove, unlist, worktree_name
+from hansard.providers.temporary import PREFIX, REPOSITORY, new_folder, remove, unlist, worktree_name
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_DIFF_BYTES = 64 * 1024 * 1024
@@ -127,7 +127,10 @@ async def _no_changes() -> None:
 
 
 def _copy(workspace: Workspace, folder: Path) -> None:
-    """Copy files, folders and links; what is none of these is left out. Links are kept as links, wherever they point."""
+    """Copy files, folders and links; what is none of these is left out. Links are kept as links, wherever they point.
+
+    The folders that programs work in are left out too: where they lie within the source, it would be copied into itself.
+    """
     source = workspace.source
     assert source is not None
     if not source.is_dir():
@@ -141,7 +144,7 @@ def _copy(workspace: Workspace, folder: Path) -> None:
             )
 
     def skipped(here: str, names: list[str]) -> set[str]:
-        return {name for name in names if not _ordinary(os.path.join(here, name))}
+        return {name for name in names if name.startswith(PREFIX) or not _ordinary(os.path.join(here, name))}
 
     try:
         shutil.copytree(source, folder, symlinks=True, ignore=skipped)
@@ -150,7 +153,8 @@ def _copy(workspace: Workspace, folder: Path) -> None:
 
 
 def _files(source: Path) -> Iterator[tuple[str, int]]:
-    for here, _, names in os.walk(source):
+    for here, folders, names in os.walk(source):
+        folders[:] = [name for name in folders if not name.startswith(PREFIX)]
         for name in names:
             path = os.path.join(here, name)
             with suppress(OSError):
