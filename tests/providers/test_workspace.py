@@ -170,6 +170,79 @@ async def test_an_index_that_hides_a_change_hides_nothing(repository: Path) -> N
         assert b"+hidden" in (await place.changes() or b"")
 
 
+@pytest.mark.parametrize("committed", [False, True])
+async def test_the_files_of_a_repository_that_a_program_made_within_are_in_the_diff(
+    repository: Path, committed: bool
+) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        inner = place.folder / "inner"
+        inner.mkdir()
+        git(inner, "init", "-q")
+        (inner / "new.txt").write_text("new\n")
+        if committed:
+            git(inner, "add", ".")
+            git(inner, "commit", "-q", "-m", "inner")
+        diff = await place.changes()
+    assert diff
+    apply(repository, diff)
+    assert (repository / "inner" / "new.txt").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("put_in_place", ["nothing", "another repository"])
+async def test_a_worktree_whose_link_to_its_repository_is_gone_has_its_diff(
+    repository: Path, put_in_place: str
+) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / ".git").unlink()
+        if put_in_place == "another repository":
+            git(place.folder, "init", "-q")
+        (place.folder / "gone.txt").unlink()
+        diff = await place.changes()
+    assert diff
+    apply(repository, diff)
+    assert not (repository / "gone.txt").exists()
+
+
+async def test_a_worktree_that_a_program_removed_has_the_diff_of_that(repository: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        shutil.rmtree(place.folder)
+        diff = await place.changes()
+    assert diff
+    assert diff.count(b"deleted file mode") == 3
+
+
+async def test_a_link_in_place_of_a_worktree_is_not_followed(repository: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        shutil.rmtree(place.folder)
+        place.folder.symlink_to(elsewhere)
+        with pytest.raises(ProviderError, match="put a link in place of"):
+            await place.changes()
+
+
+async def test_of_a_sparse_checkout_only_what_changed_is_in_the_diff(repository: Path) -> None:
+    for name in ("inside", "outside"):
+        (repository / name).mkdir()
+        (repository / name / "file").write_text("old\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "second")
+    git(repository, "sparse-checkout", "set", "inside")
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        assert await place.changes() == b""
+        assert not (place.folder / "outside").exists()
+        (place.folder / "inside" / "file").unlink()
+        (place.folder / "outside").mkdir()
+        (place.folder / "outside" / "new").write_text("new\n")
+        diff = await place.changes()
+    assert diff
+    changed = [line for line in diff.splitlines() if line.startswith(b"diff ")]
+    assert changed == [
+        b"diff --git a/inside/file b/inside/file",
+        b"diff --git a/outside/new b/outside/new",
+    ]
+
+
 async def test_a_worktree_leaves_nothing_in_the_repository(repository: Path) -> None:
     before = git(repository, "count-objects", "-v"), git(repository, "status", "--porcelain")
     async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:

@@ -207,30 +207,50 @@ async def _worktree(
     here = folder / worktree_name(top)
     # Whoever removes this folder after we were killed must know where the worktree is listed.
     os.symlink(repository, top / REPOSITORY)
+    listed = Path(repository, "worktrees", here.name)
     try:
         await git.run(source, "worktree", "add", "--detach", "--quiet", str(here), commit)
-        yield Place(folder=here, beside=beside, changes=lambda: _changes(git, here, beside, commit))
+        yield Place(folder=here, beside=beside, changes=lambda: _changes(git, here, beside, listed, commit))
     finally:
         await to_the_end(_aside(unlist, top, Path(repository)))
 
 
-async def _changes(git: _Git, here: Path, beside: Path, commit: str) -> bytes:
+async def _changes(git: _Git, here: Path, beside: Path, listed: Path, commit: str) -> bytes:
     """Everything that differs from the commit, committed or not, new files included; what is ignored is left out.
 
     Objects and index are written beside, so that looking leaves nothing in the repository and an index that a program
-    has tampered with hides nothing.
+    has tampered with hides nothing. Nor does another repository that it put in place of this one.
     """
-    printed = await git.run(here, "rev-parse", "--path-format=absolute", "--git-path", "objects")
-    objects = os.fsdecode(printed.rstrip(b"\n")).replace("\\", "\\\\").replace('"', '\\"')
+    await to_the_end(_aside(_make_plain, here, beside.parent))
     own = beside / "objects"
     own.mkdir(exist_ok=True)
+    objects = str(listed.parents[1] / "objects").replace("\\", "\\\\").replace('"', '\\"')
     apart = {
+        "GIT_DIR": str(listed),
+        "GIT_WORK_TREE": str(here),
         "GIT_INDEX_FILE": str(beside / "index"),
         "GIT_OBJECT_DIRECTORY": str(own),
         # In quotes: a colon would separate.
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"',
     }
     await git.run(here, "read-tree", commit, **apart)
-    await git.run(here, "add", "--all", ".", **apart)
+    # In two steps: what a sparse checkout never had here is not removed, and what the program put there is new.
+    await git.run(here, "add", "--ignore-removal", "--sparse", ".", **apart)
+    await git.run(here, "add", "--update", ".", **apart)
     shown = ("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames")
     return await git.run(here, "diff-index", "--cached", "-p", *shown, commit, "--", **apart)
+
+
+def _make_plain(here: Path, top: Path) -> None:
+    """A worktree without the repositories that were made within it, and empty where all of it was removed.
+
+    Of each of them git would keep the name of a commit that is about to be removed, or refuse everything where it has none.
+    """
+    if here.resolve() != top.resolve() / here.relative_to(top):
+        raise ProviderError(f"workspace: the program put a link in place of {here}; what it changed is not known")
+    here.mkdir(parents=True, exist_ok=True)
+    for folder, folders, _ in os.walk(here):
+        if ".git" in folders:
+            folders.remove(".git")
+            if folder != str(here):
+                remove(Path(folder, ".git"))
