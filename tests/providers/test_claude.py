@@ -243,6 +243,19 @@ async def test_what_it_did_with_tools_is_kept(cli: PretendCli) -> None:
     )
 
 
+@pytest.mark.parametrize(("id", "result"), [(None, None), (7, "x"), (["a"], "x"), ({"a": 1}, "x")])
+async def test_a_tool_whose_id_is_no_text_costs_nobody_the_answer(cli: PretendCli, id: Any, result: str | None) -> None:
+    use = {"type": "tool_use", "id": id, "name": "Read", "input": {}}
+    brought = {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": id, "content": "x"}]}}
+    cli.says(lines(claude_init(), claude_says(use), brought, claude_result("Done.")))
+    done = await answer(cli, tools=["Read"])
+    assert (done.ok, done.text, done.tool_events) == (
+        True,
+        "Done.",
+        (ToolEvent(name="Read", arguments={}, result=result),),
+    )
+
+
 @pytest.mark.parametrize(
     ("said", "status", "more", "kind"),
     [

@@ -127,6 +127,7 @@ async def test_the_last_message_is_the_answer_and_what_it_did_is_kept(cli: Prete
         {"id": "3", "type": "command_execution", "command": "ls", "aggregated_output": "a\n", "exit_code": 0, "status": "completed"},
         {"id": "4", "type": "command_execution", "command": "no", "aggregated_output": "?", "exit_code": 127, "status": "failed"},
         {"id": "5", "type": "error", "message": "Falling back from WebSockets"},
+        {"id": "6", "type": ["of", "another", "version"]},
     )  # fmt: skip
     cli.says(codex_answers("Paris.", None, *items))
     done = await answer(cli)

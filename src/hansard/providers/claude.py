@@ -215,12 +215,13 @@ def _model(events: list[dict[str, Any]], result: Mapping[str, Any]) -> str:
 
 
 def _tool_events(events: list[dict[str, Any]]) -> tuple[ToolEvent, ...]:
-    results = {block.get("tool_use_id"): block for message in _messages(events, "user") for block in _blocks(message)}
+    blocks = [block for message in _messages(events, "user") for block in _blocks(message)]
+    results = {str(block["tool_use_id"]): block for block in blocks if block.get("tool_use_id") is not None}
     found = []
     for message in _messages(events, "assistant"):
         for block in _blocks(message):
             if block.get("type") == "tool_use" and block.get("name") != STRUCTURED:
-                found.append(_tool_event(block, results.get(block.get("id"), {})))
+                found.append(_tool_event(block, results.get(str(block.get("id")), {})))
     return tuple(found)
 
 

@@ -78,7 +78,7 @@ class Codex:
             usage=counted(
                 ended.get("usage"), fresh=("input_tokens",), output=("output_tokens",), cached="cached_input_tokens"
             ),
-            tool_events=tuple(_tool_event(item) for item in items if item.get("type") in _TOOLS),
+            tool_events=tuple(_tool_event(item) for item in items if str(item.get("type")) in _TOOLS),
             failure=why,
         )
 
