@@ -202,6 +202,19 @@ async def test_its_version_is_asked_once_and_described(cli: PretendCli) -> None:
     assert provider.unmetered
 
 
+async def test_a_program_that_was_replaced_meanwhile_is_asked_its_version_again(cli: PretendCli) -> None:
+    provider = open_claude("mine", {}, cli.environment)
+    before = await provider.complete(asked())
+    program = cli.folder / "bin" / "claude"
+    newer = program.with_name("newer")
+    newer.write_text(program.read_text().replace(VERSION, "10.0.0 (pretended)"))
+    newer.chmod(0o755)
+    newer.replace(program)
+    after = await provider.complete(asked())
+    assert (before.fingerprint, after.fingerprint) == (VERSION, "10.0.0 (pretended)")
+    assert provider.describe()["version"] == "10.0.0 (pretended)"
+
+
 async def test_structured_output_is_taken_and_checked(cli: PretendCli) -> None:
     result = claude_result('{"verdict":"pass","score":7}', structured_output={"verdict": "pass", "score": 7})
     cli.says(lines(claude_init(), claude_says(STRUCTURED), result))

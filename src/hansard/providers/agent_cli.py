@@ -7,6 +7,7 @@ Cli. Isolation is on unless it is switched off: the answer shall not depend on t
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -117,7 +118,7 @@ class AgentCli:
         if path is None:
             raise UsageError(f"[providers.{id}]: {program or cli.program} is not installed; run: {cli.install}")
         self._program = path
-        self._version = ""
+        self._version, self._version_of = "", _file_of(path)
         self._asking = asyncio.Lock()
 
     def describe(self) -> Mapping[str, str]:
@@ -130,10 +131,11 @@ class AgentCli:
         """Nothing is kept open between two questions."""
 
     async def version(self) -> str:
-        """What the CLI says of itself, asked once."""
+        """What the CLI says of itself, asked once for as long as its file stays the same: some of them replace themselves."""
         async with self._asking:
-            if not self._version:
-                self._version = await self._asked_version()
+            file = _file_of(self._program)
+            if not self._version or file != self._version_of:
+                self._version, self._version_of = await self._asked_version(), file
         return self._version
 
     async def _asked_version(self) -> str:
@@ -208,6 +210,15 @@ class AgentCli:
         if not model or usage is None:
             return Cost()
         return replace(self._prices.cost(model, usage), basis="estimate")
+
+
+def _file_of(program: str) -> tuple[int, ...]:
+    """What tells the file of a program from any that takes its place; nothing where there is none."""
+    try:
+        found = os.stat(program)
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def events_of(data: bytes) -> list[dict[str, Any]]:
