@@ -193,6 +193,15 @@ async def test_arguments_that_are_too_long_are_a_clear_error() -> None:
         await ran("echo", "x" * 4_000_000)
 
 
+@pytest.mark.parametrize(
+    ("argument", "variable", "why"),
+    [("a\0b", "NAME", "null byte"), ("\ud800", "NAME", "surrogates not allowed"), ("a", "A=B", "illegal environment")],
+)
+async def test_what_no_program_can_be_given_is_a_clear_error(argument: str, variable: str, why: str) -> None:
+    with pytest.raises(NotStarted, match=f"echo: could not be started: .*{why}"):
+        await ran("echo", argument, environment={**SEES, variable: "value"})
+
+
 async def test_a_program_sees_only_the_environment_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_SECRET", "of ours")
     done = await ran("env", environment={"PATH": "/usr/bin:/bin", "ONLY": "this"})

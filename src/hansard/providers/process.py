@@ -160,9 +160,11 @@ class Process:
         self._control, theirs = socket.socketpair()
         try:
             self._reaper = self._start_reaper(theirs)
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            # A ValueError: no program can be given a NUL byte, half of a character, or a variable with a = in its name.
             self._control.close()
-            raise NotStarted(f"{program.argv[0]}: could not be started: {error.strerror}") from error
+            why = getattr(error, "strerror", None) or error
+            raise NotStarted(f"{program.argv[0]}: could not be started: {why}") from error
         finally:
             theirs.close()
         stdin, stdout, stderr = self._reaper.stdin, self._reaper.stdout, self._reaper.stderr
