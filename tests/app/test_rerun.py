@@ -18,6 +18,7 @@ from hansard.app.settings import Settings
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Cost, Exchange
 from hansard.errors import StoreError, UsageError
+from hansard.orchestration import judge
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import failure
@@ -862,6 +863,16 @@ async def test_a_check_gets_a_result_with_its_line_ends_after_a_crash_too(tmp_pa
         assert (await resumed.runs.drive(ended.run)).state == ended.state, commits
         report = await again(resumed, ended.run)
         assert report["identical"] is True, (commits, report)
+
+
+async def test_a_program_that_said_more_than_is_kept_says_the_same_again() -> None:
+    says = f"import sys; sys.exit('a' * 100 + ' ' + 'b' * {judge.DETAIL_CHARACTERS - 1})"
+    at = desk(Answers())
+    checks = [{"command": [sys.executable, "-I", "-S", "-c", says]}]
+    ended = await at.run(plan=plan(task("a", checks=checks)), wishes=Wishes(ladder=("told", "told:better")))
+    assert ended.state == "failed"
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
 
 
 async def test_a_program_that_could_not_be_run_fails_again_in_the_same_words(tmp_path: Path) -> None:

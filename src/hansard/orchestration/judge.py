@@ -100,7 +100,8 @@ async def _program(name: str, argv: tuple[str, ...], stdin: bytes, programs: Pro
     except ProviderError as error:
         said = str(error)[:DETAIL_CHARACTERS]
         return Finding(check=name, ok=False, detail=said, program=about | {"failed": True, "said": said})
-    said = (ran.stderr or ran.stdout).decode("utf-8", "replace").strip()[-DETAIL_CHARACTERS:]
+    # Said again from the record, it must come out the same: a beginning that was cut may be a space.
+    said = (ran.stderr or ran.stdout).decode("utf-8", "replace").rstrip()[-DETAIL_CHARACTERS:]
     about |= {"exit_code": ran.exit_code, "said": said}
     if ran.exit_code == 0:
         return Finding(check=name, ok=True, program=about)
