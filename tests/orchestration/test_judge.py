@@ -77,6 +77,13 @@ async def test_a_command_that_cannot_be_started_fails_the_check_by_name(tmp_path
     assert "no-such-program-here" in finding.detail
 
 
+async def test_a_command_that_was_killed_is_told_by_its_signal(tmp_path: Path) -> None:
+    finding = await found("command", ("/bin/sh", "-c", "kill -9 $$"), "text", tmp_path)
+    assert (finding.ok, finding.detail) == (False, "exit code -9.")
+    assert finding.program is not None
+    assert finding.program["exit_code"] == -9
+
+
 async def test_what_a_command_says_in_no_text_at_all_is_shown_all_the_same(tmp_path: Path) -> None:
     says = "import sys; sys.stderr.buffer.write(b'\\xff\\xfe'); sys.exit(3)"
     finding = await found("command", (sys.executable, "-c", says), "text", tmp_path)

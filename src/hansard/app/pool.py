@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,10 @@ def _no_capsule(run: str) -> str:
 
 
 class _Programs:
-    """Runs the programs of checks: in the project's folder, with the allow-listed environment, within a time limit."""
+    """Runs the programs of checks: in the project's folder, with the allow-listed environment, within a time limit.
+
+    A signal that ended one is a negative exit code, as it is of a provider's program.
+    """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder, self._environment = folder, environment
@@ -165,6 +169,7 @@ class _Programs:
         )
         try:
             async with asyncio.timeout(timeout_s):
-                return await run(program)
+                ran = await run(program)
         except TimeoutError:
             raise ProviderError(f"{argv[0]} did not end within {timeout_s:g} s") from None
+        return ran if ran.signal is None else replace(ran, exit_code=-ran.signal)
