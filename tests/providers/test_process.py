@@ -229,6 +229,16 @@ async def test_when_the_reaper_is_killed_the_program_dies_and_we_do_not_hang() -
     assert running.ran().ending == "was not seen to end"
 
 
+async def test_a_program_that_stops_its_reaper_is_ended_in_time() -> None:
+    mark = marked_sleep()
+    running = Process(program("sh", "-c", f"kill -STOP $PPID; echo stopped; sleep {mark}"))
+    assert await soon(lambda: running.ran().stdout)
+    started = time.monotonic()
+    await running.end()
+    assert time.monotonic() - started < process.END_WITHIN_S
+    assert alive(mark) == []
+
+
 async def test_a_program_runs_where_more_than_a_thousand_files_are_open() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, hard) if hard != resource.RLIM_INFINITY else 2048, hard))

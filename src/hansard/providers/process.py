@@ -270,6 +270,8 @@ class Process:
         if not self._swept.is_set():
             with suppress(OSError):
                 self._control.send(b"!")
+            # It hears nothing while it is stopped, and a program can do that to its parent.
+            self._reaper.send_signal(signal.SIGCONT)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._swept.wait(), self.program.grace_s + END_WITHIN_S)
         for pipe in (self._stdin, self._stdout, self._stderr):
