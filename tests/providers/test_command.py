@@ -262,6 +262,8 @@ async def test_a_relative_program_is_meant_from_where_it_was_configured(
         ({"argv": ["cat", "{prompt_file}"]}, "belong together"),
         ({"argv": ["cat"], "output": "xml"}, "one of text, json"),
         ({"argv": ["cat"], "timeout_s": -1}, "timeout_s"),
+        ({"argv": ["cat"], "set_env": {"A=B": "c"}}, "set_env must be a table of variables"),
+        ({"argv": ["cat"], "set_env": {"": "c"}}, "set_env must be a table of variables"),
         ({"argv": ["cat"], "timout_s": 1}, "did you mean timeout_s"),
     ],
 )

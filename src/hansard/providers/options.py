@@ -29,10 +29,13 @@ class Options:
             raise self._wrong(name, "texts without a NUL byte, which no program can be given", value)
         return tuple(value)
 
-    def table(self, name: str) -> dict[str, str]:
+    def variables(self, name: str) -> dict[str, str]:
+        """A table of variables that a program can be given."""
         value = self._fields.table(name)
         if not all(isinstance(each, str) and "\0" not in each for pair in value.items() for each in pair):
             raise self._wrong(name, "a table of texts without NUL bytes", value)
+        if any("=" in each or not each for each in value):
+            raise self._wrong(name, "a table of variables, whose names are not empty and hold no =", value)
         return dict(value)
 
     def flag(self, name: str, default: bool) -> bool:
