@@ -1,5 +1,6 @@
 """Nothing outlives us. The engine here is a process of its own, killed as an out-of-memory killer would."""
 
+import errno
 import os
 import signal
 import socket
@@ -93,6 +94,21 @@ def test_it_tells_of_the_beginning_the_end_and_the_sweep() -> None:
 
 def test_it_tells_why_a_program_was_refused() -> None:
     assert lines_of("/no/such/program")[0] == "refused 2"
+
+
+def test_it_tells_why_it_could_make_no_process() -> None:
+    """Nobody can take processes away from root, who runs tests too, so it is the system call that fails here."""
+    code = f"""import errno, os, runpy
+def no_more(): raise BlockingIOError(errno.EAGAIN, "no more processes")
+os.fork = no_more
+runpy.run_path({reaper.__file__!r}, run_name="__main__")"""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        arguments = (str(theirs.fileno()), "0.1", "0.2", "", "/bin/true", "true")
+        command = (sys.executable, "-I", "-S", "-c", code, *arguments)
+        done = subprocess.run(command, pass_fds=(theirs.fileno(),), capture_output=True, timeout=30, check=True)
+        assert ours.recv(100) == b"refused %d\n" % errno.EAGAIN
+    assert done.stderr == b""
 
 
 @pytest.mark.parametrize("way", ["a byte", "hanging up"])

@@ -20,6 +20,7 @@ It imports no more than it needs, because it starts before every program; it kno
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import select
 import sys
@@ -59,6 +60,8 @@ class Reaper:
         error = self._start(program, argv)
         _let_go_of_streams()
         self._tell(f"refused {error}" if error else f"started {self.child}")
+        if not self.child:
+            return
         self._watch(None, lambda: self.child_ended or self.told_to_end)
         # What the program left behind may be about to finish: the last stage of a pipe, say.
         self._watch(self.linger_s, lambda: self._none_left() or self.told_to_end)
@@ -66,10 +69,14 @@ class Reaper:
         self._tell(f"swept {len(self.ended - {self.child})}")
 
     def _start(self, program: str, argv: list[str]) -> int:
-        """Fork and execute; the errno when the program could not be executed, else 0."""
+        """Fork and execute; the errno when the program could not be executed, or there is no child at all, else 0."""
         reading, writing = os.pipe()
         parent = os.getpid()
-        self.child = os.fork()
+        try:
+            self.child = os.fork()
+        except OSError as error:
+            # The user has as many processes as he may, or there is no memory for another one.
+            return error.errno or errno.EAGAIN
         if self.child == 0:
             _become(program, argv, writing, parent)
         os.close(writing)
