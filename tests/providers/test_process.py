@@ -6,6 +6,7 @@ import resource
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -237,6 +238,25 @@ async def test_a_program_that_stops_its_reaper_is_ended_in_time() -> None:
     await running.end()
     assert time.monotonic() - started < process.END_WITHIN_S
     assert alive(mark) == []
+
+
+@pytest.mark.parametrize("free", range(4))
+async def test_a_program_for_which_no_file_can_be_opened_is_a_clear_error(free: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held[0] + 50, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(free):
+            os.close(held.pop())
+        with pytest.raises(NotStarted, match="true: could not be started: Too many open files"):
+            await ran("true")
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_a_program_runs_where_more_than_a_thousand_files_are_open() -> None:

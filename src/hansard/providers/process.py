@@ -157,14 +157,16 @@ class Process:
         self._said = b""
         self._swept = asyncio.Event()
         self._started = time.perf_counter()
-        self._control, theirs = socket.socketpair()
+        try:
+            self._control, theirs = socket.socketpair()
+        except OSError as error:
+            raise _not_started(program, error) from error
         try:
             self._reaper = self._start_reaper(theirs)
         except (OSError, ValueError) as error:
             # A ValueError: no program can be given a NUL byte, half of a character, or a variable with a = in its name.
             self._control.close()
-            why = getattr(error, "strerror", None) or error
-            raise NotStarted(f"{program.argv[0]}: could not be started: {why}") from error
+            raise _not_started(program, error) from error
         finally:
             theirs.close()
         stdin, stdout, stderr = self._reaper.stdin, self._reaper.stdout, self._reaper.stderr
@@ -286,6 +288,11 @@ class Process:
 
     def _elapsed_us(self) -> int:
         return int((time.perf_counter() - self._started) * 1_000_000)
+
+
+def _not_started(program: Program, error: OSError | ValueError) -> NotStarted:
+    why = error.strerror if isinstance(error, OSError) else error
+    return NotStarted(f"{program.argv[0]}: could not be started: {why}")
 
 
 def _name_of(number: int) -> str:
