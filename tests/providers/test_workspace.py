@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -116,6 +117,27 @@ async def test_a_copy_that_would_be_too_large_is_refused_before_it_is_made(tmp_p
     with pytest.raises(ProviderError, match="larger than 1000 bytes"):
         async with prepared(Workspace(kind="copy", source=source, max_bytes=1000), SEES):
             pass
+
+
+async def test_a_copy_of_many_files_ends_soon_when_it_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(400):
+        (source / str(number)).write_text("one of many")
+    copy = shutil.copyfile
+
+    def on_a_slow_disk(here: str, there: str, *, follow_symlinks: bool = True) -> str:
+        time.sleep(0.05)
+        return copy(here, there, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(shutil, "copyfile", on_a_slow_disk)
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3), prepared(Workspace(kind="copy", source=source), SEES):
+            pytest.fail("the copy would take 20 s")
+    assert time.monotonic() - started < 10
 
 
 async def test_a_folder_in_which_workspaces_are_made_is_copied_without_them(tmp_path: Path) -> None:

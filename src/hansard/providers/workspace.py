@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import Literal, assert_never, get_args
 
 from hansard.domain.value import value
@@ -107,7 +108,7 @@ async def prepared(workspace: Workspace, environment: Mapping[str, str]) -> Asyn
                 folder.mkdir()
                 yield Place(folder=folder, beside=beside, changes=_no_changes)
             case "copy":
-                await to_the_end(_aside(_copy, workspace, folder))
+                await _copied(workspace, folder)
                 yield Place(folder=folder, beside=beside, changes=_no_changes)
             case "worktree":
                 async with _worktree(workspace, top, folder, beside, environment) as place:
@@ -126,7 +127,20 @@ async def _no_changes() -> None:
     return None
 
 
-def _copy(workspace: Workspace, folder: Path) -> None:
+async def _copied(workspace: Workspace, folder: Path) -> None:
+    """Copy aside. Many files take long, so a cancellation stops that at the next one, and waits no longer."""
+    unwanted = Event()
+    copying = asyncio.ensure_future(_aside(_copy, workspace, folder, unwanted))
+    try:
+        await asyncio.shield(copying)
+    except asyncio.CancelledError:
+        unwanted.set()
+        with suppress(ProviderError):
+            await to_the_end(copying)
+        raise
+
+
+def _copy(workspace: Workspace, folder: Path, unwanted: Event) -> None:
     """Copy files, folders and links; what is none of these is left out. Links are kept as links, wherever they point.
 
     The folders that programs work in are left out too: where they lie within the source, it would be copied into itself.
@@ -137,19 +151,30 @@ def _copy(workspace: Workspace, folder: Path) -> None:
         raise ProviderError(f"workspace: {source} is no folder that could be copied")
     left = workspace.max_bytes
     for path, size in _files(source):
+        _go_on(unwanted)
         left -= size
         if left < 0:
             raise ProviderError(
                 f"workspace: {source} is larger than {workspace.max_bytes} bytes (at {path}); raise max_bytes"
             )
 
+    def copied(here: str, there: str) -> None:
+        _go_on(unwanted)
+        shutil.copy2(here, there)
+
     def skipped(here: str, names: list[str]) -> set[str]:
+        _go_on(unwanted)
         return {name for name in names if name.startswith(PREFIX) or not _ordinary(os.path.join(here, name))}
 
     try:
-        shutil.copytree(source, folder, symlinks=True, ignore=skipped)
+        shutil.copytree(source, folder, symlinks=True, ignore=skipped, copy_function=copied)
     except (OSError, shutil.Error) as error:
         raise ProviderError(f"workspace: {source} could not be copied: {error}") from error
+
+
+def _go_on(unwanted: Event) -> None:
+    if unwanted.is_set():
+        raise ProviderError("workspace: the copy is not wanted any more")
 
 
 def _files(source: Path) -> Iterator[tuple[str, int]]:
