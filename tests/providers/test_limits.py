@@ -218,3 +218,9 @@ async def test_a_wrapper_speaks_for_what_it_wraps() -> None:
     assert (await limited.complete(asking())).ok
     await limited.close()
     assert slow.closed == 1
+
+
+async def test_a_burst_beyond_all_numbers_is_a_large_one() -> None:
+    bucket = Bucket(60, burst=10**400)
+    for _ in range(3):
+        await bucket.take()

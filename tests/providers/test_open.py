@@ -118,6 +118,8 @@ async def test_a_folder_to_copy_lies_beside_the_file_that_names_it(
         ({**SCRIPTED, "max_concurrent": 0}, "max_concurrent must be a whole number from 1"),
         ({**SCRIPTED, "per_minute": 0}, "per_minute must be more than 0"),
         ({**SCRIPTED, "per_minute": "many"}, "per_minute must be a number"),
+        ({**SCRIPTED, "per_minute": 10**400}, "per_minute must be a number"),
+        ({**SCRIPTED, "breaker": True, "breaker_cool_down_s": 10**400}, "breaker_cool_down_s must be a number"),
         ({**SCRIPTED, "breaker": 3}, "breaker must be true or false"),
         ({**SCRIPTED, "entrys": []}, "unknown key entrys; did you mean entries?"),
         ({**SCRIPTED, "script": "x.toml"}, "and not both"),

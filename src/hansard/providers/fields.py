@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from math import isfinite
+from sys import float_info
 from typing import Any
 
 from hansard.errors import UsageError
@@ -56,7 +56,7 @@ class Fields:
         value = self.any(name, default)
         if value is None:
             return None
-        if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value >= 0:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= float_info.max:
             return value
         raise self._wrong(name, "a number from 0", value)
 

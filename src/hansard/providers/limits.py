@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from sys import float_info
 
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import UsageError
@@ -72,7 +73,7 @@ class Bucket:
         if not per_minute > 0:
             raise UsageError(f"a limit of {per_minute} calls a minute lets nobody in; it must be more than 0")
         self._per_s = per_minute / 60
-        self._size = float(max(1, int(self._per_s)) if burst is None else max(1, burst))
+        self._size = min(float_info.max, max(1.0, int(self._per_s) if burst is None else burst))
         self._level = self._size
         self._clock, self._sleep = clock, sleep
         self._filled_at = clock()
