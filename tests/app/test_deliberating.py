@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -268,8 +270,8 @@ async def test_whoever_died_behind_the_end_leaves_a_run_that_can_be_ended_again(
     async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
         run = await service.deliberations.convene(made(service, tmp_path))
         await service.deliberations.hold(run)
-        async with service.deliberations._claimed(run):
-            pass
+        async with service.deliberations._claimed(run) as (progress, claim, _):
+            await service.deliberations._taken(progress, claim)
         assert deliberation_view(service.store, run)["state"] == "running"
         assert (await service.deliberations.resume(run)).sitting.fault is None
         assert deliberation_view(service.store, run)["state"] == "answered"
@@ -384,6 +386,42 @@ async def test_runs_and_deliberations_are_driven_through_the_same_door() -> None
         assert (listed["outcome"], listed["synthesis_answer"], listed["rounds"]) == ("synthesis", "Yes.", 1)
         with pytest.raises(UsageError, match="no deliberation"):
             service.deliberations.show("nothere")
+
+
+async def test_a_session_that_is_over_is_not_ended_again_by_whoever_comes_to_drive_it(tmp_path: Path) -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service, tmp_path))
+        ended = await service.runs.drive(run)
+        before = service.runs.views(run)
+        # As a daemon does with what another process held when it first came.
+        assert await service.runs.drive(run) == ended
+        assert service.runs.views(run) == before
+
+
+async def test_a_session_that_ends_while_another_process_takes_its_claim_is_not_ended_again(tmp_path: Path) -> None:
+    ledger, busy, free = str(tmp_path / "log.db"), threading.Event(), ThreadPoolExecutor(1)
+
+    def held_elsewhere() -> None:
+        async def hold() -> None:
+            async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as other:
+                await other.runs.drive(run)
+
+        asyncio.run(hold())
+
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service))
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        held_up = loop.run_in_executor(None, busy.wait)
+        driving = asyncio.create_task(service.runs.drive(run))
+        await asyncio.sleep(0)
+        await loop.run_in_executor(free, held_elsewhere)
+        busy.set()
+        assert (await driving).state == "answered"
+        await held_up
+        kinds = [view["kind"] for view in service.runs.views(run)]
+        assert (kinds.count("run.answered"), kinds.count("run.ended"), kinds[-1]) == (1, 1, "run.ended")
+    free.shutdown()
 
 
 def settings(environment: dict[str, str], **tables: Any) -> Settings:

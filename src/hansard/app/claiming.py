@@ -4,19 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hansard.orchestration.progress import Progress
+from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.watching import Watch, release, take
-from hansard.store.base import Claim, Store
+from hansard.record.reading import read_entries
+from hansard.store.base import Claim, Query, Store
 
 
 @asynccontextmanager
-async def claimed(store: Store, progress: Progress, cancel: asyncio.Event) -> AsyncIterator[Claim]:
-    """Hold the claim of a run; `cancel` is set when somebody asks for it. Fenced when another process holds it."""
-    claim = await take(store, progress.run)
-    if progress.cancel_asked is not None:
-        cancel.set()
+async def claimed(store: Store, run: str, cancel: asyncio.Event) -> AsyncIterator[tuple[Progress, Claim]]:
+    """Hold the claim of a run, and how far it has come; `cancel` is set when somebody asks for it.
+
+    Fenced when another process holds it. It is read behind the claim: whoever had it before may just have ended the run.
+    """
+    claim = await take(store, run)
     try:
+        progress = await asyncio.to_thread(lambda: progress_of(run, read_entries(store, Query(run=run))))
+        if progress.cancel_asked is not None:
+            cancel.set()
         with Watch(store).over(claim, progress.seen, cancel.set):
-            yield claim
+            yield progress, claim
     finally:
         await asyncio.to_thread(release, store, claim)

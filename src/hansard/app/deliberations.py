@@ -58,7 +58,7 @@ from hansard.domain.work import (
     Surface,
 )
 from hansard.errors import Fenced, ProviderError, StoreError, UsageError
-from hansard.orchestration.ending import Ended
+from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.record.codec import MAX_TEXT, decode
 from hansard.record.reading import read_entries
@@ -141,25 +141,28 @@ class Deliberations:
     async def hold(self, run: str, *, pins: Pins | None = None) -> Sat:
         """Hold the session of a run, or what is left of it. Fenced when another process holds it."""
         async with self._claimed(run) as (progress, claim, cancel):
-            pen = self._pen(progress, claim)
-            try:
-                made, story = convening_of(self._store, progress.configured), self._story(run)
-                if story is None:
-                    ready = await prepared(self._store, self._pool, made, pen, cancel, self._tell)
-                    sitting = await self._begin(ready.made, replace(pen, causes=ready.causes), pins, cancel)
-                else:
-                    sitting = await self._go_on(made, pen, story, pins, cancel)
-            except asyncio.CancelledError:
-                if progress.ended is None:
-                    await self._interrupted(progress, pen)
-                raise
-            finally:
-                if progress.ended is not None:
-                    # The end is the last word: whoever completed the directory behind it says it again.
-                    await self._record(pen, [Step(decode(progress.ended, {}), ENGINE, progress.claims[-1:])])
+            return await self._held(progress, claim, cancel, pins)
+
+    async def _held(self, progress: Progress, claim: Claim, cancel: asyncio.Event, pins: Pins | None = None) -> Sat:
+        run, pen = progress.run, await self._taken(progress, claim)
+        try:
+            made, story = convening_of(self._store, progress.configured), self._story(run)
+            if story is None:
+                ready = await prepared(self._store, self._pool, made, pen, cancel, self._tell)
+                sitting = await self._begin(ready.made, replace(pen, causes=ready.causes), pins, cancel)
+            else:
+                sitting = await self._go_on(made, pen, story, pins, cancel)
+        except asyncio.CancelledError:
             if progress.ended is None:
-                await self._ended(pen, sitting, alone=not made.experts and not made.ensemble)
-            return Sat(run=run, sitting=sitting)
+                await self._interrupted(progress, pen)
+            raise
+        finally:
+            if progress.ended is not None:
+                # The end is the last word: whoever completed the directory behind it says it again.
+                await self._record(pen, [Step(decode(progress.ended, {}), ENGINE, progress.claims[-1:])])
+        if progress.ended is None:
+            await self._ended(pen, sitting, alone=not made.experts and not made.ensemble)
+        return Sat(run=run, sitting=sitting)
 
     async def generate(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> View:
         """Make a persona for the one need that is named, and hold no session: a run of its own."""
@@ -180,7 +183,9 @@ class Deliberations:
 
     async def _generated(self, run: str) -> tuple[Ended, Persona | None]:
         async with self._claimed(run) as (progress, claim, cancel):
-            pen = self._pen(progress, claim)
+            if progress.ended is not None:
+                return ended_before(progress.ended), None
+            pen = await self._taken(progress, claim)
             made = convening_of(self._store, progress.configured)
             before = {agent.id for agent in made.config.agents}
             try:
@@ -202,8 +207,11 @@ class Deliberations:
         """The same for whoever drives runs of every mode."""
         if self._progress(run).mode == PERSONA:
             return (await self._generated(run))[0]
-        sat = await self.hold(run)
-        return Ended(run=run, state=ENDS[sat.sitting.reason], reason=sat.sitting.reason)
+        async with self._claimed(run) as (progress, claim, cancel):
+            if progress.ended is not None:
+                return ended_before(progress.ended)
+            sat = await self._held(progress, claim, cancel)
+            return Ended(run=run, state=ENDS[sat.sitting.reason], reason=sat.sitting.reason)
 
     async def cancel(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
         """End a session with user_cancel, whoever holds it. Where nobody does, this carries it out."""
@@ -215,7 +223,7 @@ class Deliberations:
             self._cancels[run].set()
             return
         try:
-            await self.hold(run)
+            await self.drive(run)
         except Fenced:
             # Another process holds it, and will see the request in the record.
             return
@@ -264,7 +272,7 @@ class Deliberations:
         runs = Path(made.runs) if made.runs else None
         run = await self.convene(made.named(fresh_id(original.config.session_id, runs)), surface=surface)
         async with self._claimed(run) as (progress, claim, _):
-            pen = self._pen(progress, claim)
+            pen = await self._taken(progress, claim)
             try:
                 done = await execution_replay(
                     original,
@@ -349,17 +357,19 @@ class Deliberations:
     @asynccontextmanager
     async def _claimed(self, run: str) -> "AsyncIterator[tuple[Progress, Claim, asyncio.Event]]":
         """The run under a claim that is kept as long as this lasts; the event is set when somebody asks to cancel."""
-        progress, cancel = self._progress(run), asyncio.Event()
-        async with claimed(self._store, progress, cancel) as claim:
+        # What is no deliberation is refused before there is a claim of that name.
+        self._progress(run)
+        cancel = asyncio.Event()
+        async with claimed(self._store, run, cancel) as (progress, claim):
             self._cancels[run] = cancel
             try:
-                await self._take(progress, claim)
                 yield progress, claim, cancel
             finally:
                 self._cancels.pop(run, None)
                 self._recorder.seal_soon()
 
-    async def _take(self, progress: Progress, claim: Claim) -> None:
+    async def _taken(self, progress: Progress, claim: Claim) -> Pen:
+        """Say on the record who holds it from here."""
         causes = (progress.requested, *progress.claims[-1:], progress.resumed_by)
         fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
         recorded = await self._recorder.record(
@@ -367,6 +377,8 @@ class Deliberations:
         )
         self._tell(progress.run, [recorded])
         progress.claims.append(recorded.seq)
+        known = [each for each in (progress.requested, progress.configured) if each is not None]
+        return Pen(recorder=self._recorder, run=progress.run, claim=claim, causes=known)
 
     async def _ended(self, pen: Pen, sitting: Sitting, *, alone: bool = True) -> None:
         """The answer, where there is one, and the end of the run: one commit. `alone`: nobody was asked before the session."""
@@ -385,10 +397,6 @@ class Deliberations:
 
     async def _record(self, pen: Pen, steps: list[Step]) -> None:
         self._tell(pen.run, await self._recorder.record_all(steps, run=pen.run, claim=pen.claim))
-
-    def _pen(self, progress: Progress, claim: Claim) -> Pen:
-        causes = [each for each in (progress.requested, progress.configured) if each is not None]
-        return Pen(recorder=self._recorder, run=progress.run, claim=claim, causes=causes)
 
     def _free_id(self, made: Convening, run: str) -> str:
         """The session's own id; the run's where it has none, another where its directory is taken."""

@@ -3,6 +3,7 @@
 from hansard.domain.fact import Fact
 from hansard.domain.value import value
 from hansard.domain.work import EndState, RoleAnswered, TaskReturned
+from hansard.ledger.entry import Entry
 from hansard.orchestration.answering import Answer
 from hansard.orchestration.execute import cut_short
 from hansard.orchestration.plan import Plan
@@ -36,6 +37,11 @@ class Ended:
     reason: str
     detail: str = ""
     gates: tuple[str, ...] = ()
+
+
+def ended_before(entry: Entry) -> Ended:
+    """How a run has ended, by the entry that says so."""
+    return Ended(run=entry.run, state=str(entry.data["state"]), reason=str(entry.data["reason"]))
 
 
 def with_answer(answer: Answer) -> Ending:

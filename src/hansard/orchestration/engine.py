@@ -28,7 +28,7 @@ from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.contexts import Contexts
-from hansard.orchestration.ending import Ended, Ending, Waiting, closed, undone, with_answer
+from hansard.orchestration.ending import Ended, Ending, Waiting, closed, ended_before, undone, with_answer
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown, wall_clock_us
 from hansard.orchestration.journal import Journal, Listener
 from hansard.orchestration.nested import Abandon, Because, is_panel, no_sessions
@@ -101,8 +101,7 @@ class Engine:
             if asked is None:
                 raise UsageError(f"there is no run {run} in {self._store.place}; `hansard runs` lists them")
             if progress.ended is not None:
-                data = progress.ended.data
-                return Ended(run=run, state=str(data["state"]), reason=str(data["reason"]))
+                return ended_before(progress.ended)
             means = self._means_of(asked.config, run)
         except HansardError:
             progress = await asyncio.to_thread(self.reread, run)
