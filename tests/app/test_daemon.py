@@ -1,27 +1,30 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hansard.app.configuring import Wishes
+from hansard.app.configuring import Wishes, run_config
 from hansard.app.daemon import Daemon, Draining, unfinished
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.errors import UsageError
+from hansard.errors import Fenced, UsageError
 from running import Answers, obliging
 
 WISHES = Wishes(provider="told", judge="checks", answer="join")
+IN_MEMORY = Settings(ledger="memory:", state=Path("unused"))
 
 
 @asynccontextmanager
-async def daemon(says: Any = obliging, **how: Any) -> AsyncIterator[tuple[Daemon, list[str]]]:
-    """A daemon at work on a ledger in memory, and what it tells."""
+async def daemon(
+    says: Any = obliging, settings: Settings = IN_MEMORY, **how: Any
+) -> AsyncIterator[tuple[Daemon, list[str]]]:
+    """A daemon at work on a ledger, and what it tells."""
     told: list[str] = []
-    settings = Settings(ledger="memory:", state=Path("unused"))
     async with Hansard.open(settings=settings, providers={"told": Answers(says)}) as hansard:
         made = Daemon(hansard, lambda event, **_: told.append(event), **how)
         work = asyncio.create_task(made.work())
@@ -35,6 +38,14 @@ async def daemon(says: Any = obliging, **how: Any) -> AsyncIterator[tuple[Daemon
 
 def request(made: Daemon, text: str = "please") -> Any:
     return made.hansard.runs.submit(text, made.config(WISHES), lane="backend")
+
+
+def cancel(made: Daemon, run: str, accepted: asyncio.Event) -> Any:
+    return made.hansard.runs.cancel(run, accepted=accepted)
+
+
+def retry(made: Daemon, run: str, task: str, accepted: asyncio.Event) -> Any:
+    return made.hansard.runs.retry(run, task, accepted=accepted)
 
 
 async def stuck(_: object) -> str:
@@ -67,7 +78,7 @@ async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> 
         with pytest.raises(Draining):
             await made.submit(request(made))
         with pytest.raises(Draining):
-            await made.ask(run, made.hansard.runs.cancel(run))
+            await made.ask(run, partial(cancel, made, run))
         with pytest.raises(Draining):
             await made.resume(run, surface="http", actor="human:ann")
         with pytest.raises(Draining):
@@ -93,12 +104,36 @@ async def test_what_was_asked_for_is_on_the_record_before_it_is_accepted() -> No
     async with daemon(stuck) as (made, _):
         run = await made.submit(request(made))
         await asyncio.sleep(0.1)
-        await made.ask(run, made.hansard.runs.cancel(run))
+        await made.ask(run, partial(cancel, made, run))
         kinds = [view["kind"] for view in made.hansard.runs.views(run)]
         assert "run.cancel_asked" in kinds
         await made.wait(run, 30)
         with pytest.raises(UsageError):
-            await made.ask(run, made.hansard.runs.resume(run))
+            await made.ask(run, partial(cancel, made, run))
+
+
+async def test_what_another_process_records_meanwhile_does_not_make_it_accepted(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with Hansard.open(settings=settings, providers={"told": Answers(quickly)}) as other:
+        tasks = [{"id": "t0", "lane": "backend", "instruction": "do it"}]
+        tasks += [{**tasks[0], "id": f"t{at}", "needs": [f"t{at - 1}"]} for at in range(1, 60)]
+        config = run_config(other.settings, other.pool, WISHES)
+        run = await other.runs.submit("please", config, plan={"tasks": tasks})
+        driving = asyncio.create_task(other.runs.drive(run))
+        async with daemon(settings=settings) as (made, _):
+            while not driving.done():
+                # The other one drives it, so this is refused, whatever comes of that run at the same time.
+                with suppress(Fenced, UsageError):
+                    await made.ask(run, partial(retry, made, run, "t0"))
+                    assert "run.retry_asked" in [view["kind"] for view in other.runs.views(run)]
+                    break
+                await asyncio.sleep(0)
+            await driving
+
+
+async def quickly(_: object) -> str:
+    await asyncio.sleep(0.002)
+    return "fine"
 
 
 async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:
@@ -142,7 +177,7 @@ async def asked_for_again(made: Daemon) -> tuple[str, str]:
     first = (await until(lambda: made.hansard.gates.listed(run=run)))[0]["gate"]
     # The gate is on the record a moment before its driver goes home.
     await until(lambda: run not in made.hansard.runs._driving)
-    await made.ask(run, made.hansard.runs.retry(run, "task"))
+    await made.ask(run, partial(retry, made, run, "task"))
     views = await until(lambda: [each for each in made.hansard.gates.listed(run=run) if each["gate"] != first])
     return run, views[0]["gate"]
 

@@ -175,18 +175,19 @@ class Daemon:
         finally:
             self._resting.discard(run)
 
-    async def ask(self, run: str, first: Work) -> None:
-        """Ask for something that goes on in the background; gives back control once it is on the record, or refused."""
+    async def ask(self, run: str, first: Callable[[asyncio.Event], Work]) -> None:
+        """Ask for something that goes on in the background; gives back control once it is on the record, or refused.
+
+        `first` sets the event as soon as it is on the record.
+        """
         if self.draining:
-            first.close()
             raise Draining
-        with self.follower.follow(run) as heard:
-            accepted = asyncio.create_task(heard.wait(30.0))
-            work = asyncio.ensure_future(first)
-            try:
-                await asyncio.wait({accepted, work}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                accepted.cancel()
+        recorded = asyncio.Event()
+        accepted, work = asyncio.create_task(recorded.wait()), asyncio.ensure_future(first(recorded))
+        try:
+            await asyncio.wait({accepted, work}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            accepted.cancel()
         if work.done() and (error := work.exception()):
             raise error
         self.start(run, _awaited(work))

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,9 @@ OF_A_PANEL = (
 """What can be done about a deliberation that is over."""
 SUBMIT_AGAIN = "`hansard submit REQUEST` hands it in again"
 SWAPPABLE = ("worker", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
+
+Accepted = asyncio.Event | None
+"""Is set as soon as what was asked for is on the record."""
 
 
 class Runs:
@@ -205,11 +209,11 @@ class Runs:
             self._pool.let_go(run)
         self._recorder.seal_soon()
 
-    async def cancel(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Ended | None:
+    async def cancel(
+        self, run: str, *, surface: Surface = "python", actor: str | None = None, accepted: Accepted = None
+    ) -> Ended | None:
         """Ask for a run to be cancelled. Where nobody drives it, this carries it out, and says how it ended."""
-        requested = self._unfinished(run)
-        fact = CancelAsked(surface=surface)
-        await self._recorder.record(fact, actor=actor or human(), run=run, causes=[requested])
+        await self._ask(run, CancelAsked(surface=surface), actor, [self._unfinished(run)], accepted)
         if run in self._driving:
             return await self._driving[run]
         try:
@@ -225,10 +229,16 @@ class Runs:
 
     async def ask_to_resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
         """Put it on the record that somebody wants an unfinished run to go on. Nobody drives it yet."""
-        requested = self._unfinished(run)
-        await self._recorder.record(ResumeAsked(surface=surface), actor=actor or human(), run=run, causes=[requested])
+        await self._ask(run, ResumeAsked(surface=surface), actor, [self._unfinished(run)])
 
-    async def retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
+    async def _ask(self, run: str, fact: Fact, actor: str | None, causes: list[int], accepted: Accepted = None) -> None:
+        await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
+        if accepted:
+            accepted.set()
+
+    async def retry(
+        self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None, accepted: Accepted = None
+    ) -> Ended:
         """Do one task again, and with it whatever was built on it."""
         progress = progress_of(run, self.entries(run))
         if progress.requested is None:
@@ -246,11 +256,8 @@ class Runs:
         if run in self._driving:
             raise UsageError(f"run {run} is being driven; retry a task when it has ended")
         causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])
-
-        async def ask() -> None:
-            fact = RetryAsked(task=task, surface=surface)
-            await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
-
+        fact = RetryAsked(task=task, surface=surface)
+        ask = partial(self._ask, run, fact, actor, causes, accepted)
         return await self._begun(run, self._engine.drive(run, ask))
 
     def figures(self, run: str) -> View:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -120,8 +121,9 @@ async def cancel(request: Request, run: str) -> Response:
     desk = desk_of(request)
     known = await found(desk, run)
     with refusing(409):
-        stop = desk.hansard.runs.cancel(known, surface="http", actor=token_of(request).actor)
-        await desk.daemon.ask(known, stop)
+        actor = token_of(request).actor
+        stop = partial(desk.hansard.runs.cancel, known, surface="http", actor=actor)
+        await desk.daemon.ask(known, lambda accepted: stop(accepted=accepted))
     return await _shown(desk, known, CANCELLED_S)
 
 
@@ -148,8 +150,9 @@ async def retry(request: Request, run: str, task: str, query: Annotated[Waiting,
     desk = desk_of(request)
     known = await found(desk, run)
     with refusing(409):
-        again = desk.hansard.runs.retry(known, task, surface="http", actor=token_of(request).actor)
-        await desk.daemon.ask(known, again)
+        actor = token_of(request).actor
+        again = partial(desk.hansard.runs.retry, known, task, surface="http", actor=actor)
+        await desk.daemon.ask(known, lambda accepted: again(accepted=accepted))
     return await _shown(desk, known, query.wait, 202)
 
 
