@@ -136,6 +136,19 @@ async def quickly(_: object) -> str:
     return "fine"
 
 
+async def test_who_asked_for_a_cancellation_and_does_not_wait_for_it_interrupts_nobody() -> None:
+    async with daemon(stuck) as (made, _):
+        run = await made.submit(request(made))
+        await asyncio.sleep(0.1)
+        accepted = asyncio.Event()
+        asking = asyncio.create_task(cancel(made, run, accepted))
+        await accepted.wait()
+        await asyncio.sleep(0)
+        asking.cancel()
+        await made.wait(run, 30)
+        assert made.hansard.runs.show(run)["state"] == "cancelled"
+
+
 async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:
     async with daemon() as (made, told):
         made.start("no-such-run")

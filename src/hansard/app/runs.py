@@ -215,7 +215,8 @@ class Runs:
         """Ask for a run to be cancelled. Where nobody drives it, this carries it out, and says how it ended."""
         await self._ask(run, CancelAsked(surface=surface), actor, [self._unfinished(run)], accepted)
         if run in self._driving:
-            return await self._driving[run]
+            # Whoever is tired of waiting interrupts nobody: the run is to end, and not to stay as it is.
+            return await asyncio.shield(self._driving[run])
         try:
             return await self.drive(run)
         except Fenced:
