@@ -1,6 +1,7 @@
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from hansard.errors import Fenced, UsageError
 from running import Answers, obliging
 
 WISHES = Wishes(provider="told", judge="checks", answer="join")
+FULL = "SELECT RAISE(ABORT, 'the disk is full')"
 IN_MEMORY = Settings(ledger="memory:", state=Path("unused"))
 
 
@@ -147,6 +149,45 @@ async def test_who_asked_for_a_cancellation_and_does_not_wait_for_it_interrupts_
         asking.cancel()
         await made.wait(run, 30)
         assert made.hansard.runs.show(run)["state"] == "cancelled"
+
+
+async def test_a_daemon_that_has_lost_its_ledger_waits_for_it_also_while_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.daemon.LEASE_S", 0.3)
+    monkeypatch.setattr("hansard.app.daemon.AGAIN_S", 0.1)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with daemon(settings=settings) as (made, told):
+        await until(lambda: made._claim)
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            # Another worker took it while this process was held up, and has gone; and the disk is full.
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("UPDATE claims SET epoch = epoch + 1, holder = '', until_us = 0 WHERE name = 'worker'")
+            other.execute(f"CREATE TRIGGER full BEFORE INSERT ON claims BEGIN {FULL}; END")
+            other.execute("COMMIT")
+            await until(lambda: "another worker has taken this ledger" in told)
+            await asyncio.sleep(0.3)
+            assert made._claim is None
+            other.execute("DROP TRIGGER full")
+        await until(lambda: made._claim)
+
+
+async def test_what_was_left_goes_on_as_soon_as_it_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hansard.app.daemon.AGAIN_S", 0.1)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    told: list[str] = []
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        made = Daemon(hansard, lambda event, **_: told.append(event))
+        run = await request(made)
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            other.execute("ALTER TABLE entries RENAME COLUMN kind TO hidden")
+            work = asyncio.create_task(made.work())
+            await until(lambda: made._claim and "the ledger cannot be read" in told)
+            other.execute("ALTER TABLE entries RENAME COLUMN hidden TO kind")
+        await until(lambda: hansard.runs.show(run)["state"] == "answered")
+        await made.drain(0)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:

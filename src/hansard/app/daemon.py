@@ -296,22 +296,37 @@ class Daemon:
 
     async def _hold(self) -> None:
         """Hold the claim whenever nobody else does, and go on then with what was left."""
+        waited = False
         while True:
             try:
-                self._claim = await self._when_free()
+                self._claim = await self._when_free(waited)
             except StoreError as error:
                 if self.hansard.store.broken is None:
                     raise
                 # Still worth looking at: what is in it can be read, shown and verified.
                 self._tell("this ledger takes nothing new", detail=str(error))
                 return
+            waited = True
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep(self._claim))
                 if self._resume:
-                    group.create_task(self._go_on())
+                    group.create_task(self._take_over())
 
-    async def _when_free(self) -> Claim:
-        waited = False
+    async def _take_over(self) -> None:
+        """Go on with what was left, as soon as it can be read."""
+        away = False
+        while self._claim:
+            try:
+                await self._go_on()
+                return
+            except StoreError as error:
+                if not away:
+                    self._tell("the ledger cannot be read", detail=str(error))
+                away = True
+            await asyncio.sleep(AGAIN_S)
+
+    async def _when_free(self, waited: bool) -> Claim:
+        """The claim, as soon as nobody else has it. `waited`: it was held here, or waited for, before."""
         while True:
             try:
                 return await asyncio.to_thread(self.hansard.store.claim, CLAIM, LEASE_S)
