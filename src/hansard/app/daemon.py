@@ -24,6 +24,7 @@ from hansard.errors import Fenced, HansardError, StoreError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
+from hansard.orchestration.watching import take
 from hansard.store.base import Claim, Query, Store
 
 MAX_CONFIGS = 100
@@ -329,7 +330,7 @@ class Daemon:
         """The claim, as soon as nobody else has it. `waited`: it was held here, or waited for, before."""
         while True:
             try:
-                return await asyncio.to_thread(self.hansard.store.claim, CLAIM, LEASE_S)
+                return await take(self.hansard.store, CLAIM)
             except Fenced:
                 if not waited:
                     detail = "until it ends, only what is submitted here is driven here"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from hansard.app.service import Hansard
 from hansard.errors import Fenced, HansardError, StoreError
+from hansard.orchestration.watching import release, take
 from hansard.store.base import Claim, Query, Store
 
 CLAIM = "worker"
@@ -77,7 +78,7 @@ class Worker:
         or has taken over from this one, which was held up or cut off from the ledger for longer than its lease.
         """
         store = self._hansard.store
-        claim = await asyncio.to_thread(store.claim, CLAIM, LEASE_S)
+        claim = await take(store, CLAIM)
         self._tell(f"working on {store.place}")
         try:
             async with asyncio.TaskGroup() as group:
@@ -87,7 +88,7 @@ class Worker:
             # The first one ended the others, and says why.
             raise errors.exceptions[0] from None
         finally:
-            store.release(claim)
+            release(store, claim)
 
     async def _look(self, group: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()

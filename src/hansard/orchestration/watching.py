@@ -78,9 +78,9 @@ class Watch:
         return {entry.run: entry.seq for entry in asked}, newest
 
 
-async def take(store: Store, run: str) -> Claim:
-    """Claim a run. Whoever is cancelled meanwhile holds nothing. Fenced when another driver holds it."""
-    taking = asyncio.ensure_future(asyncio.to_thread(store.claim, run, LEASE_S))
+async def take(store: Store, name: str) -> Claim:
+    """Take the claim of a run, or another one. Whoever is cancelled meanwhile holds nothing. Fenced when somebody else does."""
+    taking = asyncio.ensure_future(asyncio.to_thread(store.claim, name, LEASE_S))
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:

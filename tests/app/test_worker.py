@@ -1,0 +1,42 @@
+"""The worker's claim: who is told to stop gives it back, wherever he was."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hansard.app.daemon import Daemon
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.worker import Worker, is_alive
+
+
+@pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])
+async def test_who_is_told_to_stop_while_he_takes_the_ledger_leaves_it_to_others(who: object, tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with Hansard.open(settings=settings) as hansard:
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            work = asyncio.create_task(who(hansard).work())  # type: ignore[operator]
+            await asyncio.sleep(0.3)
+            work.cancel()
+            other.execute("ROLLBACK")
+        await asyncio.gather(work, return_exceptions=True)
+        await asyncio.sleep(0.3)
+        assert not is_alive(hansard.store)
+
+
+async def test_a_worker_stops_in_good_order_where_nothing_can_be_written(tmp_path: Path) -> None:
+    settings, begun = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), asyncio.Event()
+    async with Hansard.open(settings=settings) as hansard:
+        work = asyncio.create_task(Worker(hansard, tell=lambda _: begun.set()).work())
+        await begun.wait()
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            full = "SELECT RAISE(ABORT, 'the disk is full')"
+            other.execute(f"CREATE TRIGGER full BEFORE UPDATE ON claims BEGIN {full}; END")
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            other.execute("DROP TRIGGER full")
