@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -41,11 +42,27 @@ def webhook_secret(folder: Path) -> bytes:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-                file.write(f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}\n")
-        return base64.b64decode(path.read_text("ascii").strip().removeprefix("whsec_"), validate=True)
+            _make_secret(path)
+        secret = base64.b64decode(path.read_text("ascii").strip().removeprefix("whsec_"), validate=True)
     except (OSError, ValueError) as error:
         raise StoreError(f"cannot use the webhook secret in {path}: {error}") from error
+    if not secret:
+        raise StoreError(f"there is no webhook secret in {path}; remove the file, and the next start makes one")
+    return secret
+
+
+def _make_secret(path: Path) -> None:
+    """Written beside it first: a crash or a full disk leaves no half of one, and daemons that start at once share the first."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def signature(secret: bytes, id: str, timestamp: int, body: bytes) -> str:

@@ -1,0 +1,38 @@
+"""The secret that webhooks are signed with."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from hansard.app.webhooks import webhook_secret
+from hansard.errors import StoreError
+from store.disks import make_space, tmpfs
+
+
+@pytest.mark.needs_root
+def test_a_full_disk_leaves_no_empty_secret_behind(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", 16) as disk:
+        (disk / "serve").mkdir()
+        with suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(512))
+        with pytest.raises(StoreError, match="No space left"):
+            webhook_secret(disk / "serve")
+        assert not list((disk / "serve").iterdir())
+        make_space(disk)
+        assert len(webhook_secret(disk / "serve")) == 32
+
+
+def test_a_file_without_a_secret_signs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "webhook-secret").touch()
+    with pytest.raises(StoreError, match="there is no webhook secret"):
+        webhook_secret(tmp_path)
+
+
+def test_daemons_that_start_at_once_share_one_secret(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(16) as threads:
+        found = set(threads.map(lambda _: webhook_secret(tmp_path / "serve"), range(64)))
+    assert len(found) == 1
+    assert [path.name for path in (tmp_path / "serve").iterdir()] == ["webhook-secret"]
