@@ -117,7 +117,7 @@ async def test_what_was_asked_for_is_on_the_record_before_it_is_accepted() -> No
 async def test_what_another_process_records_meanwhile_does_not_make_it_accepted(tmp_path: Path) -> None:
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     async with Hansard.open(settings=settings, providers={"told": Answers(quickly)}) as other:
-        tasks = [{"id": "t0", "lane": "backend", "instruction": "do it"}]
+        tasks: list[dict[str, Any]] = [{"id": "t0", "lane": "backend", "instruction": "do it"}]
         tasks += [{**tasks[0], "id": f"t{at}", "needs": [f"t{at - 1}"]} for at in range(1, 60)]
         config = run_config(other.settings, other.pool, WISHES)
         run = await other.runs.submit("please", config, plan={"tasks": tasks})
