@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from hansard.app.daemon import Daemon
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.worker import Worker, is_alive
+from hansard.app.wiring import found_ledger, open_ledger
+from hansard.app.worker import CLAIM, LEASE_S, Worker, is_alive
 
 
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])
@@ -40,3 +42,18 @@ async def test_a_worker_stops_in_good_order_where_nothing_can_be_written(tmp_pat
             with pytest.raises(asyncio.CancelledError):
                 await work
             other.execute("DROP TRIGGER full")
+
+
+def test_whoever_asks_for_a_worker_is_not_taken_for_one(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    found_ledger(settings).close()
+
+    def asked(_: int) -> bool:
+        with open_ledger(settings) as opened:
+            return any(is_alive(opened.store) for _ in range(50))
+
+    with ThreadPoolExecutor(3) as threads:
+        assert not any(threads.map(asked, range(3)))
+    with open_ledger(settings) as opened:
+        opened.store.claim(CLAIM, LEASE_S)
+        assert is_alive(opened.store)
