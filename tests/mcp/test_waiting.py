@@ -89,6 +89,19 @@ async def test_a_call_that_is_cancelled_cancels_its_run(tmp_path: Path, mode: st
         assert (await called(client, "status"))["broken"] is None
 
 
+async def test_what_run_cancel_has_asked_for_is_carried_out_also_when_the_client_leaves_at_once(tmp_path: Path) -> None:
+    slow = Answers(pause_s=3600)
+    async with desk_in(tmp_path, slow) as desk:
+        async with client_of(desk) as client:
+            run = (await called(client, "submit", {"request": "x", "plan": PLAN, "wait": False}))["run"]
+            await slow.asked_times(1)
+            asking = asyncio.create_task(client.call_tool("run_cancel", {"run": run}))
+            await eventually(lambda: "run.cancel_asked" in [each["kind"] for each in desk.hansard.runs.views(run)])
+            asking.cancel()
+        await desk.close()
+        assert desk.hansard.runs.show(run)["state"] == "cancelled"
+
+
 @pytest.mark.parametrize(
     ("name", "asked"),
     [("submit", {"request": "x", "plan": PLAN}), ("plan", {"request": "x"}), ("deliberate", {"problem": "x"})],

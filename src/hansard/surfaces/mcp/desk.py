@@ -63,7 +63,7 @@ class Desk:
     """Whose desk this is, where it is one of a daemon."""
     closing: bool = False
     _driving: dict[str, "Driven"] = field(default_factory=dict)
-    _cancelling: "set[asyncio.Task[None]]" = field(default_factory=set)
+    _cancelling: "set[asyncio.Task[Any]]" = field(default_factory=set)
 
     @classmethod
     def of(
@@ -193,7 +193,11 @@ class Desk:
         """Cancel a run in the background."""
         return self._in_background(self._cancel(run, actor))
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    async def cancelled(self, run: str, actor: str | None) -> None:
+        """Cancel a run; it is carried out also where nobody waits for that any more."""
+        await asyncio.shield(self._in_background(self.hansard.runs.cancel(run, surface="mcp", actor=actor)))
+
+    def _in_background(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.create_task(work)
         self._cancelling.add(task)
         task.add_done_callback(self._cancelling.discard)

@@ -165,9 +165,8 @@ async def run_follow(call: Call, asked: Following) -> View:
 @tool("Cancel a run", "changes", FullRunView)
 async def run_cancel(call: Call, asked: OfRun) -> View:
     """Stop a run, whoever drives it; the record says so."""
-    runs = call.desk.hansard.runs
-    run = await asyncio.to_thread(runs.find, asked.run)
-    await runs.cancel(run, surface="mcp", actor=call.actor)
+    run = await asyncio.to_thread(call.desk.hansard.runs.find, asked.run)
+    await call.desk.cancelled(run, call.actor)
     return await call.desk.shown(run)
 
 
