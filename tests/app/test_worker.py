@@ -13,6 +13,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.wiring import found_ledger, open_ledger
 from hansard.app.worker import CLAIM, LEASE_S, Worker, is_alive
+from hansard.orchestration.watching import take
 
 
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])
@@ -28,6 +29,22 @@ async def test_who_is_told_to_stop_while_he_takes_the_ledger_leaves_it_to_others
         await asyncio.gather(work, return_exceptions=True)
         await asyncio.sleep(0.3)
         assert not is_alive(hansard.store)
+
+
+async def test_who_is_told_to_stop_twice_while_he_takes_a_run_holds_nothing(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with Hansard.open(settings=settings) as hansard:
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            taking = asyncio.create_task(take(hansard.store, "r1"))
+            await asyncio.sleep(0.2)
+            for _ in range(2):
+                taking.cancel()
+                await asyncio.sleep(0.05)
+            other.execute("ROLLBACK")
+        await asyncio.gather(taking, return_exceptions=True)
+        await asyncio.sleep(0.2)
+        hansard.store.claim("r1", LEASE_S)
 
 
 async def test_a_worker_stops_in_good_order_where_nothing_can_be_written(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hansard.orchestration.progress import Progress, progress_of
-from hansard.orchestration.watching import Watch, release, take
+from hansard.orchestration.watching import Watch, give_back, take
 from hansard.record.reading import read_entries
 from hansard.store.base import Claim, Query, Store
 
@@ -24,4 +24,4 @@ async def claimed(store: Store, run: str, cancel: asyncio.Event) -> AsyncIterato
         with Watch(store).over(claim, progress.seen, cancel.set):
             yield progress, claim
     finally:
-        await asyncio.to_thread(release, store, claim)
+        await give_back(store, claim)

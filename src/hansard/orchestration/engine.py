@@ -36,7 +36,7 @@ from hansard.orchestration.plan import Plan
 from hansard.orchestration.planning import Asked, Planner, body_of, plan_made
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
-from hansard.orchestration.watching import Watch, release, take
+from hansard.orchestration.watching import Watch, give_back, take
 from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
 from hansard.record.reading import read_entries
@@ -92,7 +92,7 @@ class Engine:
                 await ask()
             return await self._driven(run, claim)
         finally:
-            await asyncio.to_thread(release, self._store, claim)
+            await give_back(self._store, claim)
 
     async def _driven(self, run: str, claim: Claim) -> Ended:
         journal = Journal(self._recorder, run, claim, secrets=self._secrets, listeners=self._listeners)

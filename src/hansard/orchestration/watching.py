@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from hansard.errors import Fenced, HansardError, StoreError
+from hansard.providers.process import to_the_end
 from hansard.store.base import Claim, Query, Store
 
 LEASE_S = 15.0
@@ -84,10 +85,19 @@ async def take(store: Store, name: str) -> Claim:
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:
-        # The store cannot be called back: what it gives nobody waits for any more.
-        with suppress(HansardError):
-            await asyncio.to_thread(release, store, await taking)
+        await to_the_end(_not_wanted(store, taking))
         raise
+
+
+async def _not_wanted(store: Store, taking: "asyncio.Future[Claim]") -> None:
+    """The store cannot be called back: what it gives nobody waits for any more."""
+    with suppress(HansardError):
+        await asyncio.to_thread(release, store, await taking)
+
+
+async def give_back(store: Store, claim: Claim) -> None:
+    """Give a claim back beside the loop, however often whoever does so is cancelled meanwhile."""
+    await to_the_end(asyncio.to_thread(release, store, claim))
 
 
 def release(store: Store, claim: Claim) -> None:
