@@ -25,6 +25,15 @@ def test_a_deliberation_is_held_and_read(daemon: Served) -> None:
     assert [each["run"] for each in daemon.get("/v1/deliberations").json()] == [run]
 
 
+def test_the_command_line_prints_of_a_deliberation_what_its_routes_answer(daemon: Served) -> None:
+    held = daemon.cli("deliberate", "keep our own mail server?", "--provider", "rehearsal", "--json")
+    view = json.loads(held.stdout)
+    assert daemon.get(f"/v1/deliberations/{view['run']}").json() == view
+    shown = json.loads(daemon.cli("runs", "show", view["run"], "--json").stdout)
+    assert daemon.show(view["run"]) == shown
+    assert (shown["run_dir"], shown["spent"]) == (view["run_dir"], view["spent"])
+
+
 def test_what_is_no_deliberation_is_not_found(daemon: Served) -> None:
     run = daemon.submit(wait=60)["run"]
     assert daemon.get(f"/v1/deliberations/{run}").status_code == 404

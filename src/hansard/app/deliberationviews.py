@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from hansard.app.compare import end_of
 from hansard.app.convening import Convening
+from hansard.app.runviews import spent_view
 from hansard.app.views import View, moment
 from hansard.deliberation.archive import MANIFEST, read_manifest
 from hansard.deliberation.story import read_artifact
@@ -60,6 +62,7 @@ def deliberation_view(store: Store, run: str) -> View:
         "session_id": session,
         "state": state.state,
         "started": moment(state.started_us),
+        "spent": spent_view(state, end_of(entries)),
         "problem": made.config.problem_statement,
         "selected_agents": list(selected.data["agents"]) if selected else [],
         "coordinator": made.config.coordinator.id,

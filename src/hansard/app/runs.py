@@ -325,7 +325,13 @@ class Runs:
     def show(self, run: str) -> View:
         """Everything about one run."""
         run = self.find(run)
-        return run_view(self._store, run, self.entries(run), brief=False)
+        view = run_view(self._store, run, self.entries(run), brief=False)
+        if view["mode"] == "deliberation":
+            from hansard.app.deliberationviews import directory_of
+
+            folder = directory_of(self._store, run)
+            view["run_dir"] = str(folder) if folder else None
+        return view
 
     def answer(self, run: str) -> bytes | None:
         """The answer's bytes; None where there is none."""

@@ -10,7 +10,7 @@ from hansard.app.views import View, moment
 from hansard.deliberation.story import read_artifact
 from hansard.errors import Tampered
 from hansard.ledger.entry import Entry
-from hansard.record.history import fold
+from hansard.record.history import RunState, fold
 from hansard.record.reading import read_body, read_for_list, read_text, strange
 from hansard.store.base import Store
 
@@ -35,12 +35,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -
         "entries": state.entries,
         "first_seq": state.first_seq,
         "last_seq": state.last_seq,
-        "spent": {
-            "calls": state.calls,
-            "tokens": state.tokens,
-            "cost_usd_nano": state.cost_usd_nano,
-            "elapsed_us": ended.data.get("elapsed_us") if ended else None,
-        },
+        "spent": spent_view(state, ended),
         "budget": _budget(configured),
         "open_gates": sorted(state.open_gates),
     }
@@ -51,6 +46,16 @@ def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -
         "plan": _plan(entries),
         "tasks": _tasks(store, entries),
         **_answer(store, entries),
+    }
+
+
+def spent_view(state: RunState, ended: Entry | None) -> View:
+    """What a run took so far, calls of which nothing came back included; how long it took is known at its end."""
+    return {
+        "calls": state.calls,
+        "tokens": state.tokens,
+        "cost_usd_nano": state.cost_usd_nano,
+        "elapsed_us": ended.data.get("elapsed_us") if ended else None,
     }
 
 

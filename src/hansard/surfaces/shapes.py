@@ -107,6 +107,7 @@ class DeliberationView(Shown):
     run: str
     session_id: str
     state: str
+    spent: dict[str, Any]
     problem: str
     selected_agents: list[str]
     coordinator: str

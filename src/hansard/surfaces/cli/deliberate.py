@@ -194,8 +194,8 @@ def reason_of(view: View) -> str:
 
 
 def _view(hansard: Hansard, run: str, sat: Sat | None) -> View:
-    """A deliberation, with what all its calls took, and the reason why its directory is not complete where it was held here."""
-    view = deliberation_view(hansard.store, run) | {"spent": hansard.runs.show(run)["spent"]}
+    """A deliberation, with the reason why its directory is not complete where it was held here."""
+    view = deliberation_view(hansard.store, run)
     fault = sat.sitting.fault if sat else None
     return view | ({"fault": fault} if fault else {})
 

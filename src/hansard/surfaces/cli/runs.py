@@ -45,11 +45,6 @@ def listed(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     async def work(hansard: Hansard) -> int:
         view = hansard.runs.show(args.run)
-        if view["mode"] == "deliberation":
-            from hansard.app.deliberationviews import directory_of
-
-            folder = directory_of(hansard.store, view["run"])
-            view["run_dir"] = str(folder) if folder else None
         if args.json:
             as_json(view)
         else:
