@@ -4,6 +4,7 @@ from typing import Any
 
 from daemons import Served, events, place, serving
 from deliberating import config, script, synthesis, turn, verdict
+from visitors import Visitor
 
 ANSWERS = script([turn(), turn(), turn(), verdict("finalize"), synthesis()]).as_data()
 
@@ -32,6 +33,15 @@ def test_the_command_line_prints_of_a_deliberation_what_its_routes_answer(daemon
     shown = json.loads(daemon.cli("runs", "show", view["run"], "--json").stdout)
     assert daemon.show(view["run"]) == shown
     assert (shown["run_dir"], shown["spent"]) == (view["run_dir"], view["spent"])
+
+
+def test_a_deliberation_whose_configuration_was_redacted_is_still_shown(daemon: Served) -> None:
+    view = daemon.post("/v1/deliberations?wait=120", {"problem": "keep it?", "provider": "rehearsal"}).json()
+    [configured] = daemon.get(f"/v1/ledger/entries?run={view['run']}&kind=run.configured").json()
+    assert daemon.cli("ledger", "redact", configured["seq"], "config", "--reason", "legal").returncode == 0
+    shown = daemon.get(f"/v1/deliberations/{view['run']}").json()
+    assert (shown["outcome"], shown["problem"], shown["run_dir"]) == ("synthesis", "keep it?", None)
+    assert "keep it?" in Visitor(daemon).text(f"/dashboard/deliberations/{view['run']}")
 
 
 def test_what_is_no_deliberation_is_not_found(daemon: Served) -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from hansard.domain.value import value
 from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
 from hansard.record.history import TURNS, fold
-from hansard.record.reading import formed, read_body, read_entries, strange
+from hansard.record.reading import formed, read_body, read_entries, read_text, strange
 from hansard.store.base import Query, Store
 
 MODE: Literal["deliberation"] = "deliberation"
@@ -26,7 +26,14 @@ PERSONA: Literal["persona"] = "persona"
 
 
 def convening_of(store: Store, configured: int | None) -> Convening:
-    """What a session was convened with; UsageError where the run is no deliberation."""
+    """What a session was convened with; UsageError where the run is no deliberation, or it is not in the ledger any more."""
+    made = _recorded_convening(store, configured)
+    if made is None:
+        raise UsageError(f"the configuration of this deliberation (entry {configured}) is not in the ledger any more")
+    return made
+
+
+def _recorded_convening(store: Store, configured: int | None) -> Convening | None:
     entry = formed(store, store.entry(configured)) if configured is not None else None
     asked = next(read_entries(store, Query(run=entry.run, kind="run.requested", limit=1)), None) if entry else None
     if entry and asked and asked.data["mode"] not in (MODE, PERSONA):
@@ -35,7 +42,7 @@ def convening_of(store: Store, configured: int | None) -> Convening:
         )
     stored = read_body(store, entry, "config") if entry else None
     if entry is None or stored is None:
-        raise UsageError(f"the configuration of this deliberation (entry {configured}) is not in the ledger any more")
+        return None
     try:
         return Convening.from_json(stored.body)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError) as error:
@@ -48,28 +55,28 @@ def has_session(store: Store, run: str) -> bool:
 
 
 def deliberation_view(store: Store, run: str) -> View:
-    """One deliberation."""
+    """One deliberation. Where its configuration was redacted, what the rest of the record tells of it."""
     entries = list(read_entries(store, Query(run=run)))
     configured = next((entry.seq for entry in entries if entry.kind == "run.configured"), None)
-    made, artifact = convening_of(store, configured), _artifact(store, run)
+    made, artifact = _recorded_convening(store, configured), _artifact(store, run)
     convened, selected = _last(store, run, "session.convened"), _last(store, run, "panel.selected")
     ended = _last(store, run, "session.ended")
-    session = str(convened.data["session"]) if convened else made.config.session_id
+    session = str(convened.data["session"]) if convened else made.config.session_id if made else None
     state = fold(entries).runs[run]
-    run_dir = str(Path(made.runs) / session) if made.runs else None
+    run_dir = str(Path(made.runs) / session) if made and made.runs and session else None
     view: View = {
         "run": run,
         "session_id": session,
         "state": state.state,
         "started": moment(state.started_us),
         "spent": spent_view(state, end_of(entries)),
-        "problem": made.config.problem_statement,
+        "problem": made.config.problem_statement if made else read_text(store, entries[0], "request"),
         "selected_agents": list(selected.data["agents"]) if selected else [],
-        "coordinator": made.config.coordinator.id,
+        "coordinator": made.config.coordinator.id if made else selected.data["coordinator"] if selected else None,
         "run_dir": run_dir,
         "fault": _fault(entries, run_dir),
-        "refused_experts": _refused(entries, made),
-        "cut": list(made.cut),
+        "refused_experts": _refused(entries, made.experts) if made else [],
+        "cut": list(made.cut) if made else [],
         "outcome": None,
         "why": ended.data.get("why") if ended else None,
     }
@@ -84,10 +91,10 @@ def _fault(entries: list[Entry], run_dir: str | None) -> str | None:
     return f"the directory is not complete; `hansard session resume {shlex.quote(run_dir)}` completes it"
 
 
-def _refused(entries: list[Entry], made: Convening) -> list[str]:
+def _refused(entries: list[Entry], needs: Sequence[str]) -> list[str]:
     """The needs for which no expert was made: personas stand on the record in the order of their needs."""
     personas = (entry for entry in entries if entry.kind == "persona.made")
-    return [need for need, entry in zip(made.experts, personas, strict=False) if not entry.data["accepted"]]
+    return [need for need, entry in zip(needs, personas, strict=False) if not entry.data["accepted"]]
 
 
 def rounds_of(artifact: Mapping[str, Any]) -> int:
@@ -146,7 +153,7 @@ def deliberations(store: Store) -> Iterator[str]:
 
 
 def deliberation_views(store: Store) -> Iterator[View]:
-    """The deliberations, the newest first. One whose configuration is not there any more hides no other."""
+    """The deliberations, the newest first. One that is not as Hansard writes it hides no other."""
     for run in deliberations(store):
         try:
             view = deliberation_view(store, run)

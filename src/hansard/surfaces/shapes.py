@@ -105,12 +105,12 @@ class FullGateView(GateView):
 
 class DeliberationView(Shown):
     run: str
-    session_id: str
+    session_id: str | None
     state: str
     spent: dict[str, Any]
-    problem: str
+    problem: str | None
     selected_agents: list[str]
-    coordinator: str
+    coordinator: str | None
     run_dir: str | None
     fault: str | None
     refused_experts: list[str]
