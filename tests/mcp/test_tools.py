@@ -237,3 +237,12 @@ async def test_a_configuration_and_its_script_come_inline(tmp_path: Path) -> Non
         kept = await called(client, "get_run_summary", {"run_dir": held["run_dir"]})
         assert kept["digest_replay_ok"]
         assert kept["transcript_digest"] == held["transcript_digest"]
+
+
+async def test_the_gates_of_a_run_are_found_as_the_run_is(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        run = (await called(client, "submit", {"request": "x", "gates": ["plan"]}))["run"]
+        for name in (run, run[:20], "last"):
+            [gate] = (await called(client, "gates_list", {"run": name}))["gates"]
+            assert gate["run"] == run
+        assert "there is no run 'nobody'" in await refused(client, "gates_list", {"run": "nobody"})

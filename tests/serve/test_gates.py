@@ -21,6 +21,15 @@ def waiting(daemon: Served) -> tuple[str, str]:
     return run, gate["gate"]
 
 
+def test_the_gates_and_entries_of_a_run_are_found_as_the_run_is(daemon: Served) -> None:
+    run, gate = waiting(daemon)
+    assert [each["gate"] for each in daemon.get("/v1/gates?run=last").json()] == [gate]
+    assert {each["run"] for each in daemon.get("/v1/ledger/entries?run=last").json()} == {run}
+    for path in ("gates", "ledger/entries"):
+        assert daemon.get(f"/v1/{path}?run={run[:-4]}0000").status_code == 404
+    daemon.post(f"/v1/runs/{run}/cancel")
+
+
 def test_an_approval_lets_the_run_go_on(daemon: Served) -> None:
     run, gate = waiting(daemon)
     shown = daemon.get(f"/v1/gates/{gate}").json()

@@ -12,6 +12,7 @@ from hansard.surfaces.http.asking import refuse_commands
 from hansard.surfaces.http.bodies import DecisionRequest, FullGateView, GateView, Name, Strictly
 from hansard.surfaces.http.desk import answer, desk_of, token_of
 from hansard.surfaces.http.problems import documented, refusing
+from hansard.surfaces.http.runs import found
 
 router = APIRouter(tags=["gates"], route_class=Strictly)
 
@@ -22,11 +23,12 @@ class GatesListing(BaseModel):
     closed: bool = False
 
 
-@router.get("/v1/gates", response_model=list[GateView], responses=documented())
+@router.get("/v1/gates", response_model=list[GateView], responses=documented(404))
 async def listed(request: Request, query: Annotated[GatesListing, Query()]) -> Response:
     """Gates that wait, the oldest first; with `closed` also the others."""
     desk = desk_of(request)
-    return answer(await desk.hansard.heavily(desk.hansard.gates.listed, run=query.run, closed=query.closed))
+    run = await found(desk, query.run) if query.run else None
+    return answer(await desk.hansard.heavily(desk.hansard.gates.listed, run=run, closed=query.closed))
 
 
 @router.get("/v1/gates/{gate}", response_model=FullGateView, responses=documented(404))

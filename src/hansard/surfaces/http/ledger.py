@@ -27,6 +27,7 @@ from hansard.surfaces.http.bodies import (
 )
 from hansard.surfaces.http.desk import answer, desk_of, page
 from hansard.surfaces.http.problems import Refused, documented, refusing
+from hansard.surfaces.http.runs import found
 
 router = APIRouter(tags=["ledger"], route_class=Strictly)
 At = Annotated[int, Path(ge=0, le=MAX_SEQ)]
@@ -61,14 +62,15 @@ class Between(BaseModel):
     to: Seq | None = None
 
 
-@router.get("/v1/ledger/entries", response_model=list[EntryView], responses=documented())
+@router.get("/v1/ledger/entries", response_model=list[EntryView], responses=documented(404))
 async def entries(request: Request, query: Annotated[EntriesListing, Query()]) -> Response:
     """Entries in their order behind `after`, from the beginning where it is left out."""
-    ledger = desk_of(request).hansard.ledger
+    desk = desk_of(request)
+    ledger, run = desk.hansard.ledger, await found(desk, query.run) if query.run else None
 
     def read() -> list[View]:
         after = -1 if query.after is None else query.after
-        return list(ledger.show(run=query.run, kind=query.kind, actor=query.actor, after=after, limit=query.limit))
+        return list(ledger.show(run=run, kind=query.kind, actor=query.actor, after=after, limit=query.limit))
 
     views = await asyncio.to_thread(read)
     return page(request, views, views[-1]["seq"] if len(views) == query.limit else None)

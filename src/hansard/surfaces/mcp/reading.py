@@ -12,7 +12,7 @@ from hansard.app.routing import route as find_route
 from hansard.app.verifying import verify_apart
 from hansard.app.views import View
 from hansard.errors import UsageError
-from hansard.surfaces.mcp.tool import Arguments, Call, Name, Nothing, Seq, Text, Tool, tool
+from hansard.surfaces.mcp.tool import Arguments, Call, Name, Nothing, Run, Seq, Text, Tool, tool
 from hansard.surfaces.mcp.views import (
     EntriesView,
     FullEntryView,
@@ -57,7 +57,7 @@ class Standing(Arguments):
 
 
 class Gates(Arguments):
-    run: Name | None = None
+    run: Run | None = None
     closed: bool = Field(False, description="Also gates that do not wait any more.")
 
 
@@ -132,7 +132,8 @@ async def receipt(call: Call, asked: Receipting) -> View:
 async def gates_list(call: Call, asked: Gates) -> View:
     """List the gates that wait for a person, the oldest first, with what each of them shows."""
     hansard = call.desk.hansard
-    found = await hansard.heavily(hansard.gates.listed, run=asked.run, closed=asked.closed, questions=True)
+    run = await asyncio.to_thread(hansard.runs.find, asked.run) if asked.run else None
+    found = await hansard.heavily(hansard.gates.listed, run=run, closed=asked.closed, questions=True)
     return {"gates": found}
 
 
