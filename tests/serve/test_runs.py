@@ -1,6 +1,7 @@
 import json
 import re
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -165,6 +166,13 @@ def test_a_plan_that_nobody_makes_is_told(daemon: Served) -> None:
     said = daemon.post("/v1/plans?wait=30", {"request": "please", "provider": "stuck"})
     assert said.status_code == 409
     assert said.json()["run"]
+
+
+def test_whoever_waits_for_no_plan_does_not_wait(daemon: Served) -> None:
+    began = time.monotonic()
+    said = daemon.post("/v1/plans?wait=0", {"request": "please", "provider": "silent"})
+    assert (said.status_code, time.monotonic() - began < 30) == (409, True)
+    daemon.post(f"/v1/runs/{said.json()['run']}/cancel")
 
 
 def test_the_short_way_and_the_long_way_give_the_same_route(daemon: Served) -> None:

@@ -44,6 +44,10 @@ class Waiting(BaseModel):
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] = 0
 
 
+class Planning(Waiting):
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] = 60
+
+
 @router.post("/v1/runs", status_code=202, response_model=FullRunView, responses=FINISHED | documented(409, 415))
 async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Query()]) -> Response:
     """Hand in a request. 202 with the run at once; with `wait`, 200 when it has ended by then."""
@@ -65,11 +69,11 @@ async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Q
 
 
 @router.post("/v1/plans", response_model=dict[str, Any], responses=documented(409, 415))
-async def plan(request: Request, body: PlanRequest, query: Annotated[Waiting, Query()]) -> Response:
-    """Plan only, as `POST /v1/runs` takes it back. Waits for the plan, up to `wait` seconds (60 unless told)."""
+async def plan(request: Request, body: PlanRequest, query: Annotated[Planning, Query()]) -> Response:
+    """Plan only, as `POST /v1/runs` takes it back. Waits for the plan, up to `wait` seconds."""
     desk = desk_of(request)
     run = await _submitted(request, desk, body.request, wishes_of(desk, body), mode="plan_only")
-    await desk.daemon.wait(run, query.wait or 60)
+    await desk.daemon.wait(run, query.wait)
     made = await asyncio.to_thread(desk.hansard.runs.plan, run)
     if made is None:
         view = await asyncio.to_thread(desk.hansard.runs.show, run)
