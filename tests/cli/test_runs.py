@@ -41,6 +41,13 @@ def test_runs_alone_lists_the_newest_first(place: Path) -> None:
     assert len(json.loads(hansard(place, "runs", "--json").stdout)) == 2
 
 
+def test_an_empty_list_says_what_there_is_none_of(place: Path) -> None:
+    said = hansard(place, "runs", "list", "--state", "stopped").stderr
+    assert said == "hansard: no run is stopped; `hansard runs list` shows the others\n"
+    assert "no gate of run" in hansard(place, "gates", "list", "--run", "last").stderr
+    assert hansard(place, "gates", "list", "--all").stderr == "hansard: there is no gate\n"
+
+
 def test_show_tells_tasks_attempts_verdicts_and_the_answer(place: Path) -> None:
     said = hansard(place, "runs", "show", "last").stdout
     for piece in (

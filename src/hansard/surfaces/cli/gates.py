@@ -22,7 +22,8 @@ def listed(args: argparse.Namespace) -> int:
         for view in views:
             say(_line(view))
         if not views:
-            note("no gate waits for anybody")
+            gates = "no gate" if run is None else f"no gate of run {run[:SHORT]}"
+            note(f"there is {gates}" if args.all else f"{gates} waits for anybody")
         return 0
 
     return _with(args, work, writing=False)

@@ -13,7 +13,7 @@ from hansard.app.settings import read_settings
 from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.surfaces.cli.board import Event, reason
-from hansard.surfaces.cli.driving import EXIT, SHORT, conclude, note, opened, see_through, watched, words
+from hansard.surfaces.cli.driving import EXIT, SHORT, conclude, note, opened, see_through, typed, watched, words
 from hansard.surfaces.cli.narrate import dollars, duration, first_line, many, spent
 from hansard.surfaces.cli.progress import Lines, Watcher
 from hansard.surfaces.cli.show import as_json, as_json_line, say
@@ -35,7 +35,9 @@ def listed(args: argparse.Namespace) -> int:
             say(
                 f"{view['run'][:SHORT]}  {view['state']:<12}{_ago(view['last']):>9}  {said}  {first_line(view['request'] or '', 60)}"
             )
-        if not views:
+        if not views and args.state and hansard.runs.listed(limit=1):
+            note(f"no run is {args.state}; {typed(args, 'runs list')} shows the others")
+        elif not views:
             note("there are no runs yet; `hansard submit REQUEST` starts one")
         return 0
 
