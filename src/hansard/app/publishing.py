@@ -10,7 +10,7 @@ from typing import Any
 
 from hansard.app.custody import checkpoint_view
 from hansard.app.deliberationviews import MODE
-from hansard.app.runviews import run_view
+from hansard.app.runviews import listed_view
 from hansard.app.service import Hansard
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
@@ -70,7 +70,7 @@ def runs_page(
         before, looked = entry.seq, looked + 1
         if mode is not None and entry.data.get("mode") != mode:
             continue
-        view = run_view(store, entry.run, list(store.select(Query(run=entry.run))), brief=True)
+        view = listed_view(store, entry.run)
         if state is None or view["state"] == state:
             found.append(view)
     return found, None

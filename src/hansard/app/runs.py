@@ -22,7 +22,7 @@ from hansard.app.pool import Pool
 from hansard.app.rerun import rerun
 from hansard.app.routers import Routers
 from hansard.app.runpage import run_page
-from hansard.app.runviews import plan_data, run_view
+from hansard.app.runviews import listed_view, plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.documents.reading import read_json
@@ -314,8 +314,7 @@ class Runs:
         """The newest runs first, all of them where `limit` is 0."""
         found: list[View] = []
         for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
-            entries = list(self._store.select(Query(run=entry.run)))
-            view = run_view(self._store, entry.run, entries, brief=True)
+            view = listed_view(self._store, entry.run)
             if state is None or view["state"] == state:
                 found.append(view)
             if limit and len(found) >= limit:
@@ -325,7 +324,7 @@ class Runs:
     def show(self, run: str) -> View:
         """Everything about one run."""
         run = self.find(run)
-        view = run_view(self._store, run, self.entries(run), brief=False)
+        view = run_view(self._store, run, self.entries(run))
         if view["mode"] == "deliberation":
             from hansard.app.deliberationviews import directory_of
 

@@ -10,26 +10,53 @@ from hansard.app.views import View, moment
 from hansard.deliberation.story import read_artifact
 from hansard.errors import Tampered
 from hansard.ledger.entry import Entry
-from hansard.record.history import RunState, fold
+from hansard.record.history import RunState, ended_state, fold
 from hansard.record.reading import read_body, read_for_list, read_text, strange
-from hansard.store.base import Store
+from hansard.store.base import Query, Store
 
 REQUEST_SHOWN = 200
 
 
-def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -> View:
-    """One run. Brief: without tasks and texts, and of entries as they are; else each has the form of its kind."""
-    state = fold(entries).runs[run]
-    first = next((entry for entry in entries if entry.kind == "run.requested"), entries[0])
-    ended = end_of(entries)
-    request = (read_for_list if brief else read_text)(store, first, "request")
+def listed_view(store: Store, run: str) -> View:
+    """One run in short, for lists. Of a run that is over its beginning and its end are read, since a long one has many
+    thousand entries between them; of any other all are. Entries are taken as they are."""
+    begin = list(store.select(Query(run=run, limit=2)))
+    [last] = store.select(Query(run=run, newest_first=True, limit=1))
+    if [entry.kind for entry in begin] == ["run.requested", "run.configured"]:
+        # Counted last: whatever comes meanwhile makes the count differ, and nothing else.
+        state = ended_state(begin[0], last, store.count(run))
+        if state is not None:
+            return _head(state, begin, last, read_for_list(store, begin[0], "request"))
+    entries = list(store.select(Query(run=run)))
+    request = read_for_list(store, _first(entries), "request")
+    return _head(fold(entries).runs[run], entries, end_of(entries), request)
+
+
+def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
+    """One run, with tasks and texts; each entry has the form of its kind."""
+    request = read_text(store, _first(entries), "request")
+    return {
+        **_head(fold(entries).runs[run], entries, end_of(entries), None),
+        "request": request,
+        "route": _route(entries),
+        "plan": _plan(entries),
+        "tasks": _tasks(store, entries),
+        **_answer(store, entries),
+    }
+
+
+def _first(entries: Sequence[Entry]) -> Entry:
+    return next((entry for entry in entries if entry.kind == "run.requested"), entries[0])
+
+
+def _head(state: RunState, entries: Sequence[Entry], ended: Entry | None, request: str | None) -> View:
     configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
-    view: View = {
-        "run": run,
+    return {
+        "run": state.run,
         "state": state.state,
         "reason": ended.data.get("reason") if ended else None,
-        "mode": first.data.get("mode"),
-        "request": request if not brief or request is None else request[:REQUEST_SHOWN],
+        "mode": _first(entries).data.get("mode"),
+        "request": None if request is None else request[:REQUEST_SHOWN],
         "started": moment(state.started_us),
         "last": moment(state.last_us),
         "entries": state.entries,
@@ -38,14 +65,6 @@ def run_view(store: Store, run: str, entries: Sequence[Entry], *, brief: bool) -
         "spent": spent_view(state, ended),
         "budget": _budget(configured),
         "open_gates": sorted(state.open_gates),
-    }
-    if brief:
-        return view
-    return view | {
-        "route": _route(entries),
-        "plan": _plan(entries),
-        "tasks": _tasks(store, entries),
-        **_answer(store, entries),
     }
 
 

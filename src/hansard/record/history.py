@@ -160,6 +160,27 @@ def fold(entries: Iterable[Entry]) -> LedgerState:
     return state
 
 
+def ended_state(first: Entry, last: Entry, entries: int) -> RunState | None:
+    """The state of a run whose newest entry is its end, from what that entry says of it; None where it does not say it all."""
+    spent = [last.data.get(name) for name in ("calls", "tokens", "cost_usd_nano")]
+    if last.kind != "run.ended" or not all(type(each) is int for each in spent):
+        return None
+    calls, tokens, cost_usd_nano = map(_number, spent)
+    return RunState(
+        run=first.run,
+        first_seq=first.seq,
+        last_seq=last.seq,
+        started_us=first.ts,
+        last_us=last.ts,
+        state=str(last.data.get("state", "ended")),
+        entries=entries,
+        calls=calls,
+        tokens=tokens,
+        cost_usd_nano=cost_usd_nano,
+        over=True,
+    )
+
+
 async def follow(store: Store, after: int, query: Query | None = None) -> AsyncIterator[Entry]:
     """Entries as they are written, for ever, beginning behind `after`. Waiting happens off the event loop."""
     asked = query or Query()

@@ -165,6 +165,10 @@ class Store(Protocol):
 
     def select(self, query: Query) -> Iterator[Entry]: ...
 
+    def count(self, run: str) -> int:
+        """How many entries a run has, without reading them."""
+        ...
+
     def effects(self, seq: int) -> list[int]:
         """The entries that name `seq` among their causes."""
         ...

@@ -114,6 +114,9 @@ class MemoryStore:
         limit = len(self._lines) if query.limit is None else min(query.limit, len(self._lines))
         return islice((entry for entry in found if _matches(entry, query)), limit)
 
+    def count(self, run: str) -> int:
+        return len(self._runs.get(run, ()))
+
     def effects(self, seq: int) -> list[int]:
         return list(self._effects.get(seq, ()))
 

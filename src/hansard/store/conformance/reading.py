@@ -49,6 +49,12 @@ class Lines(Bench):
                 with refused(UsageError):
                     store.entry(seq)
 
+    def test_the_entries_of_a_run_are_counted(self) -> None:
+        with self.opened() as (store, _):
+            put(store, draft(run="r1"), draft(run="r2"), draft(run="r1"))
+            put(store, draft(run="r1"))
+            assert [store.count(run) for run in ("r1", "r2", "r", "a\0b")] == [3, 1, 0, 0]
+
     def test_effects_are_the_entries_that_name_it_as_a_cause(self) -> None:
         with self.opened() as (store, _):
             put(store, draft(causes=(0,)), draft(causes=(~0,)), draft(causes=(~1, ~0)), draft())

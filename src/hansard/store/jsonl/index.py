@@ -156,6 +156,10 @@ class Index:
         sql = f"SELECT seq, at, length FROM entries WHERE seq >= ? AND seq < ?{where} ORDER BY seq {order} LIMIT ?"
         return self._all(sql, low, high, *names.values(), limit)
 
+    def count(self, run: str) -> int:
+        [(found,)] = self._all("SELECT count(*) FROM entries WHERE run = ?", run)
+        return int(found)
+
     def effects(self, seq: int) -> list[int]:
         return [effect for (effect,) in self._all("SELECT seq FROM causes WHERE cause = ? ORDER BY seq", seq)]
 

@@ -132,6 +132,10 @@ class LineLog:
                 return
             low, high = (low, page[-1][0]) if query.newest_first else (page[-1][0] + 1, high)
 
+    def count(self, run: str) -> int:
+        with self._reading():
+            return self._index.count(run)
+
     def effects(self, seq: int) -> list[int]:
         with self._reading():
             return self._index.effects(seq) if 0 <= seq < self._sequence.size else []

@@ -166,6 +166,9 @@ class JsonlStore:
     def select(self, query: Query) -> Iterator[Entry]:
         return self._log.select(query)
 
+    def count(self, run: str) -> int:
+        return self._log.count(run)
+
     def effects(self, seq: int) -> list[int]:
         return self._log.effects(seq)
 

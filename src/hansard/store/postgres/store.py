@@ -158,6 +158,12 @@ class PostgresStore:
                 return
             low, high = (low, page[-1][0]) if query.newest_first else (page[-1][0] + 1, high)
 
+    def count(self, run: str) -> int:
+        if not _may_be_stored(run):
+            return 0
+        [(found,)] = self._all("SELECT count(*) FROM entries WHERE run = %s", run)
+        return int(found)
+
     def effects(self, seq: int) -> list[int]:
         return [effect for (effect,) in self._all("SELECT seq FROM causes WHERE cause = %s ORDER BY seq", seq)]
 

@@ -182,6 +182,10 @@ class SqliteStore:
                 return
             low, high = (low, page[-1][0]) if query.newest_first else (page[-1][0] + 1, high)
 
+    def count(self, run: str) -> int:
+        row = self._one("SELECT count(*) FROM entries WHERE run = ?", run)
+        return self._number(row[0]) if row else 0
+
     def effects(self, seq: int) -> list[int]:
         if not 0 <= seq < MAX_NUMBER:
             return []
