@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from command_line import started
 from daemons import ONE, Served, events, wait_for
 
 CHAIN = {
@@ -166,6 +167,24 @@ def test_a_plan_that_nobody_makes_is_told(daemon: Served) -> None:
     said = daemon.post("/v1/plans?wait=30", {"request": "please", "provider": "stuck"})
     assert said.status_code == 409
     assert said.json()["run"]
+
+
+def test_whoever_cancels_what_another_process_drives_sees_it_end(daemon: Served) -> None:
+    process = started(daemon.folder, "submit", "elsewhere", "--lane", "backend", "--provider", "stuck")
+    try:
+        run = wait_for(lambda: next((each["run"] for each in listed(daemon) if each["request"] == "elsewhere"), None))
+        daemon.until(run, "running")
+        wait_for(lambda: daemon.get(f"/v1/ledger/entries?run={run}&kind=task.attempted").json())
+        said = daemon.post(f"/v1/runs/{run}/cancel")
+        assert (said.status_code, said.json()["state"]) == (200, "cancelled")
+        assert process.wait(timeout=60) == 13
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def listed(daemon: Served) -> list[dict[str, Any]]:
+    return list(daemon.get("/v1/runs").json())
 
 
 def test_whoever_waits_for_no_plan_does_not_wait(daemon: Served) -> None:

@@ -197,6 +197,14 @@ def frames_after(store: Store, run: str, after: int, limit: int) -> list[Frame]:
     return [frame_of(entry_view(entry)) for entry in store.select(Query(run=run, after=after, limit=limit))]
 
 
+async def until_over(store: Store, run: str, within_s: float) -> None:
+    """Return when a run is over, whoever drives it, or the time is."""
+    for _ in range(round(within_s / WAIT_S)):
+        if await asyncio.to_thread(over_at, store, run) is not None:
+            return
+        await asyncio.sleep(WAIT_S)
+
+
 def over_at(store: Store, run: str) -> int | None:
     """The entry that ended a run; None where it goes on, or was taken up again."""
     ended, again = (

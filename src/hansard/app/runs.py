@@ -13,6 +13,7 @@ from hansard.app.capsule import capsule, capsule_text
 from hansard.app.compare import answer_body, answer_of, compared, figures, last_verdicts
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.finding import ANY_RUN, find_run, unknown_run
+from hansard.app.following import until_over
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
 from hansard.app.listening import harmless
@@ -46,6 +47,7 @@ from hansard.store.base import Query, Store
 
 MAX_REQUEST = 10_000_000
 KEEP_S = 0.3
+NOTICED_S = 10.0
 MOST_CONFIGS = 64
 OF_A_PANEL = (
     "`hansard deliberate --continue RUN` goes on from a session that asked for something, "
@@ -212,7 +214,9 @@ class Runs:
     async def cancel(
         self, run: str, *, surface: Surface = "python", actor: str | None = None, accepted: Accepted = None
     ) -> Ended | None:
-        """Ask for a run to be cancelled. Where nobody drives it, this carries it out, and says how it ended."""
+        """Ask for a run to be cancelled. Where nobody drives it, this carries it out, and says how it ended; where another
+        process does, it is given a while to notice.
+        """
         await self._ask(run, CancelAsked(surface=surface), actor, [self._unfinished(run)], accepted)
         if run in self._driving:
             # Whoever is tired of waiting interrupts nobody: the run is to end, and not to stay as it is.
@@ -220,7 +224,7 @@ class Runs:
         try:
             return await self.drive(run)
         except Fenced:
-            # Another process drives it, and will see the request in the record.
+            await until_over(self._store, run, NOTICED_S)
             return None
 
     async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:

@@ -19,7 +19,6 @@ from hansard.surfaces.cli.progress import Lines, Watcher
 from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.cli.streams import has_reader
 
-WAIT_S = 10.0
 MARKS = {"passed": "+", "rejected": "x", "skipped": "-", "waiting": "."}
 
 
@@ -96,9 +95,7 @@ def follow(args: argparse.Namespace) -> int:
 def cancel(args: argparse.Namespace) -> int:
     async def work(hansard: Hansard) -> int:
         run = hansard.runs.find(args.run)
-        ended = await hansard.runs.cancel(run, surface="cli")
-        if ended is None:
-            await _until_ended(hansard, run)
+        await hansard.runs.cancel(run, surface="cli")
         view = hansard.runs.show(run)
         if args.json:
             as_json(view)
@@ -151,16 +148,6 @@ def _with(args: argparse.Namespace, work: Callable[[Hansard], Awaitable[int]], *
             return await work(hansard)
 
     return asyncio.run(body())
-
-
-async def _until_ended(hansard: Hansard, run: str) -> None:
-    """Wait a while for the driver in another process to notice."""
-    try:
-        async with asyncio.timeout(WAIT_S):
-            async for _ in hansard.runs.follow(run):
-                pass
-    except TimeoutError:
-        return
 
 
 def _tell(view: View) -> None:
