@@ -288,6 +288,19 @@ def test_what_hides_is_spelled_alike_by_the_server_and_in_the_browser(daemon: Se
     assert page.evaluate(script, known) == [each for each in known if spelled(each) != each]
 
 
+def test_a_task_with_a_long_name_fits_on_a_phone(daemon: Served, browsing: Browsing) -> None:
+    long = "w" * 100
+    tasks = [{"id": name, "lane": "backend", "instruction": "do it"} for name in (long, "short")]
+    run = daemon.submit(wait=60, plan={"tasks": [tasks[0], tasks[1] | {"needs": [long]}]})["run"]
+    page = browsing.visit(daemon, width=360)
+    waits = daemon.submit(gates=[f"task:{long}"], plan={"tasks": tasks[:1]})["run"]
+    daemon.until(waits, "waiting")
+    for path in (f"/dashboard/runs/{run}", f"/dashboard/compare?run={run}&run={waits}", "/dashboard/gates"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+    daemon.post(f"/v1/runs/{waits}/cancel")
+
+
 def test_a_phone_needs_no_sideways_scrolling(daemon: Served, browsing: Browsing) -> None:
     run = daemon.submit("a_word_" * 40, plan=LINE, wait=30, provider="quick")["run"]
     debate = daemon.post("/v1/deliberations?wait=60", {"problem": "why?", "provider": "rehearsal"}).json()["run"]
