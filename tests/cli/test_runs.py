@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from command_line import UNJUDGED, hansard, started, workplace
-from hansard.app.runs import ENDED
+from hansard.app.recorded import ENDED
 from hansard.record import history
 from hansard.surfaces.cli.arguments import STATES
 

@@ -1,18 +1,17 @@
-"""Runs, for every surface: submit, list, show, follow, cancel, resume, retry. What it shows is what the record says."""
+"""Runs, for every surface: submit, drive, cancel, resume, retry, run again. What they have become is told in `recorded`."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hansard.app.capsule import capsule, capsule_text
-from hansard.app.compare import answer_body, answer_of, compared, figures, last_verdicts
+from hansard.app.capsule import capsule_text
 from hansard.app.configuring import Wishes, run_config
-from hansard.app.finding import ANY_RUN, find_run, unknown_run
+from hansard.app.finding import ANY_RUN, unknown_run
 from hansard.app.following import until_over
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce, new_run_id
@@ -20,17 +19,15 @@ from hansard.app.listening import harmless
 from hansard.app.panel_provider import Panel, end_sessions
 from hansard.app.people import human as human
 from hansard.app.pool import Pool
+from hansard.app.recorded import ENDED, RecordedRuns
 from hansard.app.rerun import rerun
 from hansard.app.routers import Routers
-from hansard.app.runpage import run_page
-from hansard.app.runviews import listed_view, plan_data, run_view
-from hansard.app.views import View, entry_view
+from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.documents.reading import read_json
 from hansard.domain.fact import Body, Fact
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
 from hansard.errors import Fenced, HansardError, StoreError, UsageError, plainly
-from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.engine import Engine
@@ -40,8 +37,8 @@ from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
 from hansard.providers.base import Provider
-from hansard.record.history import fold, follow
-from hansard.record.reading import read_body, read_entries, read_text
+from hansard.record.history import fold
+from hansard.record.reading import read_body
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Query, Store
 
@@ -61,11 +58,12 @@ Accepted = asyncio.Event | None
 """Is set as soon as what was asked for is on the record."""
 
 
-class Runs:
-    """The runs of one open ledger."""
+class Runs(RecordedRuns):
+    """The runs of one open ledger, and what can be done to them."""
 
     def __init__(self, recorder: Recorder, store: Store, pool: Pool) -> None:
-        self._recorder, self._store, self._pool = recorder, store, pool
+        super().__init__(store)
+        self._recorder, self._pool = recorder, pool
         self._routers = Routers(pool.settings)
         self._submitted: set[str] = set()
         """Runs of the engine that were submitted here and not driven yet."""
@@ -265,28 +263,6 @@ class Runs:
         ask = partial(self._ask, run, fact, actor, causes, accepted)
         return await self._begun(run, self._engine.drive(run, ask))
 
-    def figures(self, run: str) -> View:
-        """What a run came to, in figures."""
-        return figures(self._store, self.entries(self.find(run)))
-
-    def compare(self, a: str, b: str, others: "Runs | None" = None) -> View:
-        """What changed between two runs; the second may lie in another ledger."""
-        beside = others or self
-        first, second = self.entries(self.find(a)), beside.entries(beside.find(b))
-        answers = (answer_of(self._store, first), answer_of(beside._store, second))
-        sides = (figures(self._store, first), figures(beside._store, second))
-        return compared(*sides, answers, (last_verdicts(first), last_verdicts(second)))
-
-    def capsule(self, run: str) -> View:
-        """What a run knows, small enough to be given to the next one."""
-        found = self.find(run)
-        return capsule(self._store, found, self.entries(found))
-
-    def page(self, run: str) -> str:
-        """A run as one HTML page that needs nothing else."""
-        view = self.show(run)
-        return run_page(self._store, view, self.plan(view["run"]), self.entries(view["run"]))
-
     async def rerun(self, run: str, swap: Mapping[str, str] | None = None) -> View:
         """Re-run a run from the record alone. `swap` names providers, by role, that are asked live instead."""
         if self._is_of_a_panel(run):
@@ -313,67 +289,6 @@ class Runs:
         if configured is None:
             raise unknown_run(self._store, run)
         return RunConfig.from_json(self._body(configured.seq, "config"), f"entry {configured.seq}")
-
-    def listed(self, *, limit: int = 20, state: str | None = None) -> list[View]:
-        """The newest runs first, all of them where `limit` is 0."""
-        found: list[View] = []
-        for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
-            view = listed_view(self._store, entry.run)
-            if state is None or view["state"] == state:
-                found.append(view)
-            if limit and len(found) >= limit:
-                break
-        return found
-
-    def show(self, run: str) -> View:
-        """Everything about one run."""
-        run = self.find(run)
-        view = run_view(self._store, run, self.entries(run))
-        if view["mode"] == "deliberation":
-            from hansard.app.deliberationviews import directory_of
-
-            folder = directory_of(self._store, run)
-            view["run_dir"] = str(folder) if folder else None
-        return view
-
-    def answer(self, run: str) -> bytes | None:
-        """The answer's bytes; None where there is none."""
-        found = answer_body(self._store, self.entries(run))
-        return found.data if found else None
-
-    def plan(self, run: str) -> View | None:
-        """The newest plan of a run, as a file that `submit --plan` takes; None where there is none."""
-        return plan_data(self._store, self.entries(run))
-
-    def text(self, seq: int, part: str) -> str | None:
-        """A body as text for showing; None where it is not in the ledger."""
-        return read_text(self._store, self._store.entry(seq), part)
-
-    def views(self, run: str) -> list[View]:
-        """The entries of a run so far."""
-        return [entry_view(entry) for entry in self.entries(run)]
-
-    def entries(self, run: str) -> list[Entry]:
-        return list(read_entries(self._store, Query(run=run)))
-
-    def find(self, run: str) -> str:
-        """A run by its id or the beginning of it; `last` is the newest."""
-        return find_run(self._store, run)
-
-    async def follow(self, run: str, after: int = -1) -> AsyncIterator[View]:
-        """The entries of a run as they are written, until it ends."""
-        seen, so_far = after, self.entries(run)
-        for entry in so_far:
-            if entry.seq > after:
-                seen = entry.seq
-                yield entry_view(entry)
-        # Of what was shown: whatever came meanwhile is still to be shown.
-        if fold(so_far).runs[run].state in ENDED:
-            return
-        async for entry in follow(self._store, seen, Query(run=run)):
-            yield entry_view(entry)
-            if entry.kind == "run.ended":
-                return
 
     def has_gates(self, run: str) -> bool:
         """Whether people have a say in a run."""
@@ -416,9 +331,6 @@ class Runs:
             listener(run, recorded)
 
 
-ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
-
-
 def read_plan(path: Path) -> Any:
     """A plan file, JSON or TOML. What has two readings is none."""
     import tomllib
@@ -447,4 +359,4 @@ def _mode(mode: str, plan: object, lane: str | None) -> str:
     return "plan" if plan is not None else "single" if lane is not None else mode
 
 
-__all__ = ["ENDED", "Runs", "Wishes", "human", "read_plan", "run_config"]
+__all__ = ["Runs", "Wishes", "human", "read_plan", "run_config"]

@@ -11,7 +11,7 @@ from typing import Any
 
 from hansard.app import demo as flow
 from hansard.app.configuring import Wishes, run_config
-from hansard.app.runs import ENDED
+from hansard.app.recorded import ENDED
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, recordable, working_folder
 from hansard.app.tampering import Tampering, check, tamper

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from hansard.app.runs import ENDED
+from hansard.app.recorded import ENDED
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
 from hansard.app.views import View

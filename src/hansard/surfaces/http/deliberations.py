@@ -9,7 +9,7 @@ from starlette.responses import Response
 from hansard.app.convening import Call, Convening, check_name, convening
 from hansard.app.deliberationviews import MODE, deliberation_view
 from hansard.app.publishing import artifact, deliberation_metrics, exact_deliberation, runs_page
-from hansard.app.runs import ENDED
+from hansard.app.recorded import ENDED
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import DeliberationRequest, DeliberationView, RunsListing, RunView, Strictly
 from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of

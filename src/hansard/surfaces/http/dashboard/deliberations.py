@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hansard.app.deliberationviews import deliberation_view
 from hansard.app.publishing import exact_deliberation
-from hansard.app.runs import ENDED
+from hansard.app.recorded import ENDED
 from hansard.app.service import Hansard
 from hansard.app.views import View
 from hansard.errors import StoreError

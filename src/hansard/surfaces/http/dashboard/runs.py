@@ -10,7 +10,8 @@ from starlette.responses import Response
 from hansard.app.compare import has_answers, shown
 from hansard.app.following import over_at
 from hansard.app.publishing import is_deliberation, runs_page
-from hansard.app.runs import ENDED, Runs
+from hansard.app.recorded import ENDED
+from hansard.app.runs import Runs
 from hansard.app.views import View
 from hansard.surfaces.http import runs as api
 from hansard.surfaces.http.bodies import Seq
