@@ -50,6 +50,8 @@ def writer(path: Path, *, durability: Durability = "each", count: int = 0) -> "s
         [sys.executable, "-S", "-c", WRITER, str(path), durability, str(count)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        # What a buffer had read ahead would be missing from what `communicate` reads.
+        bufsize=0,
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
     )
     assert process.stdout
