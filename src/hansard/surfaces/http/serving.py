@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -26,8 +27,9 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings, recordable
 from hansard.app.tokens import Tokens
 from hansard.app.webhooks import webhooks
-from hansard.errors import HansardError, MissingExtra, UsageError
+from hansard.errors import HansardError, UsageError
 from hansard.surfaces.http.app import make_app
+from hansard.surfaces.http.at_first import AtFirst
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.guard import Doors, Guard, Limits
 from hansard.surfaces.http.head import Head
@@ -200,13 +202,15 @@ def _stopping() -> asyncio.Event:
 @asynccontextmanager
 async def _mcp(daemon: Daemon, options: Options) -> AsyncIterator[ASGIApp | None]:
     """The MCP surface, where its library is installed."""
-    from hansard.surfaces.mcp import http_app
-
-    try:
-        app = http_app(daemon.hansard, wishes=options.wishes, commands=options.commands, daemon=daemon)
-    except MissingExtra:
+    if find_spec("mcp") is None:
         yield None
         return
+    from hansard.surfaces.mcp import http_app
+
+    app = AtFirst(
+        "hansard.surfaces.mcp.http",
+        lambda: http_app(daemon.hansard, wishes=options.wishes, commands=options.commands, daemon=daemon),
+    )
     async with app.lifespan():
         yield app
 
