@@ -115,7 +115,7 @@ def settled(
 ) -> Completion:
     """The completion as it is handed on: named, bounded, consistent, valid against the schema, and counted."""
     for name in _BYTES:
-        if not isinstance(kept := getattr(completion, name), bytes | None):
+        if (kept := getattr(completion, name)) is not None and not isinstance(kept, bytes):
             raise TypeError(f"its {name} is a Python {type(kept).__name__} instead of bytes")
     good = checked(exchange, _bounded(exchange, _encodable(completion)))
     requested = completion.requested_model or requested_model(exchange, description)
