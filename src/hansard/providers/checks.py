@@ -39,6 +39,7 @@ MOST_MESSAGE = 4_000
 """Characters of what is said of a failure: people read it in one line, and later prompts quote it."""
 _BASES: frozenset[str] = frozenset(get_args(CostBasis))
 _BYTES = ("raw", "output", "stderr", "diff")
+_UNMETERED = Cost(basis="unmetered")
 _EXIT_CODES = range(-(2**31), 2**32)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SUCCESS = frozenset({"stop", "length", "content_filter"})
@@ -326,16 +327,23 @@ def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -
         return usage
     if completion.failure and completion.failure.kind != "timeout" and not completion.text and not completion.output:
         return Usage()
-    asked = sum(len(message.content.encode()) + _size(message.calls) for message in exchange.messages)
+    asked = sum([_length(message.content) + _size(message.calls) for message in exchange.messages])
     # What was spilled is kept for the record; nobody's answer is longer than was asked for.
-    said = len(completion.text.encode()) + _size(completion.calls) or min(
+    said = _length(completion.text) + _size(completion.calls) or min(
         len(completion.output or b""), exchange.limits.max_output_bytes
     )
     return Usage(input_tokens=_tokens(asked), output_tokens=_tokens(said), estimated=True)
 
 
+def _length(text: str) -> int:
+    """How many bytes a text is."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def _size(calls: Sequence[ToolCall]) -> int:
     """How many bytes the calls are, with their arguments as JSON."""
+    if not calls:
+        return 0
     return sum(len(f"{call.id}{call.name}{_as_text(call.arguments)}".encode("utf-8", "replace")) for call in calls)
 
 
@@ -349,4 +357,6 @@ def settled_cost(cost: Cost, *, unmetered: bool) -> Cost:
         cost = Cost()
     if not unmetered:
         return cost
-    return replace(cost, basis="unmetered" if cost.basis in {"unknown", "unmetered"} else "estimate")
+    if cost.basis in {"unknown", "unmetered"}:
+        return replace(cost, basis="unmetered") if cost.usd_nano else _UNMETERED
+    return replace(cost, basis="estimate")
