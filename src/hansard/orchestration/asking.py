@@ -28,7 +28,7 @@ from hansard.orchestration.roles import Question
 from hansard.orchestration.seams import Reviser, Source, Verifier
 from hansard.providers import checks, parse
 from hansard.providers.ask import corrected, wants_correction
-from hansard.providers.base import Provider, failure, keeps_the_contract
+from hansard.providers.base import Provider, failure
 from hansard.providers.prices import Price
 from hansard.providers.prompt import prompt_of
 from hansard.providers.recording import Call, call_of
@@ -178,10 +178,7 @@ class Asker:
         try:
             if target.convenes:
                 return await self._convened(target.convenes, exchange, held, entry)
-            said = await target.provider.complete(exchange)
-            if not keeps_the_contract(target.provider):
-                said = checks.checked(exchange, said)
-            completion = self._priced(target, said)
+            completion = self._priced(target, checks.checked(exchange, await target.provider.complete(exchange)))
             return completion
         except Swallowed:
             model = target.model_name
