@@ -32,6 +32,15 @@ class Quiet:
         self.heard.append("asked")
 
 
+class Barred(Quiet):
+    """One that cannot be entered."""
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        raise OSError("barred")
+        yield
+
+
 async def asked(app: AtFirst) -> None:
     async def nothing(*_: Any) -> Any: ...
 
@@ -64,6 +73,9 @@ async def test_whoever_asks_hears_why_there_is_none_and_who_gave_up_spoils_it_fo
         for _ in range(2):
             with pytest.raises(ModuleNotFoundError, match="there_is_no_such_module"):
                 await asked(broken)
+    async with (barred := AtFirst("json", Barred)).lifespan():
+        with pytest.raises(OSError, match="barred"):
+            await asked(barred)
     async with (app := AtFirst("json", Quiet)).lifespan():
         impatient = asyncio.create_task(asked(app))
         await asyncio.sleep(0)

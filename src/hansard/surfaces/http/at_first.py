@@ -44,15 +44,17 @@ class AtFirst:
             return
         try:
             await asyncio.to_thread(import_module, self._module)
+            # As for everything that was there when the daemon began: it stays, and need not be looked at again and again.
+            gc.freeze()
             app = self._make()
-        except Exception as error:  # noqa: BLE001 - whoever asks hears why there is none
+            async with app.lifespan():
+                self._made.set_result(app)
+                await self._over.wait()
+        except Exception as error:
+            if self._made.done():
+                raise
+            # Nobody waits for good: whoever asks hears why there is none.
             self._made.set_exception(error)
-            return
-        # As for everything that was there when the daemon began: it stays, and need not be looked at again and again.
-        gc.freeze()
-        async with app.lifespan():
-            self._made.set_result(app)
-            await self._over.wait()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._wanted.set()
