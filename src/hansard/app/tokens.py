@@ -20,7 +20,7 @@ from typing import Literal, get_args
 from hansard.app.views import View, moment
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
-from hansard.seal.private import make_folder
+from hansard.seal import private
 
 Role = Literal["reader", "operator", "approver"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -144,7 +144,7 @@ class Tokens:
     def _changing(self) -> Iterator[list[Token]]:
         """The tokens, to be changed by one process at a time; written when the block ends well."""
         try:
-            make_folder(self.folder)
+            private.make_folder(self.folder)
             with open(os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 self._seen = None
@@ -161,11 +161,11 @@ class Tokens:
     def _write(self, tokens: list[Token]) -> None:
         for each in tokens:
             if isinstance(each, _Made) and each.name == DEFAULT:
-                _replace(self._plain, each.secret + "\n")
+                private.replace(self._plain, f"{each.secret}\n".encode())
         if not any(each.name == DEFAULT for each in tokens):
             self._plain.unlink(missing_ok=True)
         kept = [{name: value for name, value in asdict(each).items() if name != "secret"} for each in tokens]
-        _replace(self._file, json.dumps({"tokens": kept}, indent=2) + "\n")
+        private.replace(self._file, f"{json.dumps({'tokens': kept}, indent=2)}\n".encode())
 
     def _look(self) -> None:
         """Read the file anew where it has changed."""
@@ -196,13 +196,3 @@ class _Made(Token):
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a private file as a whole or not at all."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)

@@ -6,17 +6,16 @@ of the daemon and in its marks; the record does not depend on who listens.
 
 import asyncio
 import base64
+import fcntl
 import hashlib
 import hmac
 import http.client
 import json
-import os
 import secrets
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +24,7 @@ from hansard.app.posting import check_url, post
 from hansard.app.views import entry_view
 from hansard.errors import HansardError, StoreError
 from hansard.ledger.entry import Entry
+from hansard.seal import private
 from hansard.store.base import Query, Store
 
 KINDS = ("gate.opened", "run.ended")
@@ -41,28 +41,17 @@ def webhook_secret(folder: Path) -> bytes:
     path = folder / "webhook-secret"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists():
-            _make_secret(path)
+        with private.lock_file(folder / "lock") as lock:
+            # Daemons that start at once share the first one's.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                private.replace(path, b"whsec_%b\n" % base64.b64encode(secrets.token_bytes(32)))
         secret = base64.b64decode(path.read_text("ascii").strip().removeprefix("whsec_"), validate=True)
     except (OSError, ValueError) as error:
         raise StoreError(f"cannot use the webhook secret in {path}: {error}") from error
     if not secret:
         raise StoreError(f"there is no webhook secret in {path}; remove the file, and the next start makes one")
     return secret
-
-
-def _make_secret(path: Path) -> None:
-    """Written beside it first: a crash or a full disk leaves no half of one, and daemons that start at once share the first."""
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
-            file.write(f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
 
 
 def signature(secret: bytes, id: str, timestamp: int, body: bytes) -> str:

@@ -63,13 +63,7 @@ def lock_file(path: Path) -> Iterator[int]:
 def create(path: Path, data: bytes) -> None:
     """Write a new private file and return when it is durable; StoreError when one is there already."""
     with _speaking_of(path):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            _fill(fd, data)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(path)
-            raise
+        _write_new(path, data)
         sync_folder(path.parent)
 
 
@@ -80,8 +74,7 @@ def replace(path: Path, data: bytes) -> None:
         # A crash may have left the last attempt; nothing ever reads it.
         with suppress(FileNotFoundError):
             os.unlink(fresh)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        _fill(fd, data)
+        _write_new(fresh, data)
         os.replace(fresh, path)
         sync_folder(path.parent)
 
@@ -102,6 +95,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """A file that was not there, durably. A disk that is full leaves nothing of it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _fill(fd, data)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(path)
+        raise
 
 
 def _fill(fd: int, data: bytes) -> None:
