@@ -45,6 +45,14 @@ class Broken(HansardError):
     """A rule of our own was broken by our own code: a bug to report."""
 
 
+def first_of(errors: "ExceptionGroup[Exception]") -> Exception:
+    """What ended tasks that work together, in our own words where it is an error of ours."""
+    found: Exception = errors.subgroup(HansardError) or errors
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
 def plainly(error: BaseException) -> str:
     """What went wrong, for a message that names the file itself: the system's words, without its number and path."""
     return getattr(error, "strerror", None) or str(error)

@@ -12,8 +12,8 @@ from hansard.app.daemon import Daemon
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.wiring import found_ledger, open_ledger
-from hansard.app.worker import CLAIM, LEASE_S, Worker, is_alive
-from hansard.orchestration.watching import take
+from hansard.app.worker import CLAIM, Worker, is_alive
+from hansard.orchestration.watching import LEASE_S, take
 
 
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])

@@ -109,8 +109,8 @@ class Charged(Wrapper):
             allowance.charge(failed(self, exchange, failure("internal", "cancelled")))
             raise
         price = self._prices.get(f"{self.id}:{completion.requested_model}")
-        if price is not None and completion.cost.basis == "unknown":
-            completion = replace(completion, cost=price.cost(completion.usage))
+        if price is not None:
+            completion = price.where_unknown(completion)
         allowance.charge(completion)
         return completion
 

@@ -18,13 +18,13 @@ from hansard.app.routed import Routes
 from hansard.app.service import Hansard
 from hansard.app.views import View
 from hansard.app.webhooks import KINDS, Webhooks
-from hansard.app.worker import AGAIN_S, CLAIM, GRACE_S, LEASE_S
+from hansard.app.worker import AGAIN_S, CLAIM, GRACE_S
 from hansard.domain.work import Surface
 from hansard.errors import Fenced, HansardError, StoreError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
-from hansard.orchestration.watching import take
+from hansard.orchestration.watching import LEASE_S, take
 from hansard.store.base import Claim, Query, Store
 
 MAX_CONFIGS = 100

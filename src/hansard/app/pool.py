@@ -87,7 +87,7 @@ class Pool:
         """Keep for a run what was handed in for it: another one of the same name may be handed in for the next."""
         handed = [name for name, table in config.providers.items() if table.get("kind") == PYTHON_KIND]
         if handed:
-            self._kept[run] = {name: self.given[name] for name in handed}
+            self._kept[run] = {name: self.given[name] for name in handed if name in self.given}
 
     def let_go(self, run: str) -> None:
         """Such a run has ended."""

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hansard.app.service import Hansard
-from hansard.errors import Fenced, HansardError, StoreError
-from hansard.orchestration.watching import release, take
+from hansard.errors import Fenced, HansardError, StoreError, first_of
+from hansard.orchestration.watching import LEASE_S, release, take
 from hansard.store.base import Claim, Query, Store
 
 CLAIM = "worker"
-LEASE_S = 15.0
 LOOK_S = 0.25
 AGAIN_S = 3.0
 """After this time a run that another process holds is tried again: that process may have ended."""
@@ -86,8 +85,7 @@ class Worker:
                 group.create_task(self._keep(claim))
                 await self._look(group)
         except ExceptionGroup as errors:
-            # The first one ended the others, and says why.
-            raise errors.exceptions[0] from None
+            raise first_of(errors) from None
         finally:
             release(store, claim)
 

@@ -189,11 +189,9 @@ class Asker:
             self._freed.set()
 
     def _priced(self, target: Target, completion: Completion) -> Completion:
-        """The completion with its cost by the run's own prices, where nobody knows it here: the limit holds anywhere."""
+        """The completion with its cost by the run's own prices, where nobody knows it here."""
         price = self.config.prices.get(target.name)
-        if price is None or completion.cost.basis != "unknown":
-            return completion
-        return replace(completion, cost=price.cost(completion.usage))
+        return price.where_unknown(completion) if price else completion
 
     async def _convened(
         self, convenes: Convenes, exchange: Exchange, held: Sequence[tuple[Purse, Reserved]], entry: int

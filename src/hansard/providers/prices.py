@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from hansard.domain.exchange import Cost, Usage
-from hansard.domain.value import value
+from hansard.domain.exchange import Completion, Cost, Usage
+from hansard.domain.value import replace, value
 from hansard.errors import UsageError
 
 AS_OF = "2026-11-15"
@@ -39,6 +39,12 @@ class Price:
     def cost(self, usage: Usage) -> Cost:
         """The same as it is recorded. Of estimated tokens it is an estimate."""
         return Cost(usd_nano=self.of(usage), basis="estimate" if usage.estimated else "price_table")
+
+    def where_unknown(self, completion: Completion) -> Completion:
+        """The completion with its cost by this price, where nobody else knows it: a limit of money holds anywhere."""
+        return (
+            completion if completion.cost.basis != "unknown" else replace(completion, cost=self.cost(completion.usage))
+        )
 
 
 def _usd(text: Any) -> int:

@@ -27,7 +27,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings, recordable
 from hansard.app.tokens import Tokens
 from hansard.app.webhooks import webhooks
-from hansard.errors import HansardError, UsageError
+from hansard.errors import UsageError, first_of
 from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.at_first import AtFirst
 from hansard.surfaces.http.desk import Desk
@@ -143,16 +143,8 @@ async def _serve(
                 server = Server(_config(guard, options.limits))
                 await _until_told(daemon, server, listening, log, ready, options.grace_s)
     except ExceptionGroup as errors:
-        raise _told(errors) from None
+        raise first_of(errors) from None
     log("stopped")
-
-
-def _told(errors: ExceptionGroup[Exception]) -> Exception:
-    """What ended the daemon, in our own words where it is an error of ours."""
-    found: Exception = errors.subgroup(HansardError) or errors
-    while isinstance(found, ExceptionGroup):
-        found = found.exceptions[0]
-    return found
 
 
 async def _until_told(
