@@ -119,7 +119,7 @@ async def test_a_program_that_is_late_is_ended_with_its_whole_tree() -> None:
     done = await answer("sh", "-c", code, exchange=asked(timeout_s=0.6))
     assert failure_of(done).kind == "timeout"
     assert done.output == b"so far\n"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     assert alive(mark) == []
 
 

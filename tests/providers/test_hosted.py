@@ -19,7 +19,7 @@ from providers.asking import CITY, FORMS, KEY, PARIS, SHORT_S, Form, answers, as
 from providers.wire import Cut, Drop, Flood, Hang, Raw, Refuse, Say, Trickle, Wire, serving
 
 pytestmark = pytest.mark.parametrize("form", FORMS, ids=str)
-WITHIN_S = 10.0
+WITHIN_S = 30.0
 
 
 @pytest.fixture(scope="module")

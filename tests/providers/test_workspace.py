@@ -124,7 +124,7 @@ async def test_a_copy_of_many_files_ends_soon_when_it_is_cancelled(
 ) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    for number in range(400):
+    for number in range(1200):
         (source / str(number)).write_text("one of many")
     copy = shutil.copyfile
 
@@ -136,8 +136,8 @@ async def test_a_copy_of_many_files_ends_soon_when_it_is_cancelled(
     started = time.monotonic()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3), prepared(Workspace(kind="copy", source=source), SEES):
-            pytest.fail("the copy would take 20 s")
-    assert time.monotonic() - started < 10
+            pytest.fail("the copy would take a minute")
+    assert time.monotonic() - started < 30
 
 
 async def test_a_folder_in_which_workspaces_are_made_is_copied_without_them(tmp_path: Path) -> None:

@@ -78,7 +78,14 @@ class Drop:
     """Take the request and close the connection."""
 
 
-Turn = Say | Refuse | Raw | Cut | Trickle | Flood | Hang | Drop
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """Answer when so many are asking at once, and not before."""
+
+    count: int
+
+
+Turn = Say | Refuse | Raw | Cut | Trickle | Flood | Hang | Drop | Together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,7 @@ class Wire:
         self.most_at_once = 0
         self._turns: list[Turn] = []
         self._busy = 0
+        self._barriers: dict[int, asyncio.Barrier] = {}
         self._given_up = threading.Semaphore(0)
         self._asked = threading.Event()
         self._loop = asyncio.new_event_loop()
@@ -241,6 +249,10 @@ class Wire:
                 return False
             case Drop():
                 return False
+            case Together():
+                await self._barriers.setdefault(turn.count, asyncio.Barrier(turn.count)).wait()
+                await line.send(_spoken(Say(), seen))
+                return True
 
 
 class _Line:
