@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from command_line import UNJUDGED, hansard, started, workplace
-from hansard.app.recorded import ENDED
-from hansard.record import history
+from hansard.app import recorded
 from hansard.surfaces.cli.arguments import STATES
 
 
@@ -184,4 +183,4 @@ def test_a_ledger_that_is_not_there_is_an_error_and_is_not_made(tmp_path: Path, 
 def test_a_state_that_no_run_can_be_in_is_refused(place: Path) -> None:
     said = hansard(place, "runs", "list", "--state", "zzz")
     assert (said.returncode, "answered" in said.stderr) == (2, True)
-    assert set(STATES) == {*history._MOVES.values(), *ENDED}
+    assert recorded.STATES == STATES

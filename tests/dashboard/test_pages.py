@@ -10,6 +10,7 @@ import pytest
 import panels
 from daemons import ONE, Served, place, serving
 from forging import database
+from hansard.app.recorded import STATES
 from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
 from visitors import Markup, Visitor
@@ -130,6 +131,8 @@ def test_runs_come_in_pages_and_by_state(daemon: Served, visitor: Visitor, gated
     waiting = visitor.text("/dashboard/?state=waiting")
     assert gated in waiting
     assert "number 30" not in waiting
+    offered = text.partition('<select id="state"')[2].partition("</select>")[0]
+    assert all(f">{state}</option>" in offered for state in STATES)
 
 
 def test_the_ledger_is_filtered_and_paged(daemon: Served, visitor: Visitor, hostile: str) -> None:

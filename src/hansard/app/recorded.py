@@ -9,11 +9,13 @@ from hansard.app.runpage import run_page
 from hansard.app.runviews import listed_view, plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.ledger.entry import Entry
-from hansard.record.history import fold, follow
+from hansard.record.history import UNENDED, fold, follow
 from hansard.record.reading import read_entries, read_text
 from hansard.store.base import Query, Store
 
 ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
+STATES = (*UNENDED, *ENDED)
+"""What a run can be in."""
 
 
 class RecordedRuns:

@@ -23,6 +23,8 @@ _MOVES = {
     "run.claimed": "running",
     "run.retry_asked": "requested",
 }
+UNENDED = tuple(dict.fromkeys(_MOVES.values()))
+"""What a run can be in before it has ended."""
 TURNS = ("ensemble.answered", "panel.selected", "tools.called", "turn.taken", "turn.failed")
 """What a call of a session leaves behind, with what it took: each is counted once, and sums are over all of them."""
 UNDER_WAY = ("attempted", "returned", "escalated", "restarted")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from hansard.app.compare import has_answers, shown
 from hansard.app.following import over_at
 from hansard.app.publishing import is_deliberation, runs_page
-from hansard.app.recorded import ENDED
+from hansard.app.recorded import ENDED, STATES
 from hansard.app.runs import Runs
 from hansard.app.views import View
 from hansard.surfaces.http import runs as api
@@ -22,7 +22,6 @@ from hansard.surfaces.http.events import Events
 from hansard.surfaces.http.problems import Refused
 
 router = APIRouter(route_class=Page)
-STATES = ("requested", "running", "waiting", "interrupted", *ENDED)
 PAGE = 30
 MOST_TEXTS = 200
 """Attempts of a run whose prompts and outputs stand on its page; of those behind them the entries are linked."""
