@@ -23,6 +23,8 @@ from hansard.store.base import Query, Store
 
 LOOK_S = 0.5
 MAX_EDIT = 1_000_000
+SAID = {"approved": "approve", "edited": "edit", "rejected": "reject"}
+"""How a gate ends, and the word that ends it so."""
 VOID = "void"
 """The state of a gate whose run ended before anybody decided."""
 
@@ -80,8 +82,7 @@ class Gates:
                 f"run {opened.run} has ended, and nothing waits at gate {gate} any more; nothing was changed"
             )
         if view["state"] != "open":
-            by = "its deadline" if view["expired"] else _names(view["decisions"], view["state"])
-            raise UsageError(f"gate {gate} is {view['state']} already, by {by}; nothing was changed")
+            raise UsageError(f"gate {gate} is {view['state']} already, by {_by(view)}; nothing was changed")
         now = tuple(opened.data["shown"])
         if shown is not None and shown != now:
             raise UsageError(f"gate {gate} shows something else by now; look at it again: hansard gates show {gate}")
@@ -100,7 +101,11 @@ class Gates:
         await self._recorder.record(
             fact, actor=human() if actor is None else actor, run=opened.run, causes=[opened.seq]
         )
-        return self._shown(opened)
+        view = self._shown(opened)
+        if view["state"] in SAID and SAID[view["state"]] != decision:
+            was = f"{view['state']} a moment before, by {_by(view)}"
+            raise UsageError(f"gate {gate} was {was}; your word is on the record, and changes nothing")
+        return view
 
     def _check_edit(self, opened: Entry, edit: str) -> None:
         if not edit.strip() or len(edit) > MAX_EDIT:
@@ -189,11 +194,10 @@ def approvals(gate: View) -> int:
     return sum(each["counts"] and each["decision"] == "approve" for each in gate["decisions"])
 
 
-def _names(decisions: list[View], state: str) -> str:
-    """Whose words made it so."""
-    counted = [each for each in decisions if each["counts"]]
-    said = {"approved": "approve", "edited": "edit", "rejected": "reject"}[state]
-    return ", ".join(dict.fromkeys(each["by"] for each in counted if each["decision"] == said)) or "nobody"
+def _by(gate: View) -> str:
+    """Who ended it."""
+    said = [each for each in gate["decisions"] if each["counts"] and each["decision"] == SAID[gate["state"]]]
+    return "its deadline" if gate["expired"] else ", ".join(dict.fromkeys(each["by"] for each in said)) or "nobody"
 
 
 def _decision(entry: Entry, counts: bool) -> View:
