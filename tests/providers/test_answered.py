@@ -71,6 +71,14 @@ async def test_a_cancellation_from_inside_does_not_end_the_caller() -> None:
     assert why(await answer(do)).kind == "internal"
 
 
+async def test_a_provider_that_would_end_the_program_fails_by_itself() -> None:
+    def do(_: Exchange) -> Completion:
+        raise SystemExit("usage: mine [-h]")
+
+    failure = why(await answer(do))
+    assert (failure.kind, failure.message) == ("internal", "SystemExit: usage: mine [-h]")
+
+
 async def test_interrupts_pass() -> None:
     class Stop(BaseException):
         pass

@@ -176,7 +176,7 @@ async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Hear
             raise
         # Nobody cancelled us: something inside was cancelled and let it out. It must not end the caller.
         return failed(provider, exchange, failure("internal", "the work was cancelled from inside"), heard=heard)
-    except Exception as error:  # noqa: BLE001 - a failure is a value, whatever a library raises
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a failure is a value, whatever a library raises
         why = failure("internal", _said_by(error), exception=type(error).__qualname__)
         return failed(provider, exchange, why, heard=heard)
     if not isinstance(completion, Completion):
@@ -191,7 +191,7 @@ def _late(limit: float) -> Failure:
     return failure("timeout", f"no answer within {limit:g} s")
 
 
-def _said_by(error: Exception) -> str:
+def _said_by(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
