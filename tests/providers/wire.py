@@ -43,11 +43,15 @@ class Raw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Begin the answer and close the connection after a part of it; `cleanly` ends the body as if that were all."""
+    """Begin the answer and close the connection after a part of it; `cleanly` ends the body as if that were all.
+
+    `silently` says no more, and closes nothing.
+    """
 
     say: Say = field(default_factory=Say)
     keep: float = 0.5
     cleanly: bool = False
+    silently: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +236,7 @@ class Wire:
                     await line.send(_head(200, "text/event-stream", len(part)) + part)
                 else:
                     await line.send(whole[:start] + part)
+                    await line.pause(PATIENCE_S * 10 if turn.silently else 0)
                 return False
             case Trickle():
                 for byte in _spoken(turn.say, seen):
