@@ -37,8 +37,12 @@ def attempt(number: int) -> dict[str, Any]:
 
 @contextmanager
 def timed(answer: Answer) -> Iterator[None]:
-    """Wall and CPU time of the block into the answer, the CPU time of workers that it waited for included."""
+    """Wall and CPU time of the block into the answer, the CPU time of workers that it waited for included.
+
+    What was loaded before is not swept again within the block, on either side: whether that falls into it is chance.
+    """
     gc.collect()
+    gc.freeze()
     cpu, wall = _cpu_s(), time.perf_counter()
     yield
     answer["wall_s"] = time.perf_counter() - wall

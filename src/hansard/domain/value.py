@@ -74,13 +74,11 @@ def _making(made: Any, given: "list[Field[Any]]") -> list[str]:
 
 
 def _replacing(made: Any) -> list[str]:
+    names = [each.name for each in fields(made)]
     return [
-        "def __replace__(self, /, **changes):",
-        " twin = NEW(MADE)",
-        " BECOME(twin, OPENED)",
-        *(f" twin.{each.name} = self.{each.name}" for each in fields(made)),
-        " for name, value in changes.items():",
-        "  setattr(twin, name, value)",
+        f"def __replace__(self, /{', *' if names else ''}{''.join(f', {name}=UNSET' for name in names)}):",
+        " twin = NEW(OPENED)",
+        *(f" twin.{name} = self.{name} if {name} is UNSET else {name}" for name in names),
         " twin.__class__ = MADE",
         *([" twin.__post_init__()"] if hasattr(made, "__post_init__") else []),
         " return twin",

@@ -14,7 +14,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Protocol, TypeVar
 
 from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange, Failure, Finish, ToolEvent, Usage
@@ -121,8 +121,8 @@ def answered(
     """Make a provider's `complete` keep the contract: deadline, no exceptions, valid structure, usage, names, latency."""
 
     @wraps(complete)
-    async def guarded(provider: P, exchange: Exchange) -> Completion:
-        return await answer(provider, exchange, lambda asked, heard: complete(provider, asked, heard))
+    def guarded(provider: P, exchange: Exchange) -> Coroutine[Any, Any, Completion]:
+        return answer(provider, exchange, partial(complete, provider))
 
     guarded.keeps_the_contract = True  # type: ignore[attr-defined]
     return guarded
@@ -229,8 +229,8 @@ class Answering(Wrapper):
     """Somebody else's provider, held to the contract of `answered` whatever it does."""
 
     @answered
-    async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
-        return await self.inner.complete(exchange)
+    def complete(self, exchange: Exchange, heard: Heard) -> Awaitable[Completion]:
+        return self.inner.complete(exchange)
 
 
 def held(provider: Provider) -> Provider:
