@@ -77,11 +77,11 @@ def _replacing(made: Any) -> list[str]:
     names = [each.name for each in fields(made)]
     return [
         f"def __replace__(self, /{', *' if names else ''}{''.join(f', {name}=UNSET' for name in names)}):",
-        " twin = NEW(OPENED)",
-        *(f" twin.{name} = self.{name} if {name} is UNSET else {name}" for name in names),
-        " twin.__class__ = MADE",
-        *([" twin.__post_init__()"] if hasattr(made, "__post_init__") else []),
-        " return twin",
+        " TWIN = NEW(OPENED)",
+        *(f" TWIN.{name} = self.{name} if {name} is UNSET else {name}" for name in names),
+        " TWIN.__class__ = MADE",
+        *([" TWIN.__post_init__()"] if hasattr(made, "__post_init__") else []),
+        " return TWIN",
     ]
 
 
