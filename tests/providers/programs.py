@@ -67,7 +67,7 @@ def described(pid: int) -> str:
     return f"{pid} of {parent}, {state} in {waits}, {ticks} ticks of CPU: {words}"
 
 
-def wait_until(claim: Callable[[], object], within_s: float = 10.0) -> bool:
+def wait_until(claim: Callable[[], object], within_s: float = 60.0) -> bool:
     until = time.monotonic() + within_s
     while not claim():
         if time.monotonic() > until:
@@ -76,7 +76,7 @@ def wait_until(claim: Callable[[], object], within_s: float = 10.0) -> bool:
     return True
 
 
-async def soon(claim: Callable[[], object], within_s: float = 10.0) -> bool:
+async def soon(claim: Callable[[], object], within_s: float = 60.0) -> bool:
     return await asyncio.to_thread(wait_until, claim, within_s)
 
 
