@@ -22,6 +22,7 @@ from deliberating import config, result, synthesis, turn, verdict
 from hansard.deliberation.archive import Archive, listing
 from hansard.deliberation.documents import jcs
 from shell import Shell
+from store.disks import tmpfs
 
 requirement = pytest.mark.requirement
 CONFIGS = Path(__file__).parents[2] / "examples" / "configs"
@@ -444,6 +445,32 @@ def test_the_published_golden_case_has_its_digest_and_a_changed_one_has_not(shel
     assert shell.type("session", "golden", "case.json")[0] == 4
     assert shell.type("session", "golden", "case.json", "--record")[0] == 0
     assert shell.type("session", "golden", "case.json")[0] == 0
+
+
+def test_a_golden_case_with_half_of_a_surrogate_pair_is_recorded_and_not_emptied(shell: Shell) -> None:
+    case = symposium.example("golden_test_case_example.json")
+    case["fake_script"]["entries"][0]["comment"] = "\ud800"
+    kept = shell.folder / "kept.json"
+    kept.write_text(json.dumps(case))
+    kept.chmod(0o640)
+    (shell.folder / "case.json").symlink_to("kept.json")
+    assert shell.type("session", "golden", "case.json", "--record")[0] == 0
+    assert (json.loads(kept.read_text()), kept.stat().st_mode & 0o777) == (case, 0o640)
+    assert shell.type("session", "golden", "case.json")[0] == 0
+
+
+@pytest.mark.needs_root
+def test_a_golden_case_on_a_full_disk_stays_as_it_was(tmp_path: Path) -> None:
+    case = json.dumps(symposium.example("golden_test_case_example.json"))
+    with tmpfs(tmp_path / "disk", 64) as disk:
+        (disk / "case.json").write_text(case)
+        with suppress(OSError), (disk / "rest").open("wb", buffering=0) as file:
+            while file.write(bytes(1024)):
+                pass
+        ran = typed(tmp_path, "session", "golden", "disk/case.json", "--record")
+        assert (ran.returncode, "No space left on device" in ran.stderr) == (11, True)
+        assert (disk / "case.json").read_text() == case
+        assert sorted(os.listdir(disk)) == ["case.json", "rest"]
 
 
 @requirement("R-7.5-2", "R-9.3-1")

@@ -26,6 +26,7 @@ from hansard.deliberation.archive import (
     read_journal,
     read_manifest,
     seal_breaches,
+    write_whole,
 )
 from hansard.deliberation.conformance import Report, run_conformance
 from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Config, Invalid
@@ -39,7 +40,7 @@ from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.fact import Body
 from hansard.domain.value import value
 from hansard.domain.work import RunRequested
-from hansard.errors import StoreError, UsageError, plainly
+from hansard.errors import UsageError, plainly
 from hansard.record.recorder import Recorder
 from hansard.store.base import Store
 
@@ -260,12 +261,12 @@ async def golden(path: Path, *, record: bool = False) -> GoldenRun:
 
 
 def _rewrite(path: Path, case: Mapping[str, Any]) -> None:
-    place = path / "expected_artifact.json" if path.is_dir() else path
+    place = (path / "expected_artifact.json" if path.is_dir() else path).resolve()
     data = case["expected_artifact"] if path.is_dir() else case
-    try:
-        place.write_text(as_text(data), "utf-8")
-    except OSError as error:
-        raise StoreError(f"cannot write {place}: {error}") from error
+    mode = place.stat().st_mode
+    # Half of a surrogate pair stands there as JSON spells it.
+    write_whole(place, as_text(data).encode("utf-8", "backslashreplace"))
+    place.chmod(mode)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -238,6 +239,8 @@ def write_whole(path: Path, data: bytes) -> None:
         finally:
             os.close(folder)
     except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
         raise StoreError(f"cannot write {path}: {error}") from error
 
 
