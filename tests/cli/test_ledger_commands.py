@@ -326,6 +326,14 @@ def test_no_word_shows_the_help(run: Any) -> None:
     assert (code, "redact" in err) == (2, True)
 
 
+def test_doctor_sets_a_long_name_apart_from_what_it_says_of_it(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hansard.toml").write_text('[providers.anthropic-europe]\nkind = "command"\nargv = ["cat"]')
+    monkeypatch.chdir(tmp_path)
+    assert "provider anthropic-europe id anthropic-europe, kind command" in run("doctor")[1]
+
+
 def test_doctor_says_what_works_and_changes_nothing(run: Any, tmp_path: Path, ledger: Path) -> None:
     code, out, _ = run("doctor", "--ledger", str(tmp_path / "none.db"), "--json")
     assert code == 0

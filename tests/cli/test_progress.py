@@ -27,6 +27,11 @@ def event(kind: str, ts: int = 0, texts: dict[str, str] | None = None, **data: A
     return Event("01a1ddc5-6d11-7519", kind, data, (texts or {}).get, ts)
 
 
+def test_every_word_stands_apart_from_what_it_is_about() -> None:
+    told = narrate.line(event("task.returned", task="schema", ok=False, error="network"))
+    assert told == "came to naught schema network"
+
+
 def story(task: str = "schema", other: str = "limits") -> list[Event]:
     """A run in which one task climbs and another waits for it."""
     plan = {"tasks": [{"id": task, "lane": "backend"}, {"id": other, "lane": "sre-ops", "needs": [{"task": task}]}]}

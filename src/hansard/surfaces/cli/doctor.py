@@ -13,5 +13,5 @@ def doctor(args: argparse.Namespace) -> int:
         as_json(findings)
         return 0
     for finding in findings:
-        say(f"{'ok ' if finding['ok'] else '-- '} {finding['name']:<18}{finding['detail']}")
+        say(f"{'ok ' if finding['ok'] else '-- '} {finding['name']:<17} {finding['detail']}")
     return 0

@@ -99,7 +99,7 @@ def evaluate(args: argparse.Namespace) -> int:
         return 0
     for row in view["problems"]:
         passed = {None: "", True: "passed", False: "missed"}[row["passed"]]
-        say(f"{row['problem']:<12}{row['outcome']:<28}{row['rounds']:>3} rounds {row['tokens']:>9,} tokens  {passed}")
+        say(f"{row['problem']:<11} {row['outcome']:<27} {row['rounds']:>3} rounds {row['tokens']:>9,} tokens  {passed}")
     for name, value in view["summary"].items():
         say(f"{name:<24}{'–' if value is None else value}")
     return 0

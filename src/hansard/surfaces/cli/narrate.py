@@ -15,7 +15,7 @@ def line(event: Event) -> str | None:
     if told is None:
         return None
     word, *rest = told
-    return f"{word:<12}{plain(' '.join(str(each) for each in rest if each))[:WIDEST]}".rstrip()
+    return f"{word:<11} {plain(' '.join(str(each) for each in rest if each))[:WIDEST]}".rstrip()
 
 
 def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | None:

@@ -17,13 +17,13 @@ def listed(args: argparse.Namespace) -> int:
         return 0
     for each in panels:
         say(
-            f"{each['name']:<16}{', '.join(each['agents'])}; {each['coordinator']}, at most {each['max_rounds']} rounds"
+            f"{each['name']:<15} {', '.join(each['agents'])}; {each['coordinator']}, at most {each['max_rounds']} rounds"
         )
     if not panels:
         say("no panel is written down; write [panels.NAME] into hansard.toml, or panels/NAME.toml")
     say()
     for each in personas:
-        say(f"  {each['id']:<16}{each['class']:<12}{each['scope']}{'' if each['shipped'] else ' (yours)'}")
+        say(f"  {each['id']:<15} {each['class']:<11} {each['scope']}{'' if each['shipped'] else ' (yours)'}")
     return 0
 
 
@@ -33,7 +33,7 @@ def show(args: argparse.Namespace) -> int:
         as_json(view)
         return 0
     for seat in (*view["seats"], view["coordinator"]):
-        say(f"{seat['agent']:<16}{seat['scope']}")
+        say(f"{seat['agent']:<15} {seat['scope']}")
         say(f"{'':<16}asks {seat['asks']}: {seat['billing']}")
     caps = f"{view['max_rounds']} rounds, {view['max_calls']} calls, {view['max_tokens']:,} tokens"
     say(f"at most         {caps}, {view['max_usd']:g} USD, {view['max_seconds']} s")

@@ -62,7 +62,7 @@ def roster_list(args: argparse.Namespace) -> int:
         return 0
     for lane in view["lanes"]:
         refused = f"  REFUSED: {lane['refused']}" if lane["refused"] else ""
-        say(f"{lane['name']:<20}{lane['category']:<14}{lane['domain']}{refused}")
+        say(f"{lane['name']:<19} {lane['category']:<13} {lane['domain']}{refused}")
     say(f"roster {view['name']}, {len(view['lanes'])} lanes, {view['digest'][:16]}")
     return 0
 

@@ -64,7 +64,7 @@ def token_list(args: argparse.Namespace) -> int:
         as_json(views)
         return 0
     for view in views:
-        say(f"{view['name']:<16}{', '.join(view['roles']):<30}until {view['until'] or 'revoked or rotated'}")
+        say(f"{view['name']:<15} {', '.join(view['roles']):<29} until {view['until'] or 'revoked or rotated'}")
     return 0
 
 
