@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hansard.app.doctor import examine
+from hansard.app.runs import read_plan
 from hansard.app.settings import ledger_settings, read_settings, wants_color
 from hansard.errors import UsageError
 
@@ -39,6 +40,19 @@ def test_a_path_may_begin_at_home_where_no_shell_reads_it(tmp_path: Path, monkey
     assert (found.ledger, found.state, found.roster_file) == (str(home / "x.db"), home / "kept", home / "lanes.toml")
     assert read_settings(environ={"HANSARD_LEDGER": "~/y.db"}, folder=tmp_path).ledger == str(home / "y.db")
     assert ledger_settings(environ={"HANSARD_LEDGER": "~/y.db"}).ledger == str(home / "y.db")
+
+
+def test_a_mark_of_byte_order_before_a_file_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "hansard.toml").write_text('ledger = "x.db"\n[roster]\nfile = "lanes.toml"', "utf-8-sig")
+    (tmp_path / "lanes.toml").write_text(
+        'name = "few"\n[[lane]]\nname = "a"\ncategory = "c"\ndomain = "d"', "utf-8-sig"
+    )
+    settings = read_settings(environ={"HOME": "/h"}, folder=tmp_path)
+    assert settings.ledger == str(tmp_path / "x.db")
+    assert settings.roster is not None
+    for name, text in (("plan.json", '{"tasks": []}'), ("plan.toml", "tasks = []")):
+        (tmp_path / name).write_text(text, "utf-8-sig")
+        assert read_plan(tmp_path / name) == {"tasks": []}
 
 
 def test_a_tier_of_ones_own_is_one_that_the_ladder_names(tmp_path: Path) -> None:

@@ -447,6 +447,14 @@ def test_the_published_golden_case_has_its_digest_and_a_changed_one_has_not(shel
     assert shell.type("session", "golden", "case.json")[0] == 0
 
 
+def test_a_mark_of_byte_order_before_a_configuration_and_a_script_is_no_part_of_them(shell: Shell) -> None:
+    for name, part in (("config.json", ""), ("script.json", ".script")):
+        text = (CONFIGS / f"walking-skeleton{part}.json").read_text("utf-8")
+        (shell.folder / name).write_text(text, "utf-8-sig")
+    assert shell.type("deliberate", "--config", "config.json", "--script", "script.json")[0] == 0
+    assert shell.type("session", "validate", "config.json")[0] == 0
+
+
 def test_a_golden_case_with_half_of_a_surrogate_pair_is_recorded_and_not_emptied(shell: Shell) -> None:
     case = symposium.example("golden_test_case_example.json")
     case["fake_script"]["entries"][0]["comment"] = "\ud800"

@@ -336,7 +336,7 @@ def read_plan(path: Path) -> Any:
     import tomllib
 
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
         found = tomllib.loads(text) if path.suffix == ".toml" else read_json(text, where=f"the plan {path}")
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the plan {path}: {plainly(error)}") from error

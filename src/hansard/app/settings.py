@@ -171,11 +171,11 @@ def read_roster(path: Path) -> Roster:
 
 
 def read_text(path: Path) -> str:
-    """A text file that somebody named, or a UsageError that says why it cannot be read."""
+    """A text file that somebody named, without the mark that some editors begin it with; UsageError says why it cannot be read."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UsageError(f"{path} is larger than {MAX_FILE_BYTES:,} bytes; split it")
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except (OSError, ValueError) as error:

@@ -66,7 +66,7 @@ class Script:
     def load(cls, path: Path) -> Self:
         """From a .json or .toml file."""
         try:
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8-sig")
             table = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"cannot read the script {path}: {plainly(error)}") from error

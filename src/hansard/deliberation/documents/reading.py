@@ -102,7 +102,7 @@ def load(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise UsageError(f"{path} is larger than {MAX_BYTES} bytes")
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {plainly(error)}") from error
     return (read_yaml if path.suffix in {".yaml", ".yml"} else read_json)(text, where=str(path))
