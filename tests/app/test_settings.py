@@ -28,6 +28,10 @@ def test_the_ledger_is_found_by_argument_then_environment_then_file_then_default
     config(tmp_path, 'ledger = "logs/x.db"\norigin = "example.org/log"')
     found = read_settings(environ={"HOME": "/h"}, folder=inner)
     assert (found.ledger, found.origin) == (str(tmp_path / "logs" / "x.db"), "example.org/log")
+    config(tmp_path, 'ledger = "team:a.db"')
+    assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == str(tmp_path / "team:a.db")
+    config(tmp_path, 'ledger = "memory:"')
+    assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == "memory:"
     config(tmp_path, 'ledger = "postgresql://db/x"')
     assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == "postgresql://db/x"
 

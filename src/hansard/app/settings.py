@@ -291,4 +291,5 @@ def _from_table(table: dict[str, Any], config: Path | None) -> str | None:
         return None
     if not isinstance(found, str) or not found:
         raise UsageError(f"{config}: ledger must be a path or a URL")
-    return found if ":" in found.split("/")[0] else str(config.parent / os.path.expanduser(found))
+    is_path = "://" not in found and found != "memory:"
+    return str(config.parent / os.path.expanduser(found)) if is_path else found
