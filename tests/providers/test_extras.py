@@ -30,11 +30,11 @@ def test_importing_hansard_imports_no_sdk(module: str) -> None:
     assert not loaded & HEAVY
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_an_sdk_that_is_missing_is_told_with_the_line_that_installs_it(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "sdk"), [("openai", "openai"), ("anthropic", "anthropic"), ("local", "openai")])
+def test_an_sdk_that_is_missing_is_told_with_the_line_that_installs_it(kind: str, sdk: str) -> None:
     code = f"""
 import sys
-sys.modules[{kind!r}] = None
+sys.modules[{sdk!r}] = None
 from hansard.errors import MissingExtra
 from hansard.providers.open import open_providers
 try:

@@ -88,7 +88,7 @@ def open_providers(
     given: dict[str, Callable[[], Any]] = {
         "prices": lambda: priced,
         "progress": lambda: progress,
-        "endpoint": lambda: _ours("openai"),
+        "endpoint": _endpoint,
         "clis": lambda: {kind: partial(_ours(kind), prices=priced) for kind in ("claude-cli", "codex-cli")},
     }
     opened: dict[str, Provider] = {}
@@ -166,6 +166,16 @@ def _ours(kind: str) -> Factory:
             f"the {kind} provider needs {error.name}, which is not installed; run: pip install 'hansard[{extra}]'"
         ) from error
     return factory
+
+
+def _endpoint() -> Factory:
+    """What the local provider asks its own server with: its extra brings that SDK along."""
+    try:
+        return _ours("openai")
+    except MissingExtra as error:
+        raise MissingExtra(
+            "the local provider needs openai, which is not installed; run: pip install 'hansard[local]'"
+        ) from error
 
 
 def _guarded(provider: Provider, kind: str, fields: Fields) -> Provider:
