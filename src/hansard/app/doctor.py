@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.cosigning import configured
+from hansard.app.panels import panel_names, panel_of, personas_of
 from hansard.app.pool import Pool
 from hansard.app.rehearsal import REHEARSAL
 from hansard.app.settings import Settings
+from hansard.app.tooltables import tool_of
 from hansard.app.views import View
 from hansard.app.wiring import can_be_written, form_of, open_ledger, open_providers
 from hansard.errors import HansardError, plainly
@@ -91,8 +93,13 @@ def _unmade(name: str, path: Path, how: str) -> View:
 def _config(settings: Settings) -> View:
     try:
         # What it says is read when it is needed: here somebody wants to know before.
-        _ = settings.written("panels"), settings.written("personas"), configured(settings.witnesses)
-        run_config(settings, Pool(settings), Wishes() if settings.providers else Wishes(provider=REHEARSAL))
+        _ = personas_of(settings), configured(settings.witnesses)
+        _ = (
+            [panel_of(settings, name) for name in panel_names(settings)],
+            [tool_of(settings, name) for name in settings.tools],
+        )
+        pool = Pool(settings)
+        pool.seams_of(run_config(settings, pool, Wishes() if settings.providers else Wishes(provider=REHEARSAL)))
         if settings.origin is not None:
             checked_origin(settings.origin)
     except HansardError as error:

@@ -63,14 +63,16 @@ class Pool:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
         providers = self.providers_of(config, run)
         programs = self._programs_in(config.folder)
-        return Means(
-            providers=providers,
-            programs=programs,
-            price=self.prices.find,
-            sources=tuple(open_source(table, programs, self.seams, self.capsule) for table in config.context),
-            verifier=open_verifier(config.verifier, programs, self.seams) if config.verifier else None,
-            reviser=open_reviser(config.reviser, programs, self.seams) if config.reviser else None,
-        )
+        return Means(providers=providers, programs=programs, price=self.prices.find, **self.seams_of(config))
+
+    def seams_of(self, config: RunConfig) -> dict[str, Any]:
+        """What is plugged into a run besides its providers, open."""
+        programs = self._programs_in(config.folder)
+        return {
+            "sources": tuple(open_source(table, programs, self.seams, self.capsule) for table in config.context),
+            "verifier": open_verifier(config.verifier, programs, self.seams) if config.verifier else None,
+            "reviser": open_reviser(config.reviser, programs, self.seams) if config.reviser else None,
+        }
 
     def handlers(self, tables: Mapping[str, Mapping[str, Any]], folder: str) -> dict[str, Handler]:
         """What runs the tools of these tables, by the name of the tool."""
