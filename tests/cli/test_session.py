@@ -447,6 +447,11 @@ def test_the_published_golden_case_has_its_digest_and_a_changed_one_has_not(shel
     assert shell.type("session", "golden", "case.json")[0] == 0
 
 
+def test_what_cannot_even_be_looked_for_is_anything_else_to_an_execution_replay(held: Shell) -> None:
+    for words in (("n" * 300,), ("s-1", "--runs", "n" * 300)):
+        assert held.type("session", "execution-replay", *words, "--script", "script.json")[0] == 1, words
+
+
 def test_a_mark_of_byte_order_before_a_configuration_and_a_script_is_no_part_of_them(shell: Shell) -> None:
     for name, part in (("config.json", ""), ("script.json", ".script")):
         text = (CONFIGS / f"walking-skeleton{part}.json").read_text("utf-8")

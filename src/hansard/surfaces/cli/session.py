@@ -141,10 +141,10 @@ def execution_replay(args: argparse.Namespace) -> int:
     except PinningViolation as violation:
         note(str(violation))
         return PINNING
-    except HansardError as error:
+    except (HansardError, OSError) as error:
         if args.debug:
             raise
-        note(str(error))
+        note(f"cannot use {error.filename!s:.200}: {error.strerror}" if isinstance(error, OSError) else str(error))
         return OTHER
 
 
