@@ -97,6 +97,8 @@ def test_the_state_folder_follows_the_environment(tmp_path: Path) -> None:
         *((f"{name} = 5", rf"write \[{name}\]") for name in ("run", "budget", "policy", "roster", "tiers", "roles")),
         *((f"{name} = 5", rf"write \[{name}.NAME\]") for name in ("providers", "prices", "panels", "tools")),
         ("[providers.a]\nkind = 'command'\n[roles]\nvalidator = 3", "validator"),
+        ("[providers.a]\nenv = [2026-01-01]", r"providers\.a\.env\.1 is a date .* write it as text: \"2026-01-01\""),
+        ("[providers.a]\nset_env = {AT = 07:32:00}", r"providers\.a\.set_env\.AT is a date or a time"),
     ],
 )
 def test_a_wrong_setting_names_the_file_and_the_key(tmp_path: Path, text: str, word: str) -> None:

@@ -2,8 +2,9 @@
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
+from datetime import date, time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -218,9 +219,21 @@ def _read(path: Path) -> dict[str, Any]:
         # A pipe that nobody writes to would never end.
         raise UsageError(f"{path} is not a file that can be read; move it away, or put a real one in its place")
     try:
-        return tomllib.loads(read_text(path))
+        found = tomllib.loads(read_text(path))
+        for key, said in _times(found):
+            raise UsageError(f'{path}: {key} is a date or a time, which no setting takes; write it as text: "{said}"')
     except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error
+    return found
+
+
+def _times(found: object, key: str = "") -> Iterator[tuple[str, object]]:
+    """Dates and times with their keys: TOML has them, and JSON, in which a configuration is recorded, has not."""
+    if isinstance(found, date | time):
+        yield key, found
+    inner = found.items() if isinstance(found, dict) else enumerate(found, 1) if isinstance(found, list) else ()
+    for name, each in inner:
+        yield from _times(each, f"{key}.{name}" if key else str(name))
 
 
 def _table(table: dict[str, Any], name: str, config: Path | None) -> dict[str, Any]:
