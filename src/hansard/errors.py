@@ -33,7 +33,11 @@ class Tampered(StoreError):
     """Something that is stored is not what was recorded."""
 
 
-class OutcomeUnknown(StoreError):
+class Unavailable(StoreError):
+    """A disk or database refuses for now: it is full, restarts, or is held by somebody. The same may work later."""
+
+
+class OutcomeUnknown(Unavailable):
     """A commit failed halfway: the entries may or may not be there. Read the head before deciding anything."""
 
 

@@ -190,6 +190,25 @@ async def test_what_was_left_goes_on_as_soon_as_it_can_be_read(tmp_path: Path, m
         await asyncio.gather(work, return_exceptions=True)
 
 
+async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the lease can be renewed meanwhile: a full disk may have room for the one, and not for the other."""
+    monkeypatch.setattr("hansard.app.daemon.LEASE_S", 0.3)
+    monkeypatch.setattr("hansard.app.daemon.GRACE_S", 0.0)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with daemon(settings=settings) as (made, told):
+        await until(lambda: made._claim)
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            run = await request(made)
+            other.execute(f"CREATE TRIGGER full BEFORE INSERT ON entries BEGIN {FULL}; END")
+            made.start(run)
+            # Once as it was started here, once as it was found on the record.
+            await until(lambda: told.count("run left alone") > 1)
+            other.execute("DROP TRIGGER full")
+        await until(lambda: made.hansard.runs.show(run)["state"] == "answered")
+
+
 async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:
     async with daemon() as (made, told):
         made.start("no-such-run")

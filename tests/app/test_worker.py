@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from hansard.app.configuring import Wishes, run_config
 from hansard.app.daemon import Daemon
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.wiring import found_ledger, open_ledger
 from hansard.app.worker import CLAIM, Worker, is_alive
 from hansard.orchestration.watching import LEASE_S, take
+from running import Answers, obliging
 
 
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])
@@ -59,6 +61,35 @@ async def test_a_worker_stops_in_good_order_where_nothing_can_be_written(tmp_pat
             with pytest.raises(asyncio.CancelledError):
                 await work
             other.execute("DROP TRIGGER full")
+
+
+async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.worker.AGAIN_S", 0.1)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    refused, over = asyncio.Event(), asyncio.Event()
+
+    def hear(text: str) -> None:
+        for word, event in ("the disk is full", refused), ("answered", over):
+            if word in text:
+                event.set()
+
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        config = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
+        run = await hansard.runs.submit("please", config, lane="backend")
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            other.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+            )
+            work = asyncio.create_task(Worker(hansard, tell=hear).work())
+            await refused.wait()
+            other.execute("DROP TRIGGER full")
+        async with asyncio.timeout(30):
+            await over.wait()
+        assert hansard.runs.show(run)["state"] == "answered"
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 def test_whoever_asks_for_a_worker_is_not_taken_for_one(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def assert_clear(child: Child) -> None:
     assert child.stderr == b"", child.stderr.decode()
     for refusal in child.refusals:
         _, kind, message = refusal.split(" ", 2)
-        assert kind in ("StoreError", "OutcomeUnknown"), refusal
+        assert kind in ("StoreError", "Unavailable", "OutcomeUnknown"), refusal
         assert "log" in message, "it says which ledger"
 
 

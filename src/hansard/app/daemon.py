@@ -20,7 +20,7 @@ from hansard.app.views import View
 from hansard.app.webhooks import KINDS, Webhooks
 from hansard.app.worker import AGAIN_S, CLAIM, GRACE_S
 from hansard.domain.work import Surface
-from hansard.errors import Fenced, HansardError, StoreError
+from hansard.errors import Fenced, HansardError, StoreError, Unavailable
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
@@ -72,6 +72,8 @@ class Daemon:
         self._configs: dict[Wishes, RunConfig] = {}
         self._looking: set[asyncio.Task[None]] = set()
         self._claim: Claim | None = None
+        self._late = False
+        """Something could not be written or read: runs may have been left alone that can go on later."""
         self.follower.listen(self._ended, OVER)
         self.follower.listen(self._asked, *TAKES_UP)
         if webhooks:
@@ -237,8 +239,12 @@ class Daemon:
             del self._tasks[run]
         if not task.cancelled() and (error := task.exception()):
             # It stays on the record as it is; what is wrong with one run must not end the others.
-            bug = not isinstance(error, HansardError)
-            self._tell("run left alone", run=run, error=f"{type(error).__name__}: {error}" if bug else str(error))
+            self._left_alone(run, error)
+
+    def _left_alone(self, run: str, error: BaseException) -> None:
+        bug = not isinstance(error, HansardError)
+        self._tell("run left alone", run=run, error=f"{type(error).__name__}: {error}" if bug else str(error))
+        self._late = self._late or isinstance(error, Unavailable)
 
     def _ended(self, entry: Entry) -> None:
         state = str(entry.data.get("state"))
@@ -261,7 +267,7 @@ class Daemon:
         try:
             over = await asyncio.to_thread(over_at, self.hansard.store, run)
         except StoreError as error:
-            self._tell("run left alone", run=run, error=str(error))
+            self._left_alone(run, error)
             return
         if over is None and not self.draining:
             self.start(run)
@@ -343,14 +349,13 @@ class Daemon:
             await asyncio.sleep(AGAIN_S)
 
     async def _keep(self, claim: Claim) -> None:
-        late = False
         while True:
             await asyncio.sleep(LEASE_S / 3)
             try:
                 await asyncio.to_thread(self.hansard.store.renew, claim, LEASE_S)
-                if late:
+                if self._late:
+                    self._late = False
                     await self._back()
-                    late = False
             except Fenced as error:
                 # This process was held up for longer than its lease; what is driven here has claims of its own.
                 self._claim = None
@@ -358,7 +363,7 @@ class Daemon:
                 return
             except StoreError as error:
                 # A full disk, say. There is time for two more tries, and reading goes on whatever becomes of them.
-                late = True
+                self._late = True
                 self._tell("the lease was not renewed", detail=str(error))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hansard.app.service import Hansard
-from hansard.errors import Fenced, HansardError, StoreError, first_of
+from hansard.errors import Fenced, HansardError, StoreError, Unavailable, first_of
 from hansard.orchestration.watching import LEASE_S, release, take
 from hansard.store.base import Claim, Query, Store
 
@@ -112,7 +112,9 @@ class Worker:
         try:
             ended = await self._hansard.runs.drive(run, wait=True)
             self._tell(f"{run} {ended.state} ({ended.reason})")
-        except Fenced:
+        except (Fenced, Unavailable) as error:
+            if not isinstance(error, Fenced):
+                self._tell(f"{run} waits for the ledger: {error}")
             self._due.runs[run] = asyncio.get_running_loop().time() + AGAIN_S
         except HansardError as error:
             # It stays on the record as it is; what is wrong with one run must not end the others.

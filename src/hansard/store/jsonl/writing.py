@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import Literal, NoReturn
 
-from hansard.errors import OutcomeUnknown, StoreError
+from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.store.jsonl.files import NotSynced, Paths, Tail, spare
 
 Durability = Literal["each", "batched"]
@@ -137,7 +137,7 @@ class Writer:
         if isinstance(error, NotSynced):
             self._not_synced(error)
         if isinstance(error, OSError):
-            raise StoreError(f"nothing was written to {place}: {error.strerror}") from error
+            raise Unavailable(f"nothing was written to {place}: {error.strerror}") from error
         raise error
 
     def _not_synced(self, error: NotSynced) -> None:

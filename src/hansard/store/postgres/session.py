@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, Unavailable, UsageError
 from hansard.store.postgres.address import Address
 
 BUSY_S = 10.0
@@ -21,7 +21,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def connect(address: Address, *, writing: bool) -> Connection:
-    """Begin a session in the ledger's schema; StoreError when the server cannot be reached or lets nobody in."""
+    """Begin a session in the ledger's schema; Unavailable when the server cannot be reached or lets nobody in."""
     patience = {name: value for name, value in PATIENCE.items() if name not in address.options}
     try:
         connection = psycopg.connect(
@@ -31,7 +31,7 @@ def connect(address: Address, *, writing: bool) -> Connection:
         # No cause: a trace would print it, and it may quote the URL.
         raise UsageError(f"{address.place}: {reason(error, address)}") from None
     except psycopg.Error as error:
-        raise StoreError(
+        raise Unavailable(
             f"cannot reach {address.place}: {reason(error, address)}; check server, database, user and password"
         ) from None
     try:
@@ -39,7 +39,7 @@ def connect(address: Address, *, writing: bool) -> Connection:
     except BaseException as error:
         connection.close()
         if isinstance(error, psycopg.Error):
-            raise StoreError(f"cannot use {address.place}: {reason(error, address)}") from error
+            raise Unavailable(f"cannot use {address.place}: {reason(error, address)}") from error
         raise
     return connection
 
@@ -104,7 +104,8 @@ class Readers:
             reader.close()
             if isinstance(error, psycopg.Error):
                 why = reason(error, self._address)
-                raise StoreError(f"cannot read {self._address.place}: {why}") from error
+                kind = Unavailable if isinstance(error, psycopg.OperationalError) else StoreError
+                raise kind(f"cannot read {self._address.place}: {why}") from error
             raise
         with self._lock:
             if not self.closed:

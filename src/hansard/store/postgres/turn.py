@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from hansard.errors import OutcomeUnknown, StoreError
+from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.postgres.address import Address
@@ -54,7 +54,7 @@ class Writer:
             except BaseException as error:
                 self._rollback()
                 if isinstance(error, psycopg.Error):
-                    raise StoreError(f"nothing was written to {self._place}: {self._why(error)}") from error
+                    raise Unavailable(f"nothing was written to {self._place}: {self._why(error)}") from error
                 raise
             self._commit(turn.writer)
             self._behind = turn.sequence.behind
@@ -68,7 +68,7 @@ class Writer:
             try:
                 self._begin(repairing=False)
             except psycopg.Error as error:
-                raise StoreError(f"cannot read {self._place}: {self._why(error)}") from error
+                raise Unavailable(f"cannot read {self._place}: {self._why(error)}") from error
             finally:
                 self._rollback()
 
@@ -152,7 +152,7 @@ class Writer:
                 ) from error
             raise
         if answer != "COMMIT":
-            raise StoreError(f"nothing was written to {self._place}: the server answered COMMIT with {answer}")
+            raise Unavailable(f"nothing was written to {self._place}: the server answered COMMIT with {answer}")
 
     def _rollback(self) -> None:
         """Undo what the server holds of this turn; a session that cannot say so is dropped, which undoes it too."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hansard.errors import OutcomeUnknown, StoreError
+from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
 from hansard.store.sequence import Sequence
 from hansard.store.sqlite.rows import READ_HEAD, sequence_of
@@ -191,7 +191,8 @@ class Writer:
                 self._epochs.clear()
         except (sqlite3.Error, Malformed, TypeError) as error:
             self._rollback()
-            raise StoreError(f"cannot write to {self.place}: {error}") from error
+            kind = Unavailable if isinstance(error, sqlite3.OperationalError) else StoreError
+            raise kind(f"cannot write to {self.place}: {error}") from error
 
     def _commit(self) -> None:
         try:
@@ -253,7 +254,7 @@ class Transaction:
             writer.end_turn()
             writer.mutex.release()
         if isinstance(error, sqlite3.Error | OSError):
-            raise StoreError(f"nothing was written to {writer.place}: {error}") from error
+            raise Unavailable(f"nothing was written to {writer.place}: {error}") from error
         if error is None:
             with writer.changed:
                 writer.changed.notify_all()
@@ -333,10 +334,10 @@ def take_turn(lock_fd: int, place: str) -> None:
             if life != (life := os.fstat(lock_fd).st_mtime_ns):
                 until = time.monotonic() + BUSY_S
             if time.monotonic() > until:
-                raise StoreError(
+                raise Unavailable(
                     f"another process has held {place}.lock for {BUSY_S:.0f} s; nothing was written: "
                     f"look for one that is stopped"
                 ) from None
         except OSError as error:
-            raise StoreError(f"cannot lock {place}.lock: {error.strerror}") from error
+            raise Unavailable(f"cannot lock {place}.lock: {error.strerror}") from error
         time.sleep(TURN_S)
