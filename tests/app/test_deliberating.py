@@ -3,8 +3,10 @@
 import asyncio
 import json
 import re
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,22 @@ def test_an_artifact_says_why_its_directory_is_not_complete(tmp_path: Path) -> N
     whole = run_session(config(), scripted(ANSWERS), runs_root=tmp_path / "other", ledger=ledger)
     assert whole.fault is None
     assert whole.as_data() == json.loads((tmp_path / "other" / "s-1" / "artifact.json").read_bytes())
+
+
+async def test_a_session_that_could_not_be_recorded_for_a_moment_is_held_later(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        run = await service.deliberations.convene(made(service))
+        with closing(sqlite3.connect(ledger, isolation_level=None)) as other:
+            other.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON entries WHEN instr(NEW.line, CAST('session.convened' AS BLOB)) "
+                "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+            )
+            with pytest.raises(StoreError, match="the disk is full"):
+                await service.deliberations.hold(run)
+            other.execute("DROP TRIGGER full")
+        assert "run.ended" not in [view["kind"] for view in service.runs.views(run)]
+        assert (await service.deliberations.hold(run)).sitting.artifact["outcome"]["kind"] == "synthesis"
 
 
 class Other:

@@ -57,7 +57,7 @@ from hansard.domain.work import (
     RunRequested,
     Surface,
 )
-from hansard.errors import Fenced, ProviderError, StoreError, UsageError
+from hansard.errors import Fenced, ProviderError, StoreError, Unavailable, UsageError
 from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.record.codec import MAX_TEXT, decode
@@ -329,7 +329,7 @@ class Deliberations:
         try:
             yield
         except (UsageError, StoreError) as error:
-            if not isinstance(error, Fenced) and not has_session(self._store, pen.run):
+            if not isinstance(error, Fenced | Unavailable) and not has_session(self._store, pen.run):
                 fact = _end("failed", f"not_begun: {error}"[:MAX_TEXT], spent_on_record(self._store, pen.run))
                 await self._record(pen, [Step(fact, ENGINE, self._progress(pen.run).claims[-1:])])
             raise

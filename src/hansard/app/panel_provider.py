@@ -21,7 +21,7 @@ from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story, entries_of, read_story
 from hansard.domain.budget import Spend
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
-from hansard.errors import Fenced, OutcomeUnknown, StoreError, UsageError
+from hansard.errors import Fenced, StoreError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.nested import Because, Nested
@@ -236,7 +236,7 @@ async def end_sessions(store: Store, secrets: Secrets, journal: Journal, because
             nobody = {id: Charged(Nobody(id), Allowance(calls=0, whose=WHOSE)) for id in used}
             setting = Setting.of(story.config, providers=nobody, secrets=secrets)
             await _resumed(setting, story, journal, seconds, cancel)
-        except (Fenced, OutcomeUnknown):
+        except (Fenced, Unavailable):
             raise
         except (StoreError, UsageError):
             # What cannot be read any more cannot be ended either; the run ends all the same.
