@@ -1,4 +1,4 @@
-"""The secret that webhooks are signed with."""
+"""The secret that webhooks are signed with, and how far each receiver has heard."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hansard.app.marks import Marks
 from hansard.app.webhooks import webhook_secret
 from hansard.errors import StoreError
+from ledgers import memory
 from store.disks import make_space, tmpfs
 
 
@@ -36,3 +38,26 @@ def test_daemons_that_start_at_once_share_one_secret(tmp_path: Path) -> None:
         found = set(threads.map(lambda _: webhook_secret(tmp_path / "serve"), range(64)))
     assert len(found) == 1
     assert sorted(path.name for path in (tmp_path / "serve").iterdir()) == ["lock", "webhook-secret"]
+
+
+def test_daemons_of_one_user_leave_each_others_marks_alone(tmp_path: Path) -> None:
+    store = memory()
+    one, other = Marks(tmp_path, store), Marks(tmp_path, store)
+    one.move("http://127.0.0.1/one", 5)
+    other.move("http://127.0.0.1/other", 7)
+    again = Marks(tmp_path, store)
+    assert (again.of("http://127.0.0.1/one"), again.of("http://127.0.0.1/other")) == (5, 7)
+
+
+def test_daemons_that_move_their_marks_at_once_lose_none(tmp_path: Path) -> None:
+    store = memory()
+
+    def moved(number: int) -> None:
+        marks = Marks(tmp_path, store)
+        for seq in range(50):
+            marks.move(f"http://127.0.0.1/{number}", seq)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(moved, range(4)))
+    again = Marks(tmp_path, store)
+    assert [again.of(f"http://127.0.0.1/{number}") for number in range(4)] == [49] * 4
