@@ -92,6 +92,24 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
         await asyncio.gather(work, return_exceptions=True)
 
 
+async def test_a_worker_that_was_held_up_works_on_where_nobody_has_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.worker.LEASE_S", 0.3)
+    settings, begun = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), asyncio.Event()
+    async with Hansard.open(settings=settings) as hansard:
+        work = asyncio.create_task(Worker(hansard, tell=lambda _: begun.set()).work())
+        await begun.wait()
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            # Its lease was over, and whoever asked for a worker (`submit --detach`) found none.
+            other.execute("UPDATE claims SET epoch = epoch + 1, holder = '', until_us = 0 WHERE name = 'worker'")
+            while not is_alive(hansard.store):
+                assert not work.done(), work.exception()
+                await asyncio.sleep(0.05)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
 def test_whoever_asks_for_a_worker_is_not_taken_for_one(tmp_path: Path) -> None:
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     found_ledger(settings).close()

@@ -72,22 +72,23 @@ class Worker:
         self._hansard, self._most, self._tell = hansard, most, tell
         self._due = _Due()
         self._driving: dict[str, asyncio.Task[None]] = {}
+        self._claim: Claim
 
     async def work(self) -> None:
         """Work until cancelled; then every run that is under way is interrupted in good order. Fenced when a worker is there,
         or has taken over from this one, which was held up or cut off from the ledger for longer than its lease.
         """
         store = self._hansard.store
-        claim = await take(store, CLAIM)
+        self._claim = await take(store, CLAIM)
         self._tell(f"working on {store.place}")
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._keep(claim))
+                group.create_task(self._keep())
                 await self._look(group)
         except ExceptionGroup as errors:
             raise first_of(errors) from None
         finally:
-            release(store, claim)
+            release(store, self._claim)
 
     async def _look(self, group: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
@@ -122,15 +123,18 @@ class Worker:
         finally:
             self._driving.pop(run, None)
 
-    async def _keep(self, claim: Claim) -> None:
+    async def _keep(self) -> None:
+        store = self._hansard.store
         while True:
             await asyncio.sleep(LEASE_S / 3)
             try:
-                await asyncio.to_thread(self._hansard.store.renew, claim, LEASE_S)
+                try:
+                    await asyncio.to_thread(store.renew, self._claim, LEASE_S)
+                except Fenced:
+                    # Whoever only asked for a worker, while this one was held up, has not stayed.
+                    self._claim = await take(store, CLAIM)
             except Fenced as error:
-                raise Fenced(
-                    f"another worker has taken {self._hansard.store.place}, and this one stops: {error}"
-                ) from None
+                raise Fenced(f"another worker has taken {store.place}, and this one stops: {error}") from None
             except StoreError as error:
                 # There is time for two more tries; and whoever takes the claim after that is seen here.
                 self._tell(f"the lease was not renewed: {error}")
