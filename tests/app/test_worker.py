@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from deliberating import config, scripted, synthesis, turn, verdict
 from hansard.app.configuring import Wishes, run_config
+from hansard.app.convening import Call, convening
 from hansard.app.daemon import Daemon
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
@@ -76,8 +78,8 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
                 event.set()
 
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
-        config = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
-        run = await hansard.runs.submit("please", config, lane="backend")
+        wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
+        run = await hansard.runs.submit("please", wished, lane="backend")
         with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
             other.execute(
                 "CREATE TRIGGER full BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
@@ -106,6 +108,20 @@ async def test_a_worker_that_was_held_up_works_on_where_nobody_has_taken_over(
             while not is_alive(hansard.store):
                 assert not work.done(), work.exception()
                 await asyncio.sleep(0.05)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_a_worker_goes_on_with_deliberations_too(tmp_path: Path) -> None:
+    settings, over = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), asyncio.Event()
+    voice = scripted([turn(), turn(), turn(), verdict("finalize"), synthesis()])
+    async with Hansard.open(settings=settings, providers={"fake": voice}) as hansard:
+        # Whoever put it on the record was killed then.
+        run = await hansard.deliberations.convene(convening(settings, hansard.pool, Call(config=config())))
+        work = asyncio.create_task(Worker(hansard, tell=lambda said: over.set() if run in said else None).work())
+        async with asyncio.timeout(30):
+            await over.wait()
+        assert hansard.runs.show(run)["state"] == "answered"
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 

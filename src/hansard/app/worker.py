@@ -45,8 +45,7 @@ class _Due:
         first = self.seen < 0
         for kind in ("run.requested", "run.resume_asked", "run.retry_asked"):
             for entry in store.select(Query(kind=kind, after=self.seen, before=size)):
-                if entry.data.get("mode") not in ("deliberation", "persona"):
-                    self.runs.setdefault(entry.run, now if first else now + GRACE_S)
+                self.runs.setdefault(entry.run, now if first else now + GRACE_S)
         if first:
             self._forget_ended(store, size)
         self.seen = size - 1
