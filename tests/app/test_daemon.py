@@ -14,6 +14,7 @@ from hansard.app.daemon import Daemon, Draining, unfinished
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.errors import Fenced, UsageError
+from hansard.orchestration.gates import read_rules
 from running import Answers, obliging
 
 WISHES = Wishes(provider="told", judge="checks", answer="join")
@@ -261,6 +262,23 @@ async def test_who_waited_for_a_gate_goes_home_when_another_has_ended_the_run() 
         await made.hansard.gates.decide(gate, "approve", actor="human:ann")
         await until(lambda: not made.driving)
         assert made.hansard.runs.show(run)["state"] == "answered"
+
+
+async def test_the_deadline_of_a_gate_that_another_process_opened_is_kept_too(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    tasks = [{"id": id, "lane": "backend", "instruction": "do it"} for id in "ab"]
+    rules = read_rules([{"tasks": ["a"]}, {"tasks": ["b"], "deadline_s": 0.5, "on_expiry": "approve"}], "test")
+    async with daemon(settings=settings) as (made, _):
+
+        def closed() -> int:
+            return [view["kind"] for view in made.hansard.runs.views(run)].count("gate.closed")
+
+        config = replace(made.config(WISHES), gates=rules)
+        run = await made.submit(made.hansard.runs.submit("please", config, plan={"tasks": tasks}))
+        await until(lambda: closed() == 1 and run in made._resting)
+        async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as other:
+            assert (await other.runs.retry(run, "b")).state == "waiting"
+        await until(lambda: closed() == 2)
 
 
 async def test_draining_ends_everybody_who_waits_for_the_same_run() -> None:
