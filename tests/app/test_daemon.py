@@ -210,6 +210,24 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
         await until(lambda: made.hansard.runs.show(run)["state"] == "answered")
 
 
+async def test_who_waits_for_a_run_that_could_not_be_recorded_waits_until_it_has_gone_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.daemon.LEASE_S", 0.3)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with daemon(settings=settings) as (made, told):
+        await until(lambda: made._claim)
+        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+            run = await request(made)
+            other.execute(f"CREATE TRIGGER full BEFORE INSERT ON entries BEGIN {FULL}; END")
+            made.start(run)
+            waiting = asyncio.create_task(made.wait(run, 60))
+            await until(lambda: "run left alone" in told)
+            other.execute("DROP TRIGGER full")
+        await waiting
+        assert made.hansard.runs.show(run)["state"] == "answered"
+
+
 async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:
     async with daemon() as (made, told):
         made.start("no-such-run")

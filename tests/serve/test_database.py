@@ -4,12 +4,13 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from command_line import UNJUDGED, hansard, started
-from daemons import ONE, Served, place, serving, wait_for
+from daemons import BARE, ONE, Served, place, serving, wait_for
 from hansard.app.worker import GRACE_S
 from postgres import Server
 
@@ -51,6 +52,25 @@ def test_a_daemon_lives_through_a_restart_of_its_database_and_goes_on_with_its_r
     assert "Traceback" not in daemon.log.read_text()
     verified = daemon.cli("verify", "--deep")
     assert verified.returncode == 0, verified.stdout
+
+
+@pytest.mark.long
+def test_who_waits_for_a_run_over_a_restart_of_the_database_is_told_of_it(tmp_path: Path, mortal: Server) -> None:
+    tasks = [{"id": f"t{at}", "lane": "backend", "instruction": "do it"} for at in range(8)]
+    for at in range(1, 8):
+        tasks[at]["needs"] = [f"t{at - 1}"]  # type: ignore[assignment]
+    body = {"request": "please", **BARE, "provider": "slow", "plan": {"tasks": tasks}}
+    with serving(placed(tmp_path, mortal)) as daemon, ThreadPoolExecutor(2) as beside:
+        short, long = (beside.submit(daemon.post, f"/v1/runs?wait={wait}", body, timeout=None) for wait in (3, 300))
+        wait_for(lambda: len(daemon.get("/v1/runs").json()) == 2)
+        mortal.kill()
+        told = short.result()
+        mortal.start()
+        assert told.status_code == 503
+        assert "is on the record" in told.json()["detail"]
+        assert told.headers["location"] == f"/v1/runs/{told.json()['run']}"
+        assert daemon.until(told.json()["run"], "answered", "failed", "partial")["state"] == "answered"
+        assert (long.result().status_code, long.result().json()["state"]) == (200, "answered")
 
 
 @pytest.mark.long

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hansard.app.configuring import Wishes, run_config
-from hansard.app.following import OVER, Follower, over_at
+from hansard.app.following import OVER, Follower, over_at, until_over
 from hansard.app.gates import decided
 from hansard.app.routed import Routes
 from hansard.app.service import Hansard
@@ -197,8 +197,18 @@ class Daemon:
 
     async def wait(self, run: str, seconds: float) -> None:
         """Wait until a run that is driven here has ended, or the time is over."""
-        if task := self._tasks.get(run):
-            await asyncio.wait({task}, timeout=seconds)
+        task, ends = self._tasks.get(run), asyncio.get_running_loop().time() + seconds
+        if task is None:
+            return
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done() or task.cancelled() or not isinstance(task.exception(), Unavailable) or not self._resume:
+            return
+        # It was left alone, and goes on, here or in another process, when the ledger is back.
+        while not self.draining and (left := ends - asyncio.get_running_loop().time()) > 0:
+            with suppress(StoreError):
+                await until_over(self.hansard.store, run, left)
+                return
+            await asyncio.sleep(min(left, AGAIN_S))
 
     async def drain(self, grace_s: float) -> None:
         """Take nothing new, let runs end within most of the grace, then interrupt them: the record says so, and they can go on."""

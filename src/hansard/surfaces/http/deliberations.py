@@ -13,7 +13,7 @@ from hansard.app.recorded import ENDED
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import DeliberationRequest, DeliberationView, RunsListing, RunView, Strictly
 from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of
-from hansard.surfaces.http.problems import documented, refusing
+from hansard.surfaces.http.problems import documented, on_record, refusing
 from hansard.surfaces.http.runs import STREAM, Waiting
 
 router = APIRouter(tags=["deliberations"], route_class=Strictly)
@@ -33,7 +33,8 @@ async def convene(request: Request, body: DeliberationRequest, query: Annotated[
         convened = desk.hansard.deliberations.convene(made, surface="http", actor=token_of(request).actor)
         run = await desk.daemon.submit(convened)
     await desk.daemon.wait(run, query.wait)
-    view = await asyncio.to_thread(deliberation_view, desk.hansard.store, run)
+    with on_record(run):
+        view = await asyncio.to_thread(deliberation_view, desk.hansard.store, run)
     return answer(view, 200 if view["state"] in ENDED else 202, {"location": f"/v1/deliberations/{run}"})
 
 

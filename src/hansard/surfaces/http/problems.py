@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from hansard.app.daemon import Draining
-from hansard.errors import Fenced, HansardError, ProviderError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
 
 MEDIA = "application/problem+json"
 BUG = 500
@@ -48,6 +48,16 @@ def refusing(status: int) -> Iterator[None]:
         yield
     except UsageError as error:
         raise Refused(status, str(error)) from error
+
+
+@contextmanager
+def on_record(run: str) -> Iterator[None]:
+    """What was asked for is on the record. Whoever cannot be shown it just now is told where it is, and not to ask again."""
+    try:
+        yield
+    except Unavailable as error:
+        detail = f"run {run} is on the record, and cannot be shown just now: {error}"
+        raise Refused(503, detail, {"location": f"/v1/runs/{run}"}, run=run) from error
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

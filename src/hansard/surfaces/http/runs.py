@@ -27,7 +27,7 @@ from hansard.surfaces.http.bodies import (
 )
 from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of
 from hansard.surfaces.http.events import EVENT, MEDIA, Events
-from hansard.surfaces.http.problems import Refused, documented, refusing
+from hansard.surfaces.http.problems import Refused, documented, on_record, refusing
 
 router = APIRouter(tags=["runs"], route_class=Strictly)
 CANCELLED_S = 10.0
@@ -65,7 +65,8 @@ async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Q
     )
     mode = "single" if body.single else "request"
     run = await _submitted(request, desk, body.request, wishes, mode=mode, plan=body.plan, lane=body.lane)
-    return await _shown(desk, run, query.wait, 202)
+    with on_record(run):
+        return await _shown(desk, run, query.wait, 202)
 
 
 @router.post("/v1/plans", response_model=dict[str, Any], responses=documented(409, 415))
@@ -74,10 +75,11 @@ async def plan(request: Request, body: PlanRequest, query: Annotated[Planning, Q
     desk = desk_of(request)
     run = await _submitted(request, desk, body.request, wishes_of(desk, body), mode="plan_only")
     await desk.daemon.wait(run, query.wait)
-    made = await asyncio.to_thread(desk.hansard.runs.plan, run)
-    if made is None:
-        view = await asyncio.to_thread(desk.hansard.runs.show, run)
-        raise Refused(409, f"run {run} is {view['state']} and has no plan", run=run)
+    with on_record(run):
+        made = await asyncio.to_thread(desk.hansard.runs.plan, run)
+        if made is None:
+            view = await asyncio.to_thread(desk.hansard.runs.show, run)
+            raise Refused(409, f"run {run} is {view['state']} and has no plan", run=run)
     return answer(made, headers={"location": f"/v1/runs/{run}"})
 
 
