@@ -13,6 +13,7 @@ from hansard.app.configuring import Wishes, run_config
 from hansard.app.daemon import Daemon, Draining, unfinished
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.domain.work import RetryAsked
 from hansard.errors import Fenced, UsageError
 from hansard.orchestration.gates import read_rules
 from running import Answers, obliging
@@ -297,6 +298,22 @@ async def test_the_deadline_of_a_gate_that_another_process_opened_is_kept_too(tm
         async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as other:
             assert (await other.runs.retry(run, "b")).state == "waiting"
         await until(lambda: closed() == 2)
+
+
+async def test_a_task_that_another_process_was_to_do_again_is_done_while_a_gate_is_open(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    tasks = [{"id": id, "lane": "backend", "instruction": "do it"} for id in "ab"]
+    async with daemon(settings=settings) as (made, _):
+
+        def judged() -> int:
+            return [view["kind"] for view in made.hansard.runs.views(run)].count("task.judged")
+
+        config = replace(made.config(WISHES), gates=read_rules([{"tasks": ["a"]}], "test"))
+        run = await made.submit(made.hansard.runs.submit("please", config, plan={"tasks": tasks}))
+        await until(lambda: judged() == 1 and run in made._resting)
+        # Whoever asked for it was killed then.
+        await made.hansard.recorder.record(RetryAsked(task="b", surface="cli"), actor="human:ann", run=run, causes=[1])
+        await until(lambda: judged() == 2)
 
 
 async def test_draining_ends_everybody_who_waits_for_the_same_run() -> None:

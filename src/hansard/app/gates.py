@@ -216,7 +216,8 @@ def _decision(entry: Entry, counts: bool) -> View:
 async def decided(store: Store, run: str) -> None:
     """Wait until something was decided at a gate of this run, a deadline or the run is over, or somebody wants it cancelled.
 
-    A gate that another driver opens meanwhile may have a deadline too: then he looks again.
+    A gate that another driver opens meanwhile may have a deadline too, and a task that was to be done again may be left
+    undone: then he looks again.
     """
     progress = await asyncio.to_thread(lambda: progress_of(run, read_entries(store, Query(run=run))))
     gates = progress.gates.values()
@@ -225,7 +226,7 @@ async def decided(store: Store, run: str) -> None:
     after = progress.claims[-1] if progress.claims else -1
     kinds = ("gate.decided", "run.cancel_asked", "run.ended")
     asked = [Query(run=run, kind=kind, after=after, limit=1) for kind in kinds]
-    asked.append(Query(run=run, kind="gate.opened", after=progress.seen, limit=1))
+    asked += [Query(run=run, kind=kind, after=progress.seen, limit=1) for kind in ("gate.opened", "run.retry_asked")]
     while not any(deadline <= time.time_ns() // 1_000 for deadline in deadlines):
         if await asyncio.to_thread(lambda: any(list(store.select(query)) for query in asked)):
             return
