@@ -4,6 +4,16 @@ Every message says what happened, to which thing, and what to do now. What the d
 a broken ledger) is a value, not an error.
 """
 
+import errno
+
+MISNAMED = frozenset(
+    {
+        *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP),
+        *(errno.EACCES, errno.EPERM, errno.EROFS),
+    }
+)
+"""What the system says of a name that it cannot take, whatever the state of its disks."""
+
 
 class HansardError(Exception):
     """Anything that Hansard raises on purpose."""
@@ -55,6 +65,11 @@ def first_of(errors: "ExceptionGroup[Exception]") -> Exception:
     while isinstance(found, ExceptionGroup):
         found = found.exceptions[0]
     return found
+
+
+def unwritten(message: str, error: BaseException) -> HansardError:
+    """What was not written: usage where the system cannot take its name, and a failure of the disk otherwise."""
+    return UsageError(message) if getattr(error, "errno", None) in MISNAMED else StoreError(message)
 
 
 def plainly(error: BaseException) -> str:

@@ -390,3 +390,48 @@ def test_a_rotation_without_the_lost_key_does_not_claim_a_seal(run: Any, ledger:
     code, out, _ = run("ledger", "seal", "--ledger", ledger)
     assert (code, out.split(";")[0], "Size 15 is signed and not sealed" in out) == (0, "sealed to size 13", True), out
     assert json.loads(run("verify", ledger, "--json")[1])["signed"]["sealed_to"] == 13
+
+
+@pytest.mark.parametrize("place", ["nowhere/out", "file/out", "n" * 300])
+def test_a_place_that_the_system_cannot_take_is_wrong_usage_for_every_command(
+    run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    for words in (
+        ("ledger", "receipt", 3, "-o", place),
+        ("ledger", "consistency", 3, "-o", place),
+        ("ledger", "export", place),
+        ("plan", "do it", "--provider", "rehearsal", "-o", place),
+    ):
+        code, _, err = run(*words, "--ledger", ledger)
+        assert (code, place[:20] in err) == (2, True), (words, err)
+    for named in (f"{place}.db", f"{place}.jsonl"):
+        code, _, err = run("runs", "list", "--ledger", named)
+        assert (code, place[:20] in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    "words", [("init", "--ledger", "/proc/nowhere.db"), ("init", "--ledger", "/proc/nowhere.jsonl")]
+)
+def test_a_ledger_where_none_can_be_made_is_wrong_usage(run: Any, words: tuple[str, ...]) -> None:
+    code, _, err = run(*words)
+    assert code == 2
+    assert "choose a folder that exists and is writable" in err
+
+
+def test_a_demonstration_where_no_folder_can_be_made_is_wrong_usage(run: Any) -> None:
+    code, _, err = run("demo", "--folder", "/proc/nowhere")
+    assert code == 2
+    assert "cannot use /proc/nowhere" in err
+
+
+@pytest.mark.needs_root
+def test_a_plan_that_does_not_fit_on_the_disk_leaves_nothing_there(run: Any, ledger: Path, tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", 8) as disk:
+        (disk / "full").write_bytes(bytes(8 << 10))
+        place = disk / "plan.json"
+        code, _, err = run("plan", "do it", "--provider", "rehearsal", "-o", place, "--ledger", ledger)
+        assert code == 11
+        assert f"cannot write {place}: No space left on device; nothing was left there" in err
+        assert not place.exists()

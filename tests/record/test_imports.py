@@ -212,7 +212,7 @@ def test_lines_that_do_not_follow_each_other_are_not_restored(log: SignedLog, tm
 
 
 def test_a_folder_that_is_not_there_is_named(log: SignedLog, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot restore to"):
+    with pytest.raises(UsageError, match="cannot restore to"):
         import_log(log.path, partial(restore, tmp_path / "nowhere/back.db"))
 
 

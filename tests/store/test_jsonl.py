@@ -334,7 +334,7 @@ def test_a_ledger_is_not_made_where_one_is_or_where_it_cannot_be(path: Path) -> 
     with pytest.raises(StoreError, match="exists already"):
         JsonlStore.create(path, genesis())
     assert path.read_bytes() == before
-    with pytest.raises(StoreError, match="folder"):
+    with pytest.raises(UsageError, match="folder"):
         JsonlStore.create(path.parent / "nowhere" / "log.jsonl", genesis())
 
 

@@ -30,7 +30,7 @@ from hansard.deliberation.setting import Setting
 from hansard.deliberation.turn import MessageShape
 from hansard.domain.budget import Budget
 from hansard.domain.value import value
-from hansard.errors import UsageError
+from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import is_panel
 from hansard.providers.base import Provider
 from hansard.providers.cli_auto import installed
@@ -233,7 +233,8 @@ def _check_folder(runs: Path) -> None:
         runs.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = "it is no directory" if isinstance(error, FileExistsError) else error.strerror
-        raise UsageError(f"sessions cannot have their directories in {runs}: {why}; name another folder") from error
+        said = f"sessions cannot have their directories in {runs}: {why}; name another folder"
+        raise unwritten(said, error) from error
     if not os.access(runs, os.W_OK | os.X_OK):
         raise UsageError(f"sessions cannot have their directories in {runs}: it is not writable; name another folder")
 

@@ -12,7 +12,7 @@ from typing import Any
 from hansard.app.custody import receipt
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
-from hansard.errors import StoreError
+from hansard.errors import unwritten
 
 REQUEST = "Build a sign-in service: an accounts table, rate limits against abuse, and a short guide for its users."
 ACTOR = "human:demo"
@@ -139,7 +139,7 @@ def keep_receipt(settings: Settings, seq: int) -> Path:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritten(f"cannot write {path}: {error.strerror}", error) from error
     return path
 
 

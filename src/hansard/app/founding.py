@@ -9,7 +9,7 @@ from hansard.app.custody import pin_of
 from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings, recordable, user_ledger, working_folder
 from hansard.app.views import View
 from hansard.app.wiring import open_or_found
-from hansard.errors import HansardError, StoreError
+from hansard.errors import HansardError, unwritten
 from hansard.seal.genesis import checked_origin
 
 _CONFIG = """\
@@ -153,5 +153,5 @@ def _written(path: Path, text: str) -> bool:
     except OSError as error:
         with suppress(OSError):
             path.unlink()
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritten(f"cannot write {path}: {error.strerror}", error) from error
     return True

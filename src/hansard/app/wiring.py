@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hansard.__about__ import __version__
 from hansard.app.settings import Settings
-from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, UsageError, unwritten
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
 from hansard.store.base import Draft, Store
@@ -405,5 +405,5 @@ def _with_folder(location: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise UsageError(f"cannot make the folder {path.parent}: {error.strerror}") from error
+        raise unwritten(f"cannot make the folder {path.parent}: {error.strerror}", error) from error
     return path

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hansard.domain.value import value
-from hansard.errors import StoreError, Tampered, UsageError
+from hansard.errors import StoreError, Tampered, UsageError, unwritten
 from hansard.ledger.canonical import Json, Malformed, dump, encode
 from hansard.ledger.entry import parse
 from hansard.ledger.events import tombstone_of
@@ -75,7 +75,7 @@ def export(
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError):
-            raise StoreError(f"cannot export to {folder}: {error.strerror}; nothing was left there") from error
+            raise unwritten(f"cannot export to {folder}: {error.strerror}; nothing was left there", error) from error
         raise
     return done
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from hansard.errors import Broken, Fenced, HansardError, StoreError, Tampered, UsageError
+from hansard.errors import Broken, Fenced, HansardError, StoreError, Tampered, UsageError, unwritten
 from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.entry import Entry
 from hansard.ledger.events import Tombstone, tombstone_of
@@ -96,9 +96,8 @@ class JsonlStore:
                 lock.release()
                 raise
         except OSError as error:
-            raise StoreError(
-                f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
-            ) from error
+            said = f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
+            raise unwritten(said, error) from error
         # Still under its lock: somebody who tries to create it too would otherwise hold it just when it is opened.
         return cls(path, reading=False, durability=durability, clock=clock, encode=encode, lock=lock)
 
@@ -129,7 +128,8 @@ class JsonlStore:
                     raise UsageError(f"{path} is not a Hansard ledger: it does not begin with an entry")
             return cls(path, reading=reading, durability=durability, clock=clock, encode=encode)
         except OSError as error:
-            raise StoreError(f"cannot open {path}: {error.strerror}") from error
+            said = f"cannot open {path}: {error.strerror}"
+            raise (StoreError(said) if os.path.lexists(path) else UsageError(said)) from error
 
     @property
     def place(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hansard.errors import StoreError, plainly
+from hansard.errors import StoreError, plainly, unwritten
 from hansard.ledger.body import digest, opens
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import FIRST_PREV, Entry, parse
@@ -31,7 +31,7 @@ def restore(path: Path, rows: Iterable[Restored], checkpoints: Iterable[StoredCh
         head = _fill(partial, rows, checkpoints)
         _put_in_place(partial, path)
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"cannot restore to {path}: {plainly(error)}") from error
+        raise unwritten(f"cannot restore to {path}: {plainly(error)}", error) from error
     finally:
         for suffix in ("", "-wal", "-shm"):
             with suppress(FileNotFoundError):

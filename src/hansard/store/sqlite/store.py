@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from hansard.errors import Fenced, StoreError, UsageError
+from hansard.errors import Fenced, StoreError, UsageError, plainly, unwritten
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
 from hansard.ledger.layout import APPLICATION_ID, USER_VERSION, body_id
@@ -62,9 +62,8 @@ class SqliteStore:
         try:
             lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreError(
-                f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
-            ) from error
+            said = f"cannot create {path}: {error.strerror}; choose a folder that exists and is writable"
+            raise unwritten(said, error) from error
         # Under another name until it is whole: a half-made ledger could neither be opened nor made again.
         unfinished = Path(f"{path}.new")
         try:
@@ -80,7 +79,7 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             with suppress(OSError):
                 _clear(unfinished)
-            raise StoreError(f"cannot create {path}: {error}") from error
+            raise unwritten(f"cannot create {path}: {plainly(error)}", error) from error
         finally:
             os.close(lock_fd)
         return cls(path, clock=clock)
@@ -369,6 +368,8 @@ class _Reader(NamedTuple):
 
 def _unopened(path: Path, error: sqlite3.Error | OSError) -> UsageError | StoreError:
     """Why a ledger cannot be opened, and what to do about it."""
+    if isinstance(error, OSError) and not os.path.lexists(path):
+        return UsageError(f"cannot open {path}: {error.strerror}")
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_NOTADB:
         return UsageError(f"{path} is not a SQLite file")

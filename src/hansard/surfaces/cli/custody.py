@@ -11,7 +11,7 @@ from hansard.app import carrying
 from hansard.app import custody as service
 from hansard.app.settings import ledger_settings, read_settings
 from hansard.app.wiring import can_be_written, open_ledger
-from hansard.errors import StoreError, UsageError
+from hansard.errors import UsageError, unwritten
 from hansard.surfaces.cli.show import as_json, plain, say
 
 
@@ -131,12 +131,12 @@ def new_file(path: str, text: str) -> None:
     except FileExistsError as error:
         raise UsageError(f"{path} is there already; choose another name") from error
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+        raise unwritten(f"cannot write {path}: {error.strerror}; choose another place", error) from error
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
+        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except BaseException as error:
         os.unlink(path)
         if isinstance(error, OSError):
-            raise StoreError(f"cannot write {path}: {error.strerror}; nothing was left there") from error
+            raise unwritten(f"cannot write {path}: {error.strerror}; nothing was left there", error) from error
         raise

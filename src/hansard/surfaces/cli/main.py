@@ -5,19 +5,16 @@ ours, 130 interrupted. Commands that compare have 1, 3 and 4 of their own.
 """
 
 import argparse
-import errno
 import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from hansard.__about__ import __version__
-from hansard.errors import HansardError, UsageError
+from hansard.errors import MISNAMED, HansardError, UsageError
 from hansard.surfaces.cli.streams import settled, standard_streams
 
 EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
-UNUSABLE = frozenset({errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EROFS})
-"""What the system says of a name that somebody typed and that it cannot take."""
 
 _EXAMPLES = """\
 examples:
@@ -100,7 +97,7 @@ def _done(args: argparse.Namespace) -> int:
     except Exception as error:
         if args.debug:
             raise
-        if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename is not None:
+        if isinstance(error, OSError) and error.errno in MISNAMED and error.filename is not None:
             _tell(f"cannot use {error.filename!s:.200}: {error.strerror}")
             return EXIT_USAGE
         _tell(f"a bug of ours: {type(error).__name__}: {error}")

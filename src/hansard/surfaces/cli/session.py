@@ -18,7 +18,8 @@ from hansard.app.service import Hansard
 from hansard.app.sessionpage import session_page
 from hansard.app.settings import read_settings
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
-from hansard.errors import HansardError, StoreError, UsageError
+from hansard.errors import HansardError, UsageError
+from hansard.surfaces.cli.custody import new_file
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
 from hansard.surfaces.cli.driving import note, opened, refuse_early
@@ -74,7 +75,7 @@ def metrics(args: argparse.Namespace) -> int:
     session = held(args, args.directory)
     found = figures(session) if args.v1 else measured(session)
     if args.output:
-        _write(args.output, sessions.as_text(found))
+        new_file(args.output, sessions.as_text(found))
     else:
         as_json(found)
     return 0
@@ -89,7 +90,7 @@ def export(args: argparse.Namespace) -> int:
     else:
         text = sessions.as_text(session.artifact) if args.json else as_markdown(session.artifact)
     if args.output:
-        _write(args.output, text)
+        new_file(args.output, text)
     elif sys.stdout.isatty():
         # Harmless for a terminal; byte for byte into a pipe.
         say_lines(text.removesuffix("\n"))
@@ -201,13 +202,3 @@ def _place(args: argparse.Namespace, name: str, *, gone: bool = False) -> Path:
 def say_lines(text: str) -> None:
     for line in text.split("\n"):
         say(line)
-
-
-def _write(name: str, text: str) -> None:
-    try:
-        with Path(name).open("x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{name} is there already; choose another name") from error
-    except OSError as error:
-        raise StoreError(f"cannot write {name}: {error.strerror}") from error

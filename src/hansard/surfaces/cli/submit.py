@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import os
 import shlex
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,8 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
 from hansard.app.wiring import ledger_exists
 from hansard.app.worker import is_alive
-from hansard.errors import Fenced, StoreError, UsageError
+from hansard.errors import Fenced, UsageError
+from hansard.surfaces.cli.custody import new_file
 from hansard.surfaces.cli.driving import (
     EXIT,
     conclude,
@@ -118,7 +120,7 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
         if made is None:
             return conclude(hansard, run, args, ended)
     if args.output:
-        _write(Path(args.output), made)
+        new_file(args.output, json.dumps(made, indent=2, ensure_ascii=False) + "\n")
         note(f"wrote {args.output}; {typed(args, f'submit REQUEST --plan {shlex.quote(args.output)}')} runs it")
     if args.json or not args.output:
         as_json(made)
@@ -130,15 +132,3 @@ def _refuse_place(path: Path) -> None:
         raise UsageError(f"{path} is there already; choose another name")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write {path}: {path.parent} is no folder that can be written to; choose another")
-
-
-def _write(path: Path, made: Any) -> None:
-    import json
-
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(json.dumps(made, indent=2, ensure_ascii=False) + "\n")
-    except FileExistsError as error:
-        raise UsageError(f"{path} is there already; choose another name") from error
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
