@@ -216,6 +216,14 @@ async def test_runs_are_listed_page_by_page(tmp_path: Path) -> None:
         assert listed == made[::-1]
 
 
+async def test_a_plan_that_comes_with_a_lane_is_refused_and_not_passed_over(tmp_path: Path) -> None:
+    plan = {"tasks": [{"id": "one", "lane": "backend", "instruction": "do it"}]}
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        for more in ({"lane": "frontend"}, {"single": True}):
+            assert "contradicts" in await refused(client, "submit", {"request": "x", "plan": plan, **more})
+        assert (await called(client, "runs_list"))["runs"] == []
+
+
 async def test_a_plan_that_was_given_is_taken_back(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk, client_of(desk) as client:
         plan = (await called(client, "plan", {"request": "compare three queues"}))["plan"]

@@ -40,12 +40,14 @@ def test_who_does_not_wait_long_enough_gets_the_run_as_it_is(daemon: Served) -> 
 def test_the_body_is_what_the_command_line_prints(daemon: Served) -> None:
     run = daemon.submit(wait=60)["run"]
     assert json.loads(daemon.cli("runs", "show", run, "--json").stdout) == daemon.show(run)
-    listed = json.loads(daemon.cli("runs", "--json", "--limit", 2).stdout) if _lists(daemon) else None
-    assert listed is None or listed == daemon.get("/v1/runs?limit=2").json()
+    listed = json.loads(daemon.cli("runs", "list", "--json", "--limit", 2).stdout)
+    assert listed == daemon.get("/v1/runs?limit=2").json()
 
 
-def _lists(daemon: Served) -> bool:
-    return daemon.cli("runs", "--json", "--limit", 2).returncode == 0
+@pytest.mark.parametrize("more", [{"lane": "backend"}, {"single": True}])
+def test_a_plan_that_comes_with_a_lane_is_refused_and_not_passed_over(daemon: Served, more: dict[str, Any]) -> None:
+    said = daemon.post("/v1/runs", {"request": "please", "plan": ONE, **more})
+    assert (said.status_code, "contradicts" in said.json()["detail"]) == (409, True)
 
 
 def test_runs_come_in_pages_the_newest_first(daemon: Served) -> None:

@@ -106,6 +106,8 @@ class Runs(RecordedRuns):
             raise UsageError("the request is empty; say what is wanted")
         if len(request) > MAX_REQUEST:
             raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
+        if plan is not None and (lane is not None or mode == "single"):
+            raise UsageError("a plan has tasks and lanes of its own, and contradicts `lane` and `single`; keep one")
         written = self._written(request, config, plan, lane)
         if written:
             for id in (id for rule in config.gates if rule.asked for id in rule.tasks):

@@ -34,7 +34,6 @@ from hansard.surfaces.cli.show import as_json, say
 
 def submit(args: argparse.Namespace) -> int:
     request, plan = _request(args.request), read_plan(Path(args.plan)) if args.plan is not None else None
-    _refuse_contradictions(args)
     return asyncio.run(_submit(args, request, plan))
 
 
@@ -59,12 +58,6 @@ def wishes(args: argparse.Namespace) -> Wishes:
     given = {name: getattr(args, name) for name in asking + shape}
     roster = read_roster(Path(args.roster)) if args.roster is not None else None
     return Wishes(**given, roster=roster, gates=tuple(args.gate), context=tuple(args.context_run))
-
-
-def _refuse_contradictions(args: argparse.Namespace) -> None:
-    given = [f"--{name}" for name in ("plan", "single", "lane") if getattr(args, name)]
-    if len(given) > 1 and given != ["--single", "--lane"]:
-        raise UsageError(f"{' and '.join(given)} contradict each other; keep one")
 
 
 async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:
