@@ -1,12 +1,14 @@
 import json
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from command_line import UNJUDGED, hansard, started, workplace
 from hansard.app import recorded
 from hansard.surfaces.cli.arguments import STATES
+from hansard.surfaces.shapes import State
 
 
 @pytest.fixture(scope="module")
@@ -183,4 +185,4 @@ def test_a_ledger_that_is_not_there_is_an_error_and_is_not_made(tmp_path: Path, 
 def test_a_state_that_no_run_can_be_in_is_refused(place: Path) -> None:
     said = hansard(place, "runs", "list", "--state", "zzz")
     assert (said.returncode, "answered" in said.stderr) == (2, True)
-    assert recorded.STATES == STATES
+    assert recorded.STATES == STATES == get_args(State)

@@ -216,6 +216,11 @@ async def test_runs_are_listed_page_by_page(tmp_path: Path) -> None:
         assert listed == made[::-1]
 
 
+async def test_a_state_that_no_run_can_be_in_is_refused(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        assert "'answered'" in await refused(client, "runs_list", {"state": "nonsense"})
+
+
 async def test_a_plan_that_comes_with_a_lane_is_refused_and_not_passed_over(tmp_path: Path) -> None:
     plan = {"tasks": [{"id": "one", "lane": "backend", "instruction": "do it"}]}
     async with desk_in(tmp_path) as desk, client_of(desk) as client:

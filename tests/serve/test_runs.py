@@ -64,7 +64,9 @@ def test_runs_come_in_pages_the_newest_first(daemon: Served) -> None:
 def test_runs_are_found_by_their_state(daemon: Served) -> None:
     daemon.submit(wait=60)
     assert {view["state"] for view in daemon.get("/v1/runs?state=answered").json()} == {"answered"}
-    assert daemon.get("/v1/runs?state=nonsense").json() == []
+    for path in ("/v1/runs", "/v1/deliberations"):
+        said = daemon.get(f"{path}?state=nonsense")
+        assert (said.status_code, "'answered'" in said.json()["detail"]) == (422, True)
 
 
 def test_events_are_the_entries_of_the_run(daemon: Served) -> None:

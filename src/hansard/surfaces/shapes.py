@@ -1,8 +1,22 @@
 """What both HTTP and MCP show, for their descriptions. Views go out as the service makes them: tests hold them against this."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+State = Literal[
+    "requested",
+    "planned",
+    "running",
+    "waiting",
+    "interrupted",
+    "answered",
+    "partial",
+    "failed",
+    "stopped",
+    "cancelled",
+]
+"""What a run can be in, for whoever lists runs by it."""
 
 
 class Shown(BaseModel):

@@ -72,7 +72,7 @@ class Listing(BaseModel):
 
 
 class RunsListing(Listing):
-    state: Name | None = None
+    state: shapes.State | None = None
 
 
 class EntriesListing(Listing):

@@ -20,6 +20,7 @@ from hansard.surfaces.mcp.progress import telling
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Name, Run, Seq, Text, Tool, tool
 from hansard.surfaces.mcp.views import EventsView, FullGateView, FullRunView, PlanView, RunsView
+from hansard.surfaces.shapes import State
 
 FOLLOW_LOOK_S = 0.2
 MAX_FOLLOWED = 200
@@ -57,7 +58,7 @@ class Planning(Budgeted):
 
 class Listing(Arguments):
     limit: Annotated[int, Field(ge=1, le=200)] = 20
-    state: Name | None = Field(None, description="Only runs in this state, such as running or failed.")
+    state: State | None = Field(None, description="Only runs in this state.")
     before: Seq | None = Field(None, description="Where the page begins: `before` of the page that came first.")
 
 
