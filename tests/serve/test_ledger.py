@@ -47,6 +47,8 @@ def test_a_receipt_can_be_checked_offline(daemon: Served, run: str, tmp_path: Pa
     answered = daemon.show(run)["answer_seq"]
     said = daemon.get(f"/v1/ledger/entries/{answered}/receipt?disclose=answer")
     assert said.status_code == 200, said.text
+    printed = json.loads(daemon.cli("ledger", "receipt", answered, "--disclose", "answer", "--json").stdout)
+    assert said.json().keys() == printed.keys()
     (tmp_path / "r.tlog-proof").write_text(said.json()["receipt"])
     assert daemon.cli("verify", tmp_path / "r.tlog-proof").returncode == 0
     assert daemon.get(f"/v1/ledger/entries/{answered}/receipt?disclose=nothing").status_code == 409

@@ -123,7 +123,7 @@ async def receipt(hansard: Hansard, seq: int, disclose: tuple[str, ...]) -> View
             break
         await asyncio.sleep(0.1)
     made = await asyncio.to_thread(make_receipt, store, seq, disclose)
-    return {"seq": seq, "disclosed": list(disclose), "receipt": made}
+    return {"seq": seq, "disclosed": list(disclose), "receipt": made, "unsigned_because": None}
 
 
 def signed_note(store: Store) -> tuple[int, str]:

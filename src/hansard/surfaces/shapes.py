@@ -94,6 +94,7 @@ class ReceiptView(Shown):
     seq: int
     disclosed: list[str]
     receipt: str
+    unsigned_because: str | None
 
 
 class GateView(Shown):
