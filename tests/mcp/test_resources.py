@@ -33,6 +33,8 @@ async def test_runs_transcripts_and_entries_can_be_read(tmp_path: Path) -> None:
         assert entry == await called(client, "ledger_get", {"seq": done["answer_seq"]})
         listed = [each.uri for each in (await client.list_resources()).resources]
         assert listed == [f"run://{held['run']}", f"transcript://{held['run']}", f"run://{done['run']}"]
+        with pytest.raises(MCPError, match="is no deliberation"):
+            await client.read_resource(f"transcript://{done['run']}")
         templates = (await client.list_resource_templates()).resource_templates
         assert [each.uri_template for each in templates] == ["run://{run}", "transcript://{run}", "ledger://{seq}"]
 

@@ -20,7 +20,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from hansard.app.publishing import exact_run, runs_page
+from hansard.app.publishing import exact_deliberation, exact_run, runs_page
 from hansard.app.views import View, whole
 from hansard.errors import UsageError
 from hansard.surfaces.mcp import results
@@ -95,6 +95,9 @@ def _transcript(desk: Desk, name: str) -> View:
     runs = desk.hansard.runs
     run = exact_run(desk.hansard.store, name)
     turns = [each["seq"] for each in runs.views(run) if each["kind"] == "turn.taken"]
+    if not turns:
+        # Nothing was said yet, then, or there is nobody who could say anything.
+        exact_deliberation(desk.hansard.store, run)
     said = [runs.text(seq, "message") for seq in turns]
     return {"run": run, "messages": [json.loads(each) if each else None for each in said]}
 
