@@ -3,6 +3,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,13 @@ from command_line import SRC, hansard, started
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.founding import found
 from hansard.app.ledger import LedgerService
+from hansard.app.panels import panel_of, personas_of
 from hansard.app.pool import Pool
-from hansard.app.settings import Settings, read_settings
+from hansard.app.settings import KNOWN, ROLES, Settings, read_settings
 from hansard.app.wiring import found_ledger
 from hansard.domain.roster import Roster, roster_as_toml
 from hansard.errors import HansardError
 from hansard.orchestration.config import Tuning
-
-TABLES = ("providers", "tiers", "roles", "run", "budget", "policy", "roster", "prices")
 
 
 @pytest.fixture
@@ -61,13 +61,14 @@ async def test_the_file_with_everything_switched_on_configures_a_run(switched: P
     assert (made.tiers["cheap"], made.role("classifier"), made.ladder) == ("ollama", "ollama", ("cheap", "capable"))
     assert (made.budget.max_cost_usd_nano, made.budget.max_calls) == (1_000_000_000, 100)
     assert made.policy.deny_lanes == ("web-intel",)
+    assert "lawyer" in [each.id for each in personas_of(settings)]
+    assert [seat.persona.id for seat in panel_of(settings, "bench").seats] == ["critic", "engineer"]
 
 
 def test_every_table_and_every_number_of_a_run_stands_in_it(config: Path) -> None:
     text = config.read_text("utf-8")
-    for table in TABLES:
-        assert re.search(rf"^#\[{table}[.\]]", text, re.MULTILINE), table
-    for name in Tuning.names():
+    assert set(KNOWN) == tomllib.loads(switched_on(text)).keys()
+    for name in (*Tuning.names(), *ROLES):
         assert re.search(rf"^#{name} = ", text, re.MULTILINE), name
 
 

@@ -48,6 +48,9 @@ ledger = "{ledger}"
 #classifier = "ollama"               # picks a lane where the router is not certain
 #validator = "cloud"                 # judges results before anything is built on them
 #synthesizer = "cloud"               # writes the one answer
+#intent_judge = "cloud"              # says whether the answer serves what was asked for
+#reviser = "cloud"                   # shortens it
+#default = "ollama"                  # who is asked where nobody else is named
 
 # How runs go. Flags of `hansard submit` go before these.
 #[run]
@@ -63,6 +66,9 @@ ledger = "{ledger}"
 #max_output_tokens = 4000
 #upstream_chars = 8192               # of each result that later prompts are given
 #answer_chars = 100000               # of all results that the synthesizer is given
+#judge_intent = false                # what looks at the answer: docs/answer-checks.md
+#revise = false
+#profile = "normal"                  # or "brief", "thorough", "report"
 
 # What one run may spend; what is not set has no limit.
 #[budget]
@@ -71,6 +77,27 @@ ledger = "{ledger}"
 #max_usd = "1.00"
 #max_seconds = 1800
 
+# Where people are asked, in every run.
+#[[gate]]
+#before = "plan"                     # or "tasks", with tasks = ["ID"] or lanes = ["NAME"]
+#needed = 1                          # how many have to approve
+#approvers = ["human:ann"]           # who may (default: anybody)
+#deadline_s = 86400
+#on_expiry = "reject"                # or "approve"
+
+# What a run is given along, who else judges its answer, who revises it: one of command, url, entry_point each.
+#[[context]]
+#name = "style"
+#command = ["my-agent", "--style"]
+#max_tokens = 2000
+#when = "request"                    # or "task", "both"
+
+#[verifier]
+#command = ["my-agent", "--verify"]
+
+#[reviser]
+#command = ["my-agent", "--revise"]
+
 # A panel that deliberates, wherever a provider is named: "panel:bench" as a rung, a lane, a role. See docs/panels.md.
 #[panels.bench]
 #agents = ["critic", "engineer"]     # personas: those that ship, or personas/NAME.toml beside this file
@@ -78,6 +105,17 @@ ledger = "{ledger}"
 #max_rounds = 3
 #max_calls = 20
 #max_tokens = 200000
+
+# Who sits there, besides those that ship.
+#[personas.lawyer]
+#persona_class = "domain"
+#reasoning_scope = "data protection law"
+#reasoning_style = "careful and literal"
+#behavioral_constraints = ["Cite the article."]
+#failure_modes = ["Sees a risk in everything."]
+#domain_scope = ["privacy"]
+#forbidden_domains = ["cryptography"]
+#must_delegate = {{cryptography = "engineer"}}
 
 # What runs a tool that agents of a deliberation declare. See docs/panels.md.
 #[tools.almanac]
@@ -109,15 +147,17 @@ ledger = "{ledger}"
 
 _ORIGIN = """
 # The log's public name, fixed when the ledger is made.
-origin = {origin}
+{origin}
 """
+_NO_ORIGIN = '#origin = "example.org/agents"'
 
 
 def found(ledger: str | None, *, origin: str | None) -> View:
     """Make what is not there yet; what is there stays as it is, and where nothing can be made, nothing is left."""
     config = Path(recordable(working_folder())) / CONFIG_NAME
-    named = _ORIGIN.format(origin=json.dumps(checked_origin(origin), ensure_ascii=False)) if origin else ""
-    written = ledger is None and _written(config, _CONFIG.format(ledger=LEDGER_NAME.as_posix(), origin=named))
+    named = f"origin = {json.dumps(checked_origin(origin), ensure_ascii=False)}" if origin else _NO_ORIGIN
+    text = _CONFIG.format(ledger=LEDGER_NAME.as_posix(), origin=_ORIGIN.format(origin=named))
+    written = ledger is None and _written(config, text)
     try:
         settings = read_settings(ledger)
         opened = open_or_found(replace(settings, origin=origin) if origin else settings, writing=False)
