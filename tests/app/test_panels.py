@@ -121,11 +121,17 @@ def test_the_default_panel_has_neither_overlap_nor_gaps(tmp_path: Path) -> None:
         ('[providers.voices]\nkind = "openai"\nmodel = "nobody-knows"', "not known here"),
         ('[providers.voices]\nkind = "claude-cli"', "estimates, not bills"),
         ('[providers.voices]\nkind = "command"\nargv = ["x"]', "a program of yours"),
+        ('[providers.voices]\nkind = "replayed"\nrecording = "x"', "nobody is asked"),
     ],
 )
 def test_who_pays_for_a_seat_is_said_in_plain_words(tmp_path: Path, more: str, said: str) -> None:
     view = panel_view(project(tmp_path, more=more), "bench")
     assert said in view["seats"][0]["billing"]
+
+
+def test_a_rehearsal_is_paid_by_nobody(tmp_path: Path) -> None:
+    view = panel_view(project(tmp_path, panel='agents = ["critic"]\nprovider = "rehearsal"'), "bench")
+    assert "nobody is asked" in view["seats"][0]["billing"]
 
 
 def test_cli_auto_gives_the_visionary_a_voice_of_its_own(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ _PAID = {
     "local": "runs on this machine; nobody sends a bill",
     "command": "a program of yours; what it costs is not known here",
     "scripted": "answers from a script; nobody is asked",
+    "replayed": "answers from a recording; nobody is asked",
+    "rehearsal": "canned answers; nobody is asked",
 }
 THROUGH_A_CLI = "through the CLI's own login: its subscription or key pays, and costs shown are estimates, not bills"
 
