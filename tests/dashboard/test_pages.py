@@ -104,6 +104,7 @@ def test_an_unknown_run_is_told_as_a_page(visitor: Visitor) -> None:
         "/dashboard/nothing",
         "/dashboard/runs/nothing",
         "/dashboard/deliberations/nothing",
+        "/dashboard/ledger?run=nothing",
         "/dashboard/ledger/99999",
         "/dashboard/ledger/x",
     ):
@@ -138,6 +139,9 @@ def test_runs_come_in_pages_and_by_state(daemon: Served, visitor: Visitor, gated
 def test_the_ledger_is_filtered_and_paged(daemon: Served, visitor: Visitor, hostile: str) -> None:
     text = visitor.text(f"/dashboard/ledger?run={hostile}&kind=task.judged")
     assert text.count('data-label="Kind"') == 1
+    newest = daemon.submit("the newest", wait=30)
+    shown = visitor.text("/dashboard/ledger?run=last")
+    assert shown.count('data-label="Kind"') == newest["entries"]
     assert "No entry is like this" in visitor.text("/dashboard/ledger?kind=no.such")
     first = visitor.text("/dashboard/ledger?after=-1")
     assert "log.genesis" in first
