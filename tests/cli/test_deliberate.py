@@ -278,6 +278,20 @@ def test_a_session_that_was_killed_is_found_crashed_and_resumed(tmp_path: Path) 
     assert hansard(tmp_path, "session", "resume", folder).returncode == 2
 
 
+def test_a_session_that_asks_for_something_ends_the_same_whoever_goes_on_with_it(tmp_path: Path) -> None:
+    process = under_way(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    asking = PANELLIST.replace("float(sys.argv[1])", "0").replace('"finalize"', '"request_user_input"')
+    asking = asking.replace('"next_agents": []', '"next_agents": [], "user_input_request": {"question": "which?"}')
+    (tmp_path / "panellist.py").write_text(asking)
+    done = hansard(tmp_path, "runs", "resume", "last")
+    assert done.returncode == 14, done.stderr
+    assert "deliberate --continue" in done.stderr
+    assert "higher" not in done.stderr
+    assert hansard(tmp_path, "runs", "follow", "last").returncode == 14
+
+
 def in_the_way(folder: Path, name: str) -> str:
     """A program that is the whole panel, and puts a directory where a file of the session's directory must go."""
     lines = f"from pathlib import Path\nfor each in Path({str(folder / 'runs')!r}).iterdir():\n"

@@ -26,6 +26,8 @@ from hansard.surfaces.cli.streams import read_input
 
 T = TypeVar("T")
 EXIT = {"answered": 0, "partial": 10, "failed": 11, "stopped": 12, "cancelled": 13, "waiting": 14, "interrupted": 130}
+ASKS = frozenset({"user_input_required", "external_research_required"})
+"""Why a deliberation ended that asks for something: it waits for people, as a run at a gate does."""
 SHORT = 13
 """A run's id up to here is its time in milliseconds."""
 VALIDATOR = '"check":"validator"'
@@ -104,7 +106,12 @@ def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = 
         if view["mode"] == "deliberation" and (fault := hansard.deliberations.show(run)["fault"]):
             note(fault)
         _remark(view, args, getattr(ended, "detail", "") or words(view["reason"]))
-    return EXIT.get(view["state"], 11)
+    return exit_code(view)
+
+
+def exit_code(view: View) -> int:
+    """How a run stands, as an exit code: a deliberation ends with the code that `deliberate` has for it ([D41])."""
+    return EXIT["waiting"] if view["reason"] in ASKS else EXIT.get(view["state"], 11)
 
 
 def print_answer(answer: bytes) -> None:
@@ -139,8 +146,11 @@ def _remark(view: View, args: argparse.Namespace, why: str) -> None:
         case _:
             note(f"{state}{f': {why}' if why not in ('', state) else ''}; {typed(args, 'runs show', run)} tells more")
             lost = [task["task"] for task in view["tasks"] if task["state"] in ("rejected", "skipped")]
-            if state == "stopped":
-                short = run[:SHORT]
+            short = run[:SHORT]
+            if view["reason"] in ASKS:
+                goes_on = f'deliberate --continue {short} --answer "…"'
+                note(f"{typed(args, goes_on)} goes on from here")
+            elif state == "stopped" and view["mode"] != "deliberation":
                 note(
                     f"its limits stay as they are; submit it again with higher ones, and `--context-run {short}` to build on this"
                 )

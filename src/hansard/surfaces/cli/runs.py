@@ -13,7 +13,18 @@ from hansard.app.settings import read_settings
 from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.surfaces.cli.board import Event, reason
-from hansard.surfaces.cli.driving import EXIT, SHORT, conclude, note, opened, see_through, typed, watched, words
+from hansard.surfaces.cli.driving import (
+    EXIT,
+    SHORT,
+    conclude,
+    exit_code,
+    note,
+    opened,
+    see_through,
+    typed,
+    watched,
+    words,
+)
 from hansard.surfaces.cli.narrate import dollars, duration, first_line, many, spent
 from hansard.surfaces.cli.progress import Lines, Watcher
 from hansard.surfaces.cli.show import as_json, as_json_line, say
@@ -79,7 +90,8 @@ def follow(args: argparse.Namespace) -> int:
             if keeping:
                 keeping.cancel()
                 await asyncio.gather(keeping, return_exceptions=True)
-        return EXIT.get(hansard.runs.show(run)["state"], 0)
+        view = hansard.runs.show(run)
+        return exit_code(view) if view["state"] in EXIT else 0
 
     writing = bool(_with(args, gated, writing=False))
     try:
