@@ -426,6 +426,16 @@ def test_a_flag_that_would_let_nobody_in_is_refused(tmp_path: Path, words: tuple
     assert ended.value.code == 2
 
 
+def test_a_place_where_no_session_can_have_its_directory_is_told_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place(tmp_path))
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    assert main(["serve", "--port", "0", "--sessions", "echo.py/sessions"]) == 2
+    assert "sessions cannot have their directories in echo.py/sessions" in capsys.readouterr().err
+    assert not (tmp_path / "l.db").exists()
+
+
 @pytest.mark.long
 def test_the_second_daemon_seals_when_the_first_is_gone(tmp_path: Path) -> None:
     place(tmp_path)

@@ -105,7 +105,7 @@ class Convening:
             raise UsageError(f"what session {self.config.session_id} is to be held with {why}")
         Producer.parse(self.producer)
         if self.runs is not None:
-            _check_folder(Path(self.runs))
+            check_folder(Path(self.runs))
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
@@ -228,7 +228,8 @@ def within_limits(settings: Settings, pool: Pool, made: Convening, wishes: Wishe
     return made
 
 
-def _check_folder(runs: Path) -> None:
+def check_folder(runs: Path) -> None:
+    """UsageError where sessions cannot have their directories in here; it is made where it is not there yet."""
     try:
         runs.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from hansard.__about__ import __version__
 from hansard.app.configuring import Wishes, of_server, run_config
+from hansard.app.convening import check_folder
 from hansard.app.cosigner import Cosigner
 from hansard.app.cosigning import configured
 from hansard.app.daemon import Daemon
@@ -96,6 +97,8 @@ async def serve(settings: Settings, options: Options, ready: Callable[[str, Path
         check_url(url, "--webhook")
     if options.traces is not None:
         check_collector(options.traces)
+    if options.sessions is not None:
+        check_folder(options.sessions)
     listening = bound(options.host, options.port)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="hansard"))
     tokens = Tokens.of(settings.state, look_s=LOOK_S)
