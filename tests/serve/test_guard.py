@@ -258,12 +258,12 @@ def test_what_libraries_say_of_a_caller_is_no_line_of_the_log(daemon: Served) ->
 
 def test_the_log_tells_what_happened_and_no_secret(daemon: Served) -> None:
     secret = "sk-very-secret-value"
-    daemon.get(f"/v1/runs?state={secret}", headers={"X-Request-Id": "looked-for", "X-Key": secret})
+    daemon.get(f"/v1/ledger/entries?actor={secret}", headers={"X-Request-Id": "looked-for", "X-Key": secret})
     daemon.post("/v1/route", {"text": secret})
     lines = wait_for(lambda: [line for line in daemon.logged() if line.get("request_id") == "looked-for"])
     wait_for(lambda: daemon.logged()[-1].get("path") == "/v1/route")
     assert [(line["method"], line["path"], line["status"], line["token"]) for line in lines] == [
-        ("GET", "/v1/runs", 200, "default")
+        ("GET", "/v1/ledger/entries", 200, "default")
     ]
     text = daemon.log.read_text()
     assert secret not in text
