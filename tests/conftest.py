@@ -14,8 +14,8 @@ from hansard.surfaces.cli.main import collect_seldom
 from requirements_shown import Shown
 from traced_first import TracedFirst
 
-# The suite ships in the package, where pytest does not explain failed asserts unless it is asked to.
-pytest.register_assert_rewrite("hansard.store.conformance")
+# The suites ship in the package, where pytest does not explain failed asserts unless it is asked to.
+pytest.register_assert_rewrite("hansard.store.conformance", "hansard.providers.conformance")
 
 # No deadline: the machines that run this are shared, and slowness is measured by `make bench`, not by chance.
 hypothesis.settings.register_profile("hansard", deadline=None, derandomize=bool(os.environ.get("CI")))
