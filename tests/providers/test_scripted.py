@@ -7,8 +7,6 @@ import pytest
 
 from hansard.domain.exchange import Completion, Cost, Exchange, Limits, Tool, ToolCall, ToolEvent, Usage
 from hansard.errors import UsageError
-from hansard.providers.base import failure
-from hansard.providers.reply import Reply
 from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted
 from providers.pretend import asking
@@ -184,19 +182,18 @@ async def test_nobody_can_change_the_script_through_an_answer() -> None:
     assert (await provider.complete(by())).structured == {"list": [1]}
 
 
-def test_a_reply_shares_nothing_with_the_completions_that_it_makes() -> None:
-    call = ToolCall(id="c1", name="look", arguments={"at": [1]})
-    reply = Reply(structured={"list": [1]}, calls=(call,), failure=failure("network", "x", tries=[1]))
-    first = reply.completion("p", "m")
-    first.structured["list"].append(2)
-    first.calls[0].arguments["at"].append(2)
-    assert first.failure is not None
-    first.failure.details["tries"].append(2)
-    second = reply.completion("p", "m")
-    assert second.structured == {"list": [1]}
-    assert second.calls[0].arguments == {"at": [1]}
-    assert second.failure is not None
-    assert second.failure.details == {"tries": [1]}
+async def test_nobody_can_change_the_script_through_a_call_or_a_failure() -> None:
+    calls = [{"id": "c1", "name": "look", "arguments": {"at": [1]}}]
+    provider = scripted(
+        {"calls": calls}, {"failure": {"kind": "network", "details": {"tries": [1]}}}, on_exhaustion="loop"
+    )
+    for _ in range(2):
+        called, failed = await provider.complete(asking(tools=(LOOK,))), await provider.complete(by())
+        assert called.calls[0].arguments == {"at": [1]}
+        called.calls[0].arguments["at"].append(2)
+        assert failed.failure is not None
+        assert failed.failure.details == {"tries": [1]}
+        failed.failure.details["tries"].append(2)
 
 
 async def test_an_answer_takes_its_time_and_a_deadline_ends_it() -> None:
