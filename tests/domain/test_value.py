@@ -197,7 +197,8 @@ def test_no_value_has_a_plain_subclass() -> None:
     below, todo = 0, [object]
     while todo:
         for each in type.__subclasses__(todo.pop()):
-            if is_dataclass(each) and "__replace__" in each.__dict__:
+            # From Python 3.13 on any dataclass has it.
+            if is_dataclass(each) and "__replace__" in each.__dict__ and each.__module__.startswith("hansard."):
                 for sub in each.__subclasses__():
                     if sub.__module__ == value.__module__:  # the open class, in which one is written
                         continue

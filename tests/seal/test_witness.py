@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
@@ -39,8 +39,10 @@ Asking = Callable[[int, StoredCheckpoint], bytes]
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> SignedLog:
-    return SignedLog.create(tmp_path / "log")
+def log(tmp_path: Path) -> Iterator[SignedLog]:
+    made = SignedLog.create(tmp_path / "log")
+    yield made
+    made.store.close()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -25,18 +26,18 @@ class SqliteLedger:
     def __init__(self, path: Path) -> None:
         self.rows_seen = 0
         self._path = path
-        self._folder = tempfile.TemporaryDirectory(prefix="hansard-import-")
-        try:
+        with ExitStack() as opened:
+            folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="hansard-import-")))
             # A journal lies beside the file itself, not beside a link to it.
             real = Path(os.path.realpath(path))
-            self._files = _copy(real, Path(self._folder.name))
-            self._db = _connect(Path(self._folder.name) / real.name)
-            self._columns = self._check_tables()
-        except BaseException as error:
-            self._folder.cleanup()
-            if isinstance(error, sqlite3.Error):
+            self._files = _copy(real, folder)
+            try:
+                self._db = opened.enter_context(closing(_connect(folder / real.name)))
+                _harden(self._db)
+                self._columns = self._check_tables()
+            except sqlite3.Error as error:
                 raise UsageError(f"{path} cannot be read as a SQLite file: {error}") from error
-            raise
+            self._opened = opened.pop_all()
 
     def rows(self, findings: Findings) -> Iterator[Row]:
         self._tell_about_the_file(findings)
@@ -87,8 +88,7 @@ class SqliteLedger:
         return self._files
 
     def close(self) -> None:
-        self._db.close()
-        self._folder.cleanup()
+        self._opened.close()
 
     def _check_tables(self) -> dict[str, list[str]]:
         found = {}
@@ -156,9 +156,11 @@ def _digested(path: Path) -> dict[str, Any]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+
+
+def _harden(db: sqlite3.Connection) -> None:
     db.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
     # Nothing of a stranger's schema may run.
     db.execute("PRAGMA trusted_schema = OFF")
     db.execute("PRAGMA query_only = ON")
-    return db
