@@ -23,10 +23,11 @@ Answer = bytes | Callable[[socket.socket], None]
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> SignedLog:
+def log(tmp_path: Path) -> Iterator[SignedLog]:
     made = SignedLog.create(tmp_path / "log")
     made.ask_many(8)
-    return made
+    yield made
+    made.store.close()
 
 
 @pytest.fixture

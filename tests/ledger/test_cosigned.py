@@ -1,7 +1,7 @@
 """Which witnesses vouch for a log ([W5]): many tokens, forged ones, those of other logs, and keys in odd places."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,8 +25,10 @@ MANY = 1_200
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> SignedLog:
-    return SignedLog.create(tmp_path / "log")
+def log(tmp_path: Path) -> Iterator[SignedLog]:
+    made = SignedLog.create(tmp_path / "log")
+    yield made
+    made.store.close()
 
 
 @pytest.fixture

@@ -76,19 +76,12 @@ class Index:
         for each in (path, path.with_name(f"{path.name}-journal")):
             each.unlink(missing_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        connection = _connect(_uri(path, "rw"))
-        index = cls(connection, Reach(Sequence(), 0), keeping=True)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {USER_VERSION}")
-        index._lay_out()
-        return index
+        return cls._empty(_uri(path, "rw"), keeping=True)
 
     @classmethod
     def private(cls) -> Self:
         """An empty index that nobody else sees and that is gone with its connection."""
-        index = cls(_connect(""), Reach(Sequence(), 0), keeping=False)
-        index._lay_out()
-        return index
+        return cls._empty("", keeping=False)
 
     @classmethod
     def over(cls, path: Path) -> Self | None:
@@ -114,6 +107,19 @@ class Index:
             index.close()
             return None
         index.reach = below.reach
+        return index
+
+    @classmethod
+    def _empty(cls, uri: str, *, keeping: bool) -> Self:
+        connection = _connect(uri)
+        try:
+            index = cls(connection, Reach(Sequence(), 0), keeping=keeping)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {USER_VERSION}")
+            index._lay_out()
+        except sqlite3.Error:
+            connection.close()
+            raise
         return index
 
     @classmethod
