@@ -10,6 +10,8 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -86,6 +88,21 @@ class Server:
         for pid in _children(self._process.pid):
             _kill(pid)
         self._end(signal.SIGKILL)
+
+    @contextmanager
+    def halted(self) -> Iterator[None]:
+        """Halt every process of the server: it takes what is sent, refuses nothing, and does not answer."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        children = _children(self._process.pid)
+        for pid in children:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in (*children, self._process.pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def remove(self) -> None:
         # Without the last checkpoint: nobody will read this again.

@@ -104,6 +104,35 @@ def test_a_daemon_whose_database_is_gone_ends_when_it_is_told_to(tmp_path: Path,
         assert "Traceback" not in daemon.log.read_text()
 
 
+def test_a_daemon_whose_database_hangs_ends_when_it_is_told_to(tmp_path: Path, mortal: Server) -> None:
+    with serving(placed(tmp_path, mortal), "--grace", 1) as daemon:
+        run = daemon.submit(provider="slow")["run"]
+        with mortal.halted():
+            assert daemon.stop() == 11
+        assert "hansard: still not at an end" in daemon.log.read_text().splitlines()[-1]
+        assert "Traceback" not in daemon.log.read_text()
+    assert daemon.cli("verify", "--deep").returncode == 0
+    with serving(tmp_path) as after:
+        assert after.until(run, "answered", "failed", "partial")["state"] == "answered"
+
+
+@pytest.mark.long
+def test_a_worker_whose_database_hangs_ends_when_it_is_told_to(tmp_path: Path, mortal: Server) -> None:
+    placed(tmp_path, mortal)
+    assert hansard(tmp_path, "init").returncode == 0
+    worker = started(tmp_path, "worker")
+    try:
+        assert worker.stderr is not None
+        assert "working on" in worker.stderr.readline()
+        with mortal.halted():
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(90) == 11
+        assert "hansard: still not at an end" in worker.stderr.read()
+    finally:
+        worker.kill()
+        worker.communicate()
+
+
 @pytest.mark.long
 def test_a_worker_lives_through_a_restart_of_its_database_and_goes_on_with_its_runs(
     tmp_path: Path, mortal: Server

@@ -64,7 +64,7 @@ async def _run(args: argparse.Namespace, settings: Settings) -> View:
     async with Hansard.open(settings=settings) as hansard:
         async with watched(hansard, args):
             run = await hansard.submit(flow.REQUEST, plan=plan, surface="cli", actor=flow.ACTOR)
-            await see_through(run.ended())
+            await see_through(hansard, run.ended())
         return run.show()
 
 

@@ -6,7 +6,6 @@ Ctrl-C and SIGTERM interrupt the run in good order: the record says so, and it c
 import argparse
 import asyncio
 import shlex
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from hansard.surfaces.cli.narrate import duration, spent
 from hansard.surfaces.cli.progress import Nobody, Watcher, listener, ticking, watcher
 from hansard.surfaces.cli.show import as_json, plain, say
 from hansard.surfaces.cli.streams import read_input
+from hansard.surfaces.leaving import when_told_to_end
 
 T = TypeVar("T")
 EXIT = {"answered": 0, "partial": 10, "failed": 11, "stopped": 12, "cancelled": 13, "waiting": 14, "interrupted": 130}
@@ -68,18 +68,15 @@ async def watched(hansard: Hansard, args: argparse.Namespace) -> AsyncIterator[W
         stop()
 
 
-async def see_through(work: Awaitable[T]) -> T | None:
+async def see_through(hansard: Hansard, work: Awaitable[T]) -> T | None:
     """Wait for the work and give what it gives; None when a signal interrupted it, and that is on the record."""
     task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, task.cancel)
+    undo = when_told_to_end(task.cancel, hansard.store.place)
     try:
         await asyncio.wait([task])
         return None if task.cancelled() else task.result()
     finally:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(each)
+        undo()
 
 
 def text_of(word: str) -> str:

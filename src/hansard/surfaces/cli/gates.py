@@ -65,7 +65,7 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
         run = view["run"]
         if args.resume:
             async with watched(hansard, args):
-                ended = await see_through(hansard.runs.drive(run))
+                ended = await see_through(hansard, hansard.runs.drive(run))
             return conclude(hansard, run, args, ended)
         if args.json:
             as_json(view)

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import logging
-import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, recordable
 from hansard.errors import MissingExtra, UsageError
 from hansard.surfaces.cli.submit import wishes
+from hansard.surfaces.leaving import when_told_to_end
 from hansard.surfaces.mcp import MISSING
 from hansard.surfaces.mcp.desk import Desk
 
@@ -51,7 +51,7 @@ def mcp(args: argparse.Namespace) -> int:
 
 async def _until_stopped(desk: Desk, serving: "asyncio.Future[None]") -> None:
     """Serve until the client leaves, or a signal comes; what is under way then is interrupted, and can go on."""
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    told = asyncio.Event()
 
     def stop() -> None:
         # First of all: a call that ends with us is no call that its client cancelled.
@@ -59,8 +59,7 @@ async def _until_stopped(desk: Desk, serving: "asyncio.Future[None]") -> None:
         told.set()
         serving.cancel()
 
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop)
+    when_told_to_end(stop, desk.hansard.store.place)
     try:
         await asyncio.wait([serving])
         error = None if serving.cancelled() else serving.exception()

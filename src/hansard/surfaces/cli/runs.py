@@ -133,7 +133,7 @@ def _driven(args: argparse.Namespace, go: Callable[[Hansard, str], Awaitable[obj
         run = hansard.runs.find(args.run)
         async with watched(hansard, args) as watching:
             _recall(hansard, run, watching)
-            ended = await see_through(go(hansard, run))
+            ended = await see_through(hansard, go(hansard, run))
         return conclude(hansard, run, args, ended)
 
     return _with(args, work, writing=True)

@@ -24,5 +24,5 @@ async def _work(args: argparse.Namespace) -> None:
             print(f"hansard worker: {plain(text)}", file=sys.stderr, flush=True)
 
     async with Hansard.open(settings=read_settings(args.ledger)) as hansard:
-        await see_through(Worker(hansard, most=args.max_runs, tell=tell).work())
+        await see_through(hansard, Worker(hansard, most=args.max_runs, tell=tell).work())
         tell("stopped; what was under way is on the record, and goes on with the next worker")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,10 +39,13 @@ from hansard.surfaces.http.pace import Pace
 from hansard.surfaces.http.shortcut import Shortcut
 from hansard.surfaces.http.telemetry import Telemetry, check_collector
 from hansard.surfaces.http.wire import Connection
+from hansard.surfaces.leaving import when_told_to_end
 
 THREADS = 2
 """Who reads beside the event loop. Each one more makes it wait for the GIL once more, and a turn has several such waits."""
 GOODBYE_S = 2
+HANGS_S = 15.0
+"""So long after the grace, whatever is not at an end hangs."""
 LOOK_S = 0.1
 """A change of the tokens is noticed within this time."""
 
@@ -154,12 +156,13 @@ async def _until_told(
     daemon: Daemon, server: "Server", listening: socket.socket, log: Log, ready: Callable[[str], None], grace_s: float
 ) -> None:
     """Serve, until a signal says otherwise; then drain."""
-    stop, address = _stopping(), address_of(listening)
+    stop, address, place = asyncio.Event(), address_of(listening), daemon.hansard.store.place
+    when_told_to_end(stop.set, place, within_s=grace_s + HANGS_S)
     async with asyncio.TaskGroup() as group:
         working = group.create_task(daemon.work())
         serving = group.create_task(server.serve(sockets=[listening]))
         await server.up.wait()
-        log("listening", address=address, ledger=daemon.hansard.store.place)
+        log("listening", address=address, ledger=place)
         ready(address)
         await stop.wait()
         log("draining", runs=daemon.driving, grace_s=grace_s)
@@ -185,13 +188,6 @@ def _config(guard: ASGIApp, limits: Limits) -> uvicorn.Config:
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GOODBYE_S,
     )
-
-
-def _stopping() -> asyncio.Event:
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, stop.set)
-    return stop
 
 
 @asynccontextmanager
