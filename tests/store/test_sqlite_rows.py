@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from forging import database
-from hansard.errors import HansardError, StoreError
+from hansard.errors import HansardError, StoreError, Unavailable
 from hansard.record.export import export
 from hansard.record.reading import read_body
 from hansard.record.receipts import make_receipt
 from hansard.record.recovery import newest_checkpoint
 from hansard.store.base import Query, Store
+from hansard.store.conformance.sample import draft, part, put
 from hansard.store.sqlite import SqliteStore
 from signed_log import SignedLog
 
@@ -67,3 +68,31 @@ def test_a_schema_that_is_damaged_in_the_middle_of_a_character_is_told(original:
     path.write_bytes(original.read_bytes().replace(b"CREATE TABLE checkpoints", b"CREATE \xcc(BLE checkpoints"))
     with pytest.raises(StoreError, match=r"cannot open .*log\.db: .*hansard verify"):
         SqliteStore.open(path)
+
+
+@pytest.mark.parametrize("table", ["bodies", "causes", "checkpoints", "claims"])
+def test_a_damaged_file_is_not_told_as_a_disk_that_may_answer_later(tmp_path: Path, original: Path, table: str) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(original.read_bytes())
+    with database(path) as into:
+        [page] = into.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        [size] = into.execute("PRAGMA page_size").fetchone()
+    told = []
+    with closing(SqliteStore.open(path)) as store, path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+        file.flush()
+        for change in (
+            lambda: put(store, draft(parts=[part(b"x")], causes=(0,))),
+            lambda: store.release(store.claim("seal", 5)),
+            lambda: store.add_checkpoint(next(store.checkpoints()), store.epoch("seal")),
+            store.repair,
+        ):
+            try:
+                change()
+            except StoreError as error:
+                told.append(error)
+    assert told
+    for each in told:
+        assert not isinstance(each, Unavailable), each
+        assert "run: hansard verify" in str(each)

@@ -31,7 +31,7 @@ from hansard.store.sqlite.rows import (
     lay_out,
     sequence_of,
 )
-from hansard.store.sqlite.writer import Writer, connect, take_turn
+from hansard.store.sqlite.writer import Writer, connect, refusal, take_turn
 
 PAGE = 512
 POLL_S = 0.2
@@ -355,7 +355,7 @@ class SqliteStore:
                     if not self._closed:
                         return reader.connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise StoreError(f"cannot read {self.place}: {error}; run: hansard verify {self.place}") from error
+            raise refusal("cannot read", self.place, error) from error
         raise StoreError(f"{self.place} is closed")
 
 

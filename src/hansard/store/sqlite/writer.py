@@ -22,6 +22,14 @@ BUSY_S = 10.0
 TURN_S = 0.0005
 LIFE_S = 1.0
 
+_PASSING = frozenset(
+    {
+        *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT),
+        *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY),
+    }
+)
+"""What SQLite says of a disk or of another process, and may not say again. Anything else is wrong with the file itself."""
+
 
 class Writer:
     """Transactions on one ledger file. `sequence` and the epochs are true inside a transaction only."""
@@ -191,8 +199,7 @@ class Writer:
                 self._epochs.clear()
         except (sqlite3.Error, Malformed, TypeError) as error:
             self._rollback()
-            kind = Unavailable if isinstance(error, sqlite3.OperationalError) else StoreError
-            raise kind(f"cannot write to {self.place}: {error}") from error
+            raise refusal("cannot write to", self.place, error) from error
 
     def _commit(self) -> None:
         try:
@@ -254,7 +261,7 @@ class Transaction:
             writer.end_turn()
             writer.mutex.release()
         if isinstance(error, sqlite3.Error | OSError):
-            raise Unavailable(f"nothing was written to {writer.place}: {error}") from error
+            raise refusal("nothing was written to", writer.place, error) from error
         if error is None:
             with writer.changed:
                 writer.changed.notify_all()
@@ -279,6 +286,13 @@ def connect(path: Path, *, reading: bool = False) -> sqlite3.Connection:
         connection.close()
         raise sqlite3.DatabaseError("the database schema is malformed") from error
     return connection
+
+
+def refusal(what: str, place: str, error: Exception) -> StoreError:
+    """Why SQLite refused: a disk that may take it later, or a file that is damaged, which nobody should try again."""
+    if isinstance(error, OSError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+        return Unavailable(f"{what} {place}: {error}")
+    return StoreError(f"{what} {place}: {error}; run: hansard verify {place}")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
