@@ -369,6 +369,29 @@ def test_a_body_that_could_not_be_vacuumed_is_gone_and_the_message_says_so(
         store.erase(1, "output")
 
 
+@pytest.mark.parametrize("role", ["postgres", "plain"])
+def test_an_erased_body_that_an_old_snapshot_still_sees_is_told(
+    server: Server, url: str, database: str, role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "BUSY_S", 0.2)
+    schema = Address.parse(url).schema
+    if role == "plain":
+        server.execute(f"CREATE ROLE {schema} LOGIN")
+        server.execute(f"CREATE SCHEMA {schema} AUTHORIZATION {schema}", database)
+        url = server.url(database, user=schema, more=f"&schema={schema}")
+    with closing(PostgresStore.create(url, genesis())) as store, psycopg.connect(server.url(database)) as reader:
+        put(store, draft(parts=[part(b"x")]))
+        reader.execute("SET application_name = 'old one'")
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        assert reader.execute("SELECT 1").fetchone()
+        told = rf"the body is deleted, but .*session {reader.info.backend_pid} \(old one\).*redact it once more"
+        with pytest.raises(StoreError, match=told):
+            store.erase(1, "output")
+        assert store.body(1, "output") is None
+        reader.rollback()
+        store.erase(1, "output")
+
+
 @pytest.mark.parametrize("quiet", ["notice", "error"])
 def test_who_may_delete_but_not_vacuum_is_told_so(server: Server, url: str, database: str, quiet: str) -> None:
     schema, name = Address.parse(url).schema, f"clerk_{quiet}_{database}"

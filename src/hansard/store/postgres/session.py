@@ -2,6 +2,7 @@
 
 import select
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,15 @@ IDLE_S = 8.0
 PATIENCE: dict[str, Any] = {"connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 30_000}
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+_SEES_THE_PAST = """
+  SELECT 'session ' || pid || ' (' || application_name || ')' FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND usesysid IS NOT NULL AND coalesce(datname, current_database()) = current_database()
+    AND greatest(age(backend_xmin), age(backend_xid)) >= age(%(now)s::xid)
+  UNION ALL SELECT 'replication slot ' || slot_name FROM pg_replication_slots WHERE age(xmin) >= age(%(now)s::xid)
+  UNION ALL SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts
+    WHERE database = current_database() AND age(transaction) >= age(%(now)s::xid)"""
+"""For VACUUM a row is dead only when no snapshot is left that is older than its deletion; it says nothing of what it leaves."""
 
 
 def connect(address: Address, *, writing: bool) -> Connection:
@@ -72,6 +82,17 @@ def warnings_of(connection: Connection, statement: str) -> list[str]:
     finally:
         connection.remove_notice_handler(hear)
     return told
+
+
+def who_sees_the_past(connection: Connection) -> list[str]:
+    """Who still sees rows that were deleted before now, once those who are soon done with it had time to end."""
+    row = connection.execute("SELECT txid_current() %% 4294967296", (), binary=True).fetchone()
+    until = time.monotonic() + BUSY_S
+    while found := connection.execute(_SEES_THE_PAST, {"now": str(row[0]) if row else "0"}).fetchall():
+        if time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    return [who for (who,) in found]
 
 
 def listens(reader: Connection, channel: str) -> bool:

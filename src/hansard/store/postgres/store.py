@@ -205,7 +205,7 @@ class PostgresStore:
         """Delete salt and body, then vacuum their tables.
 
         The deleted bytes can live on where this does not reach: in the write-ahead log until its segments are recycled, in
-        replicas and backups, in the free space of a page until it is used again, in rows that an old snapshot still sees.
+        replicas and backups, in the free space of a page until it is used again. Rows that an old snapshot still sees are told.
         """
         at = self._part_id(seq, part)
         with self._turn() as turn:
@@ -292,8 +292,8 @@ class PostgresStore:
         except StoreError as error:
             schema = self._address.schema
             raise StoreError(
-                f"the body is deleted, but {error}; autovacuum will do it, or the owner of the tables: "
-                f"VACUUM {schema}.bodies, {schema}.shared"
+                f"the body is deleted, but {error}; when that is over, redact it once more, "
+                f"or let the owner of the tables: VACUUM {schema}.bodies, {schema}.shared"
             ) from error
 
     def _check_ours(self) -> None:

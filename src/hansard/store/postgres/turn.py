@@ -15,7 +15,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
-from hansard.store.postgres.session import Connection, connect, is_live, reason, warnings_of
+from hansard.store.postgres.session import Connection, connect, is_live, reason, warnings_of, who_sees_the_past
 from hansard.store.sequence import Sequence
 
 Clock = Callable[[], float]
@@ -76,6 +76,7 @@ class Writer:
         """Let the server give up the rows that were deleted, and clean their pages."""
         with self._mutex:
             try:
+                seen_by = who_sees_the_past(self._alive())
                 refused = warnings_of(self._alive(), f"VACUUM {', '.join(tables)}")
             except psycopg.Error as error:
                 self._drop()
@@ -83,6 +84,9 @@ class Writer:
             if refused:
                 # Whoever is not the owner of a table gets no error: it is passed over.
                 raise StoreError(f"{self._place} could not be vacuumed: {self._address.clean('; '.join(refused))}")
+            if seen_by:
+                who = self._address.clean(", ".join(seen_by))
+                raise StoreError(f"{self._place} still holds it for whoever began to read before: {who}")
 
     def close(self) -> None:
         with self._mutex:
