@@ -556,3 +556,26 @@ def test_questions_are_those_of_the_session_that_is_named(
     assert asked("last").count("===") == len(rounds)
     code, _, err = run("session", "questions", "nothing")
     assert (code, "nothing" in err) == (2, True)
+
+
+def test_an_older_copy_whose_bodies_are_newer_keeps_them_for_the_newer_one(run: Any, tmp_path: Path) -> None:
+    ledger, notes = tmp_path / "l.jsonl", tmp_path / "l.checkpoints.jsonl"
+    asyncio.run(record_run(ledger, tmp_path / "state"))
+    older = {each: each.read_bytes() for each in (ledger, notes)}
+    assert run("submit", "x", "--provider", "rehearsal", "--lane", "backend", "--ledger", str(ledger))[0] == 0
+    newer = {each: each.read_bytes() for each in tmp_path.glob("l.*jsonl")}
+    for each, data in older.items():
+        each.write_bytes(data)
+    before = {each: each.read_bytes() for each in tmp_path.glob("l.*jsonl")}
+    for words, said in (
+        (("ledger", "export", str(tmp_path / "export")), 0),
+        (("submit", "x", "--provider", "rehearsal", "--lane", "backend"), 11),
+        (("ledger", "redact", "1", "request", "--reason", "other"), 11),
+    ):
+        code, _, err = run(*words, "--ledger", str(ledger))
+        assert (code, "ROLLED BACK" in err) == (said, True), err
+        assert {each: each.read_bytes() for each in tmp_path.glob("l.*jsonl")} == before
+    for each, data in newer.items():
+        if each in older:
+            each.write_bytes(data)
+    assert run("verify", "--deep", str(ledger))[0] == 0

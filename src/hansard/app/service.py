@@ -39,7 +39,12 @@ class Hansard:
     ) -> None:
         self._opened = opened
         self.settings = settings or opened.settings
-        self.recorder = Recorder(opened.store, sealing=opened.sealing())
+        try:
+            self.recorder = Recorder(opened.store, sealing=opened.sealing())
+        except BaseException:
+            # Nobody else will: whoever opened it gets nothing that he could close.
+            opened.close()
+            raise
         self.ledger = LedgerService(opened)
         self.pool = Pool(self.settings, providers)
         self.runs = Runs(self.recorder, opened.store, self.pool)

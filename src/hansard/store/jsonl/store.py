@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
-from hansard.errors import Broken, Fenced, HansardError, StoreError, Tampered, UsageError, unwritten
+from hansard.errors import Broken, Fenced, HansardError, StoreError, Tampered, Unavailable, UsageError, unwritten
 from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.entry import Entry
 from hansard.ledger.events import Tombstone, tombstone_of
@@ -25,6 +25,15 @@ from hansard.store.jsonl.writing import Durability, Writer
 from hansard.store.sequence import Sequence, place_all
 
 POLL_S = 0.2
+
+
+class _Left(NamedTuple):
+    """Where the files of a log end, and what lies behind that: a kind of leftovers, and how many."""
+
+    bodies: int
+    entries: int
+    checkpoints: int
+    found: list[tuple[str, int]]
 
 
 class JsonlStore:
@@ -60,6 +69,7 @@ class JsonlStore:
         self._mutex = threading.RLock()
         self._changed = threading.Condition()
         self._closed = False
+        self._left: _Left | None = None
         self._shutting: list[Callable[[], object]] = []
         try:
             self._start(lock)
@@ -113,8 +123,8 @@ class JsonlStore:
     ) -> Self:
         """Open a ledger that exists: for writing, under its lock, or for reading, beside whoever writes.
 
-        A missing or foreign file is a UsageError and nothing is created. A writer finds a torn end, cuts it off and
-        records that ([J4]); any other damage leaves the files as they are, and `broken` says what it is.
+        A missing or foreign file is a UsageError and nothing is created. A writer finds a torn end, and cuts it off and
+        records that before it writes ([J4]); any other damage leaves the files as they are, and `broken` says what it is.
         """
         try:
             if not path.is_file():
@@ -294,10 +304,12 @@ class JsonlStore:
         if not self._log.size():
             raise StoreError(f"{self.place} holds no complete entry; restore it from a copy")
         if not self._reading and not self.broken:
-            self._mend()
+            self._look()
 
-    def _mend(self) -> None:
-        """Cut off what a torn write left ([J4]), and record it; other damage leaves everything as it is."""
+    def _look(self) -> None:
+        """What a torn write left ([J4]) is found now, and cut off by the first who writes: in an older copy of a log, which
+        whoever keeps its checkpoints refuses, it is what the newer one will need. Other damage leaves everything as it is.
+        """
         writer, end = self._writer, self._log.at
         try:
             cut, leftover = leftovers(writer.bodies, self._log.size())
@@ -310,10 +322,23 @@ class JsonlStore:
         if found and (lost := self._lost_end()):
             writer.trouble = lost
             return
-        writer.cut(bodies=cut, entries=end, checkpoints=noted)
-        for outcome in self.append([[repaired(what, count)] for what, count in found]) if found else ():
-            if isinstance(outcome, HansardError):
-                raise outcome
+        self._left = _Left(cut, end, noted, found)
+        if not found:
+            self._mend(self._left)
+
+    def _mend(self, left: "_Left") -> None:
+        """Cut off what a torn write left, and record it."""
+        self._left = None
+        try:
+            self._writer.cut(bodies=left.bodies, entries=left.entries, checkpoints=left.checkpoints)
+            for outcome in self.append([[repaired(what, count)] for what, count in left.found]) if left.found else ():
+                if isinstance(outcome, HansardError):
+                    raise outcome
+        except BaseException as error:
+            self._left = left
+            if isinstance(error, OSError):
+                raise Unavailable(f"nothing was written to {self.place}: {error.strerror}") from error
+            raise
 
     def _lost_end(self) -> str | None:
         """What a torn write cannot do: take entries that a checkpoint covers, which is written when they are durable."""
@@ -343,6 +368,8 @@ class JsonlStore:
             raise StoreError(f"{self.place} was opened by another process before a fork; open it again here")
         if self.broken:
             raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
+        if self._left:
+            self._mend(self._left)
 
     def _signed(self, seal: Seal | None, sequence: Sequence) -> bytes:
         if seal is None or not seal.due(sequence.size) or seal.epoch != self._claims.epoch("seal"):
