@@ -1,6 +1,7 @@
 import json
 import os
 import stat
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -536,7 +537,37 @@ def test_lines_are_read_alike_from_both_ends(tmp_path: Path) -> None:
         fd = file.fileno()
         end = whole_end(fd)
         assert end == path.stat().st_size - 4
-        forwards = list(lines_from(fd, 0, end))
+        forwards = list(lines_from(fd, 0, end, 1 << 20))
         assert [line for _, line in forwards] == lines
-        assert list(lines_back(fd, end)) == forwards[::-1]
-        assert list(lines_back(fd, 0)) == []
+        assert list(lines_back(fd, end, 1 << 20)) == forwards[::-1]
+        assert list(lines_back(fd, 0, 1 << 20)) == []
+
+
+@pytest.mark.parametrize("name", ["entries", "bodies", "checkpoints"])
+def test_a_foreign_line_of_any_length_is_told_without_being_read_into_memory(path: Path, name: str) -> None:
+    store = made(path)
+    seal = store.claim("seal", 60.0)
+    store.add_checkpoint(StoredCheckpoint(size=1, note=note(1)), seal.epoch)
+    store.close()
+    file = getattr(Paths.of(path), name)
+    at = file.stat().st_size
+    with file.open("rb+") as into:
+        into.seek(at + (64 << 20))
+        into.write(b"\n")
+    tracemalloc.start()
+    try:
+        store = reopened(path)
+        if name == "checkpoints":
+            for newest_first in (False, True):
+                with pytest.raises(StoreError, match=rf"line at byte {at} is longer than .*run: hansard verify"):
+                    list(store.checkpoints(newest_first=newest_first))
+        else:
+            assert f"at byte {at}" in str(store.broken)
+            assert store.body(5, "b") is not None
+        store.close()
+        report = verify(path, Options(deep=True, jobs=1))
+        assert not report.ok
+        assert any("longer than" in each.message or "more than" in each.message for each in report.findings)
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()

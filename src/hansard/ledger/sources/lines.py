@@ -19,6 +19,9 @@ from ..report import Findings, Form
 from .base import Block, CannotRead, Mirror, Row, State, Stored, open_regular
 
 MAX_BODY_LINE = 1 << 30
+MAX_NOTE_LINE = 2 * MAX_NOTE
+PIECE = 1 << 17
+_BODY_BEGINS = (b'{"b64":"', b'{"media":"')
 _MEMBERS = ({"media", "part", "salt", "seq", "text"}, {"media", "part", "salt", "seq", "b64"})
 _ROTATION = b'"kind":"%b"' % ROTATED.encode()
 _TOKEN = b'"part":"token"'
@@ -42,14 +45,18 @@ class LineFile:
         self.end = self._last_line_end(self._seen[0])
         self.torn = self._seen[0] - self.end
 
-    def split(self, longest: int) -> Iterator[bytes]:
-        """The lines without their ends; of one that is too long, so much that it shows."""
+    def split(self, longest: int, begins: tuple[bytes, ...] = (b"",)) -> Iterator[bytes]:
+        """The lines without their ends; of one that is too long, or is long and begins with none of these, so much that it shows."""
         if self._file is None:
             return
         self._file.seek(0)
         read, left = self._file.readline, self.end
-        while left > 0 and (line := read(min(left, longest + 2))):
+        while left > 0 and (line := read(min(left, longest + 2, PIECE))):
             left -= len(line)
+            if len(line) == PIECE and not line.endswith(b"\n") and line.startswith(begins):
+                rest = read(min(left, longest + 2 - PIECE))
+                left -= len(rest)
+                line += rest
             if line.endswith(b"\n"):
                 yield line[:-1]
                 continue
@@ -134,7 +141,7 @@ class LinesSource:
 
     def checkpoints(self, above: int, upto: int | None) -> Iterator[Noted]:
         last = -1
-        for number, line in enumerate(self._checkpoints.split(MAX_NOTE * 2), 1):
+        for number, line in enumerate(self._checkpoints.split(MAX_NOTE_LINE), 1):
             try:
                 noted = _read_checkpoint(line)
                 if noted.size < last:
@@ -149,7 +156,7 @@ class LinesSource:
 
     def bodies(self, start: int, stop: int | None) -> Iterator[Stored]:
         last: tuple[int, str] = (-1, "")
-        for number, line in enumerate(self._bodies.split(MAX_BODY_LINE), 1):
+        for number, line in enumerate(self._bodies.split(MAX_BODY_LINE, _BODY_BEGINS), 1):
             try:
                 stored, place = _read_body(line)
                 if place <= last:
@@ -165,7 +172,7 @@ class LinesSource:
     def tokens(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         rising = iter(seqs)
         wanted = next(rising, None)
-        for line in self._bodies.split(MAX_BODY_LINE):
+        for line in self._bodies.split(MAX_BODY_LINE, _BODY_BEGINS):
             if wanted is None:
                 return
             if _TOKEN not in line:
@@ -225,6 +232,8 @@ class NoMirror:
 
 
 def _read_checkpoint(line: bytes) -> Noted:
+    if len(line) > MAX_NOTE_LINE:
+        raise Malformed(f"[J3] it is longer than {MAX_NOTE_LINE} bytes, as no checkpoint is")
     value = decode(line)
     if type(value) is not dict or set(value) != {"note"} or type(value["note"]) is not str:
         raise Malformed('[J3] not an object {"note": text}')
@@ -232,6 +241,10 @@ def _read_checkpoint(line: bytes) -> Noted:
 
 
 def _read_body(line: bytes) -> tuple[Stored, tuple[int, str]]:
+    if len(line) > MAX_BODY_LINE:
+        raise Malformed(f"[J2] it is longer than {MAX_BODY_LINE} bytes, more than is read of one")
+    if len(line) >= PIECE and not line.startswith(_BODY_BEGINS):
+        raise Malformed(f"[J2] it is longer than {PIECE} bytes and does not begin as a body does")
     value = decode(line)
     if type(value) is not dict or set(value) not in _MEMBERS:
         raise Malformed("[J2] not an object with media, part, salt, seq and text or b64")

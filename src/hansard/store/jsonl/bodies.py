@@ -9,8 +9,9 @@ from contextlib import suppress
 from functools import lru_cache
 
 from hansard.ledger.canonical import Malformed, decode, dump
+from hansard.ledger.sources.lines import MAX_BODY_LINE
 from hansard.store.base import Part, StoredBody
-from hansard.store.jsonl.files import line_start, lines_from, pieces, whole_end
+from hansard.store.jsonl.files import line_start, pieces, whole_end
 
 # Keys are sorted: what identifies a body stands in front of `text` and behind `b64`, and its length is bounded.
 _NAMES = rb'"media":"(?:[^"\\]|\\.)*","part":"([a-z][a-z0-9_]{0,31})","salt":"[0-9a-f]{64}","seq":(\d{1,16})'
@@ -61,17 +62,12 @@ def decode_body(line: bytes) -> StoredBody:
         raise Malformed("[J2] the salt of a body is not hex") from error
 
 
-def key_of(line: bytes) -> Key:
-    """Which body this is, without reading the body; Malformed when it is none."""
-    return _key(line[:_NAMES_BYTES], line[-_NAMES_BYTES:])
-
-
 def find_body(fd: int, key: Key) -> tuple[int, int] | None:
     """Where a body's line begins and ends, its LF included; None when there is none."""
     end = whole_end(fd)
     try:
         at = _bisect(fd, end, key)
-        if at == end or _key_at(fd, at) != key:
+        if at == end or key_at(fd, at) != key:
             return None
         return at, line_start(fd, at + 1)
     except Malformed:
@@ -80,6 +76,8 @@ def find_body(fd: int, key: Key) -> tuple[int, int] | None:
 
 
 def read_body(fd: int, place: tuple[int, int]) -> StoredBody:
+    if place[1] - place[0] > MAX_BODY_LINE:
+        raise Malformed(f"[J2] its line is longer than {MAX_BODY_LINE} bytes")
     return decode_body(b"".join(pieces(fd, place[0], place[1] - 1)))
 
 
@@ -95,7 +93,7 @@ def _bisect(fd: int, end: int, key: Key) -> int:
     while low < high:
         middle = (low + high) // 2
         start = line_start(fd, middle)
-        if start < end and _key_at(fd, start) < key:
+        if start < end and key_at(fd, start) < key:
             low = start + 1
         else:
             high = middle
@@ -103,14 +101,18 @@ def _bisect(fd: int, end: int, key: Key) -> int:
 
 
 def _look_at_all(fd: int, end: int, key: Key) -> tuple[int, int] | None:
-    for at, line in lines_from(fd, 0, end):
+    at = 0
+    while at < end:
+        behind = line_start(fd, at + 1)
         with suppress(Malformed):
-            if key_of(line) == key:
-                return at, at + len(line) + 1
+            if key_at(fd, at) == key:
+                return at, behind
+        at = behind
     return None
 
 
-def _key_at(fd: int, at: int) -> Key:
+def key_at(fd: int, at: int) -> Key:
+    """Which body's line begins here, without reading the body; Malformed when it is none."""
     first = os.pread(fd, _NAMES_BYTES, at)
     if not first.startswith(_B64_BEGINS):
         return _key(first, b"")

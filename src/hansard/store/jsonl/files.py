@@ -142,7 +142,19 @@ def line_start(fd: int, at: int) -> int:
     return at
 
 
-def lines_from(fd: int, start: int, end: int, longest: int | None = None) -> Iterator[tuple[int, bytes]]:
+def line_before(fd: int, end: int) -> int:
+    """Where the line begins that ends, with its LF, at this place."""
+    at, step = end - 1, 1 << 12
+    while at > 0:
+        start = max(at - step, 0)
+        found = os.pread(fd, at - start, start).rfind(LF)
+        if found >= 0:
+            return start + found + 1
+        at, step = start, CHUNK
+    return 0
+
+
+def lines_from(fd: int, start: int, end: int, longest: int) -> Iterator[tuple[int, bytes]]:
     """Complete lines between two places, with where each begins; Malformed at one that is longer than allowed."""
     at, rest = start, b""
     while at < end:
@@ -155,26 +167,22 @@ def lines_from(fd: int, start: int, end: int, longest: int | None = None) -> Ite
         for line in lines:
             yield first, line
             first += len(line) + 1
-        if longest is not None and len(rest) > longest:
-            raise Malformed(f"[E1] the line at byte {first} is longer than {longest} bytes")
+        if len(rest) > longest:
+            raise _too_long(first, longest)
 
 
-def lines_back(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
+def lines_back(fd: int, end: int, longest: int) -> Iterator[tuple[int, bytes]]:
     """The same backwards, from a place where a line ends."""
-    at, rest = end, b""
-    while at > 0:
-        start = max(at - CHUNK, 0)
-        rest = os.pread(fd, at - start, start) + rest
-        at = start
-        first, *lines = rest.split(LF)
-        # The piece behind the last LF is empty: `rest` always ends with one.
-        ends = at + len(rest) - 1
-        for line in reversed(lines[:-1]):
-            yield ends - len(line), line
-            ends -= len(line) + 1
-        rest = first + LF
-    if end > 0:
-        yield 0, rest[:-1]
+    while end > 0:
+        at = line_before(fd, end)
+        if end - at > longest:
+            raise _too_long(at, longest)
+        yield at, os.pread(fd, end - 1 - at, at)
+        end = at
+
+
+def _too_long(at: int, longest: int) -> Malformed:
+    return Malformed(f"[E1] the line at byte {at} is longer than {longest} bytes")
 
 
 def pieces(fd: int, start: int, end: int) -> Iterator[bytes]:

@@ -98,7 +98,8 @@ class LineLog:
                     return
                 start, length = self._place_of(at)
                 self._check_seq(at, self._line(start, length))
-                found = read_lines(self._fd, start, self._at)
+                # Whatever the index knows is shorter: the reader of a whole log stops before such a line.
+                found = read_lines(self._fd, start, self._at, 2 * CHUNK)
                 page = [line for _, line in islice(found, min(PAGE, end - at))]
             yield from page
             at += len(page)

@@ -3,17 +3,18 @@
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import checked_sketch
 from hansard.store.base import Draft
-from hansard.store.jsonl.bodies import key_of
-from hansard.store.jsonl.files import Tail, lines_back, whole_end
+from hansard.store.jsonl.bodies import key_at
+from hansard.store.jsonl.files import Tail, line_before, whole_end
 
 
 def leftovers(bodies: Tail, size: int) -> tuple[int, int]:
     """Where the body lines of a log of this size end, and how many follow, a torn one included."""
     end = cut = whole_end(bodies.fd)
     count = 1 if end < bodies.kept else 0
-    for at, line in lines_back(bodies.fd, end):
+    while cut:
+        at = line_before(bodies.fd, cut)
         try:
-            seq, _ = key_of(line)
+            seq, _ = key_at(bodies.fd, at)
         except Malformed as error:
             raise Malformed(f"{bodies.path} holds something else than bodies at byte {at}") from error
         if seq < size:

@@ -13,6 +13,7 @@ from hansard.errors import Broken, Fenced, HansardError, StoreError, Tampered, U
 from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.entry import Entry
 from hansard.ledger.events import Tombstone, tombstone_of
+from hansard.ledger.sources.lines import MAX_NOTE_LINE
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Seal, StoredBody, StoredCheckpoint
 from hansard.store.jsonl.bodies import Encode, all_but, encode_body, find_body, read_body
 from hansard.store.jsonl.checkpoints import decode_checkpoint, encode_checkpoint
@@ -225,12 +226,17 @@ class JsonlStore:
         with _opened(self._paths.checkpoints) as fd:
             if fd is None:
                 return
-            end = whole_end(fd)
-            for at, line in lines_back(fd, end) if newest_first else lines_from(fd, 0, end):
-                try:
+            end, at = whole_end(fd), -1
+            lines = lines_back(fd, end, MAX_NOTE_LINE) if newest_first else lines_from(fd, 0, end, MAX_NOTE_LINE)
+            try:
+                for at, line in lines:
                     yield decode_checkpoint(line)
-                except Malformed as error:
-                    raise StoreError(f"the checkpoint at byte {at} of {self._paths.checkpoints}: {error}") from error
+                    at = -1
+            except Malformed as error:
+                where = f"the checkpoint at byte {at} of " if at >= 0 else ""
+                raise StoreError(
+                    f"{where}{self._paths.checkpoints}: {error}; run: hansard verify {self.place}"
+                ) from error
 
     def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
         with self._writing():
