@@ -1,7 +1,8 @@
 """One service, four ways in: every method of it is on every surface, or on a list that says why not."""
 
 import inspect
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -127,3 +128,29 @@ def test_mcp_has_it(method: str, tool: str) -> None:
 
     known = {each.name for each in (*running.TOOLS, *running.GRANTED, *reading.TOOLS, *council.TOOLS)}
     assert tool in known, method
+
+
+@pytest.mark.parametrize("name", ["max_calls", "max_tokens", "max_seconds"])
+@pytest.mark.parametrize(
+    "limit", ["0", "1", "1.5", "-1", "999999999", "1000000000", "999999999999999", "1000000000000000"]
+)
+def test_every_surface_takes_the_same_limits(name: str, limit: str) -> None:
+    from pydantic import ValidationError
+
+    from hansard.surfaces.http.bodies import RunRequest
+
+    running = pytest.importorskip("hansard.surfaces.mcp.running")
+    words = ["submit", "x", f"--{name.replace('_', '-')}={limit}"]
+    found: list[Any] = []
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: getattr(parser(words).parse_args(words), name),
+        lambda: getattr(RunRequest.model_validate({"request": "x", name: json.loads(limit)}), name),
+        lambda: getattr(running.Submitting.model_validate({"request": "x", name: json.loads(limit)}), name),
+    )
+    for read in ways:
+        try:
+            found.append(read())
+        except (SystemExit, ValidationError):
+            found.append(None)
+    assert found[0] == found[1] == found[2]
+    assert limit != "0" or found[0] == 0

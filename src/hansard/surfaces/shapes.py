@@ -1,8 +1,8 @@
-"""What both HTTP and MCP show, for their descriptions. Views go out as the service makes them: tests hold them against this."""
+"""What both HTTP and MCP take and show. Views go out as the service makes them: tests hold them against this."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 State = Literal[
     "requested",
@@ -17,6 +17,23 @@ State = Literal[
     "cancelled",
 ]
 """What a run can be in, for whoever lists runs by it."""
+
+
+def whole(value: object) -> object:
+    """To JSON, 1.0 is a whole number too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Limit = Annotated[int, Field(ge=0, lt=10**15), BeforeValidator(whole)]
+
+
+class Limited(BaseModel):
+    """What a run may spend, as the flags of the command line take it; 0 is nothing at all."""
+
+    max_calls: Limit | None = None
+    max_tokens: Limit | None = None
+    max_usd: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")] | None = Field(None, examples=["0.50"])
+    max_seconds: Annotated[float, Field(ge=0, lt=1e9)] | None = None
 
 
 class Shown(BaseModel):

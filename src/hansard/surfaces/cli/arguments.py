@@ -220,7 +220,7 @@ def add_asking(command: argparse.ArgumentParser) -> None:
     limits.add_argument("--max-calls", type=count, metavar="N")
     limits.add_argument("--max-tokens", type=count, metavar="N")
     limits.add_argument("--max-usd", metavar="AMOUNT", help="dollars, such as 0.50")
-    limits.add_argument("--max-seconds", type=seconds, metavar="S", help="what is in flight then is cancelled")
+    limits.add_argument("--max-seconds", type=limit_s, metavar="S", help="what is in flight then is cancelled")
 
 
 def count(text: str) -> int:
@@ -235,11 +235,17 @@ def positive(text: str) -> int:
     return found
 
 
-def seconds(text: str) -> float:
+def limit_s(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 < value < 1e9:
+    if not 0 <= value < 1e9:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of seconds")
     return value
+
+
+def seconds(text: str) -> float:
+    if not (found := limit_s(text)):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no time at all; write more than 0 seconds")
+    return found

@@ -25,14 +25,6 @@ Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-def _whole(value: object) -> object:
-    """To JSON, 1.0 is a whole number too."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Count = Annotated[int, Field(ge=1, le=10**12), BeforeValidator(_whole)]
-
-
 class Strictly(APIRoute):
     """A route whose body is read as documents are: a name that stands twice is refused, NaN, and half a character."""
 
@@ -82,14 +74,10 @@ class EntriesListing(Listing):
     actor: Name | None = None
 
 
-class Budgeted(Incoming):
+class Budgeted(Incoming, shapes.Limited):
     """Who is asked, and what it may spend; null leaves it to the daemon's settings."""
 
     provider: Name | None = Field(None, description="A provider that is configured here, NAME or NAME:MODEL.")
-    max_calls: Count | None = None
-    max_tokens: Count | None = None
-    max_usd: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")] | None = None
-    max_seconds: Annotated[float, Field(gt=0, le=10**7)] | None = None
 
 
 class PlanRequest(Budgeted):
@@ -105,7 +93,7 @@ class RunRequest(Budgeted):
     single: bool = Field(False, description="One task, in the lane that the router picks.")
     judge: Literal["model", "checks"] | None = None
     answer: Literal["synthesize", "join"] | None = None
-    max_parallel: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)] | None = None
+    max_parallel: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(shapes.whole)] | None = None
     gates: Annotated[list[Name], Field(max_length=100)] = Field([], description="plan, task:ID or lane:NAME")
     context: Annotated[list[Name], Field(max_length=20)] = Field([], description="Runs whose capsules are given along.")
     judge_intent: bool = False
@@ -123,7 +111,7 @@ class DeliberationRequest(Incoming):
     problem: Text | None = None
     config: dict[str, Any] | None = None
     panel: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
-    max_rounds: Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_whole)] | None = None
+    max_rounds: Annotated[int, Field(ge=1, le=1_000), BeforeValidator(shapes.whole)] | None = None
     provider: Name | None = None
     script: dict[str, Any] | None = None
     selector_script: dict[str, Any] | None = None

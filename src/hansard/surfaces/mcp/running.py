@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hansard.app.configuring import run_config
+from hansard.app.configuring import LIMITS, run_config
 from hansard.app.following import over_at
 from hansard.app.publishing import runs_page
 from hansard.app.recorded import ENDED
@@ -18,26 +18,22 @@ from hansard.errors import StoreError, UsageError
 from hansard.surfaces.mcp.asking import ask_now, can_be_asked, decide, input_required, questions, run_of
 from hansard.surfaces.mcp.progress import telling
 from hansard.surfaces.mcp.tasks import as_task
-from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Name, Run, Seq, Text, Tool, tool
+from hansard.surfaces.mcp.tool import Arguments, Call, Given, Name, Run, Seq, Text, Tool, tool
 from hansard.surfaces.mcp.views import EventsView, FullGateView, FullRunView, PlanView, RunsView
-from hansard.surfaces.shapes import State
+from hansard.surfaces.shapes import Limited, State
 
 FOLLOW_LOOK_S = 0.2
 MAX_FOLLOWED = 200
 MODERN = "2026-07-28"
 
 
-class Budgeted(Arguments):
+class Budgeted(Arguments, Limited):
     """Who is asked, and what it may spend; null leaves it to the settings."""
 
     provider: Name | None = Field(None, description="A provider that is configured here: NAME or NAME:MODEL.")
-    max_calls: Count | None = None
-    max_tokens: Count | None = None
-    max_usd: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")] | None = Field(None, examples=["0.50"])
-    max_seconds: Annotated[float, Field(gt=0, le=10**7)] | None = None
 
     def limits(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")}
+        return {name: getattr(self, name) for name in LIMITS}
 
 
 class Submitting(Budgeted):
