@@ -475,7 +475,7 @@ def test_whoever_hansard_toml_names_is_asked_by_default_and_with_its_own_model()
 
 def test_a_script_and_a_provider_contradict_each_other() -> None:
     given = settings({})
-    with pytest.raises(UsageError, match="--script"):
+    with pytest.raises(UsageError, match="script answers for every agent"):
         convening(given, Pool(given), Call(problem="What?", script=SCRIPT, wishes=Wishes(provider="rehearsal")))
 
 

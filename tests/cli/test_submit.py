@@ -71,8 +71,8 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("", *REHEARSAL), "empty"),
         (("@nothing.md", *REHEARSAL), "cannot read nothing.md"),
         (("x", "--plan", "nothing.json", *REHEARSAL), "cannot read the plan"),
-        (("x", "--lane", "banana", *REHEARSAL), "banana"),
-        (("x", "--single", "--plan", "plan.json", *REHEARSAL), "contradict"),
+        (("x", "--lane", "banana", *REHEARSAL), "--lane: there is no lane 'banana'"),
+        (("x", "--single", "--plan", "plan.json", *REHEARSAL), "contradicts --lane and --single"),
         (("x", "--cmd", "true", "--api", "gpt-4.1"), "keep one"),
         (("x", "--chat-url", "http://127.0.0.1:1/v1"), "--model"),
         (("x", "--provider", "banana"), "banana"),
@@ -89,7 +89,7 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         ),
         (
             ("x", "--gate", "lane:banana", *REHEARSAL),
-            "'lane:banana': there is no lane 'banana'; roster 'default' has backend",
+            "--gate 'lane:banana': there is no lane 'banana'; roster 'default' has backend",
         ),
         (
             ("x", "--gate", "task:banana", "--plan", "plan.json", *REHEARSAL),

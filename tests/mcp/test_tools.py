@@ -167,7 +167,29 @@ async def test_a_plan_runs_no_programs_unless_that_was_allowed(tmp_path: Path) -
 
 async def test_without_a_provider_submit_says_how_to_get_one(tmp_path: Path) -> None:
     async with desk_in(tmp_path, wishes=Wishes()) as desk, client_of(desk) as client:
-        assert "nobody can be asked yet" in await refused(client, "submit", {"request": "x"})
+        said = await refused(client, "submit", {"request": "x"})
+        assert "nobody can be asked yet" in said
+        assert "--" not in said
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "named"),
+    [
+        ("submit", {"request": "x", "lane": "nowhere"}, "lane: there is no lane"),
+        ("submit", {"request": "x", "gates": ["somewhere"]}, "gates 'somewhere'"),
+        ("plan", {"request": "x", "max_usd": "999999999"}, "max_usd: "),
+        ("deliberate", {}, "config"),
+        ("deliberate", {"problem": "x", "provider": "fake"}, "script"),
+        ("deliberate_adaptive", {"problem": "x", "script": {}, "experts": ["law"]}, "instead of script"),
+    ],
+)
+async def test_what_is_wrong_bears_the_name_that_the_caller_wrote(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], named: str
+) -> None:
+    async with desk_in(tmp_path, wishes=Wishes(provider="rehearsal", typed=True)) as desk, client_of(desk) as client:
+        said = await refused(client, tool, arguments)
+        assert named in said
+        assert "--" not in said
 
 
 async def test_a_caller_may_spend_less_than_the_flags_allow_and_never_more(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_the_body_is_what_the_command_line_prints(daemon: Served) -> None:
 @pytest.mark.parametrize("more", [{"lane": "backend"}, {"single": True}])
 def test_a_plan_that_comes_with_a_lane_is_refused_and_not_passed_over(daemon: Served, more: dict[str, Any]) -> None:
     said = daemon.post("/v1/runs", {"request": "please", "plan": ONE, **more})
-    assert (said.status_code, "contradicts" in said.json()["detail"]) == (409, True)
+    assert (said.status_code, "contradicts lane and single" in said.json()["detail"]) == (409, True)
 
 
 def test_runs_come_in_pages_the_newest_first(daemon: Served) -> None:
@@ -275,6 +275,25 @@ def test_what_is_wrong_is_told_as_a_problem(daemon: Served, path: str, body: Any
     assert said.headers["content-type"] == "application/problem+json"
     assert said.json()["status"] == status
     assert said.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        ("/v1/runs", {"request": "x", "lane": "nowhere"}, "lane: there is no lane"),
+        ("/v1/runs", {"request": "x", "gates": ["somewhere"]}, "gates 'somewhere'"),
+        ("/v1/runs", {"request": "x", "gates": ["lane:nowhere"]}, "gates 'lane:nowhere'"),
+        ("/v1/runs", {"request": "x", "max_usd": "999999999"}, "max_usd: "),
+        ("/v1/deliberations", {}, "config"),
+        ("/v1/deliberations", {"problem": "x", "provider": "fake"}, "script"),
+        ("/v1/deliberations", {"problem": "x", "provider": "quick", "script": {}}, "script answers"),
+    ],
+)
+def test_what_is_wrong_bears_the_name_that_the_caller_wrote(daemon: Served, path: str, body: Any, named: str) -> None:
+    said = daemon.post(path, body)
+    assert said.status_code == 409
+    assert named in said.json()["detail"]
+    assert "--" not in said.json()["detail"]
 
 
 BODIES = {

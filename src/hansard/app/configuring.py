@@ -12,6 +12,7 @@ from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.seams import installed
 from hansard.app.settings import Settings, check_name, recordable, working_folder
+from hansard.app.spelling import spelled
 from hansard.domain.budget import Budget
 from hansard.domain.roster import Policy, Roster
 from hansard.domain.value import value
@@ -40,6 +41,10 @@ nobody can be asked yet. One of these lines is enough:
   --cmd "my-agent --stdin"   or   --chat-url http://127.0.0.1:11434/v1 --model llama3.2   or   --api MODEL
   hansard init               writes a hansard.toml to name providers in;  hansard doctor  says what works here
   --provider rehearsal       goes through the motions with canned answers, marked as such, and asks no model"""
+NOBODY_HERE = (
+    "nobody can be asked yet: no provider is configured here. Whoever runs this names one in hansard.toml, which "
+    "`hansard init` writes; the provider rehearsal goes through the motions with canned answers, and asks no model"
+)
 
 
 @value
@@ -69,6 +74,11 @@ class Wishes:
     judge_intent: bool = False
     revise: bool = False
     profile: str | None = None
+    typed: bool = False
+    """Whether these are flags that somebody typed. What is wrong with one is told by the name that he used."""
+
+    def named(self, name: str) -> str:
+        return spelled(name, typed=self.typed)
 
     def asking(self, provider: str | None) -> "Wishes":
         """The same with this provider, or nobody, in place of whom the flags name. What they allow to spend stays."""
@@ -99,7 +109,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         known = ", ".join(dict.fromkeys((*tables, REHEARSAL)))
         raise UsageError(f"there is no provider {chosen!r}; known are {known}")
     if not tables:
-        raise UsageError(NOBODY)
+        raise UsageError(NOBODY if wishes.typed else NOBODY_HERE)
     # A provider that is named for this run goes before the tiers and roles of the file.
     tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
@@ -217,18 +227,19 @@ def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
     """The provider that flags ask for, as its name and its table."""
     given = [name for name in ("provider", "cmd", "chat_url", "api") if getattr(wishes, name) is not None]
     if len(given) > 1:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-        raise UsageError(f"{flags} both say whom to ask; keep one")
+        raise UsageError(f"{' and '.join(map(wishes.named, given))} both say whom to ask; keep one")
     if wishes.model is not None and wishes.chat_url is None:
-        raise UsageError("--model belongs to --chat-url; with --provider write NAME:MODEL")
+        model, url, provider = map(wishes.named, ("model", "chat_url", "provider"))
+        raise UsageError(f"{model} belongs to {url}; with {provider} write NAME:MODEL")
     if wishes.cmd is not None:
-        program, *arguments = _words(wishes.cmd, "--cmd")
+        program, *arguments = _words(wishes.cmd, wishes.named("cmd"))
         # Typed here, and maybe run from elsewhere.
         argv = [str(working_folder() / program) if "/" in program else program, *arguments]
         return FLAGGED, {FLAGGED: {"kind": "command", "argv": argv}}
     if wishes.chat_url is not None:
         if wishes.model is None:
-            raise UsageError("--chat-url needs --model: the server has to know which model is meant")
+            url, model = wishes.named("chat_url"), wishes.named("model")
+            raise UsageError(f"{url} needs {model}: the server has to know which model is meant")
         return FLAGGED, {FLAGGED: {"kind": "openai", "base_url": wishes.chat_url, "model": wishes.model}}
     if wishes.api is not None:
         kind = "anthropic" if wishes.api.startswith("claude") else "openai"
@@ -236,13 +247,13 @@ def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
     return wishes.provider, {}
 
 
-def _words(command: str, flag: str) -> list[str]:
+def _words(command: str, where: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise UsageError(f"{flag} {command!r}: {error}") from error
+        raise UsageError(f"{where} {command!r}: {error}") from error
     if not words:
-        raise UsageError(f"{flag} needs a program to run")
+        raise UsageError(f"{where} needs a program to run")
     return words
 
 
@@ -277,18 +288,21 @@ def allowed(settings: Settings, wishes: Wishes) -> Budget:
     wanted: dict[str, Any] = {
         "max_calls": wishes.max_calls,
         "max_tokens": wishes.max_tokens,
-        "max_cost_usd_nano": nano_usd(wishes.max_usd, "--max-usd") if wishes.max_usd is not None else None,
+        "max_cost_usd_nano": (
+            nano_usd(wishes.max_usd, wishes.named("max_usd")) if wishes.max_usd is not None else None
+        ),
         "max_seconds": wishes.max_seconds,
     }
     return replace(budget, **{name: value for name, value in wanted.items() if value is not None})
 
 
 def of_server(settings: Settings, flags: Wishes) -> Wishes:
-    """The flags of a server, with what the file allows where they say nothing: its callers get no more."""
+    """The flags of a server, with what the file allows where they say nothing: its callers get no more, and type no flags."""
     most = allowed(settings, flags)
     nano = most.max_cost_usd_nano
     return replace(
         flags,
+        typed=False,
         max_calls=most.max_calls,
         max_tokens=most.max_tokens,
         max_usd=None if nano is None else f"{Decimal(nano) / NANO:f}",
@@ -310,10 +324,10 @@ def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tu
         if name and kind == "task":
             rule = Rule(name=named, tasks=(name,), asked=True)
         elif name and kind == "lane":
-            _refuse_unknown("lane", (name,), roster.names, roster, f"--gate {wish!r}")
+            _refuse_unknown("lane", (name,), roster.names, roster, f"{wishes.named('gates')} {wish!r}")
             rule = Rule(name=named, lanes=(name,))
         if rule is None:
-            raise UsageError(f"--gate {wish!r}: write plan, task:ID or lane:NAME")
+            raise UsageError(f"{wishes.named('gates')} {wish!r}: write plan, task:ID or lane:NAME")
         rules.append(rule)
     return tuple(rules)
 
@@ -333,10 +347,10 @@ def _verifier(settings: Settings, pool: Pool, wishes: Wishes, where: str) -> dic
         return {"url": wish}
     if wish in pool.seams or wish in installed("verifier"):
         return {"entry_point": wish}
-    words = _words(wish, "--verifier")
+    words = _words(wish, where := wishes.named("verifier"))
     if "/" not in words[0] and shutil.which(words[0], path=settings.environment.get("PATH")) is None:
         raise UsageError(
-            f"--verifier: there is no program {words[0]!r:.80}, and no installed package brings such a verifier"
+            f"{where}: there is no program {words[0]!r:.80}, and no installed package brings such a verifier"
         )
     return {"command": words}
 

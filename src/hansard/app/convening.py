@@ -186,7 +186,9 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
     if call.panel and is_panel(call.panel[0]) and call.config is None and call.problem is not None:
         call = _of_panel(settings, call, name)
     if name is not None and call.script is not None:
-        raise UsageError("--script answers for every agent; leave out the flag that says whom to ask instead")
+        raise UsageError(
+            f"{call.wishes.named('script')} answers for every agent; leave out what says whom to ask instead"
+        )
     if name is None and call.script is None and call.config is None:
         name = _default_provider(settings)
     config = _as_wished(_config(settings, call), call)
@@ -194,7 +196,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
     if name is not None:
         config, tables = _for_all(settings, pool, config, call.wishes, name, tables, where)
     elif call.script is None:
-        tables = _tables(settings, pool, config)
+        tables = _tables(settings, pool, config, call.wishes)
     _check_script(config, call)
     made = Convening(
         experts=checked_needs(call.experts),
@@ -282,7 +284,7 @@ def _config(settings: Settings, call: Call) -> Config:
         return Config.parse(data)
     if call.problem is None:
         raise UsageError(
-            'there is no problem to deliberate; write `hansard deliberate "…"`, or name a --config that has one'
+            f"there is no problem to deliberate; say what it is, or name a {call.wishes.named('config')} that has one"
         )
     personas, wanted = personas_of(settings), call.panel or ()
     _check_seats(wanted, [persona.id for persona in personas if persona.id != COORDINATOR.id])
@@ -379,7 +381,7 @@ def _for_all(
 ) -> tuple[Config, dict[str, dict[str, Any]]]:
     """The configuration with every agent on this one provider [A-33]."""
     id, _, model = name.partition(":")
-    found = tables.get(id) or _table(settings, pool, id)
+    found = tables.get(id) or _table(settings, pool, id, wishes)
     if found is None:
         known = ", ".join(dict.fromkeys((*pool.given, *settings.providers, REHEARSAL, *BARE)))
         raise UsageError(f"there is no provider {name!r}; known are {known}")
@@ -391,32 +393,33 @@ def _for_all(
     return Config.parse(data), {id: found}
 
 
-def _tables(settings: Settings, pool: Pool, config: Config) -> dict[str, dict[str, Any]]:
+def _tables(settings: Settings, pool: Pool, config: Config, wishes: Wishes) -> dict[str, dict[str, Any]]:
     """A table for each provider that the configuration names. One that nobody knows has none, and the session says so."""
     used = dict.fromkeys(agent.provider for agent in (*config.agents, config.coordinator))
-    found = {id: _table(settings, pool, id) for id in used}
+    found = {id: _table(settings, pool, id, wishes) for id in used}
     return {id: table for id, table in found.items() if table is not None}
 
 
-def _table(settings: Settings, pool: Pool, id: str) -> dict[str, Any] | None:
+def _table(settings: Settings, pool: Pool, id: str, wishes: Wishes) -> dict[str, Any] | None:
     if id in pool.given:
         return {**pool.given[id].describe(), "kind": PYTHON_KIND}
     if id in settings.providers:
         return dict(settings.providers[id])
     if id == FAKE:
-        raise UsageError(f"provider {FAKE!r} answers from a script; name one with --script FILE")
+        raise UsageError(f"provider {FAKE!r} answers from a script; give it with {wishes.named('script')}")
     if id == REHEARSAL:
         return panel_rehearsal_table()
     return {"kind": id} if id in BARE else None
 
 
 def _check_script(config: Config, call: Call) -> None:
+    script, named = call.wishes.named("script"), call.wishes.named("selector_script")
     if call.script is not None and (call.experts or call.ensemble):
-        raise UsageError("a script has no words for experts and first answers; name a provider instead of --script")
+        raise UsageError(f"a script has no words for experts and first answers; name a provider instead of {script}")
     if call.selector_script is not None and config.selector.strategy != "llm":
-        raise UsageError(f"--selector-script is for the llm selector, and this one is {config.selector.strategy}")
+        raise UsageError(f"{named} is for the llm selector, and this one is {config.selector.strategy}")
     if call.script is not None and call.selector_script is None and config.selector.strategy == "llm":
-        raise UsageError("the llm selector has answers of its own; name them with --selector-script FILE")
+        raise UsageError(f"the llm selector has answers of its own; give them with {named}")
 
 
 def given(pool: Pool, providers: Mapping[str, Provider] | Provider, config: Config) -> None:

@@ -22,6 +22,7 @@ from hansard.app.pool import Pool
 from hansard.app.recorded import ENDED, RecordedRuns
 from hansard.app.rerun import rerun
 from hansard.app.routers import Routers
+from hansard.app.spelling import spelled
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.documents.reading import read_json
@@ -106,9 +107,10 @@ class Runs(RecordedRuns):
             raise UsageError("the request is empty; say what is wanted")
         if len(request) > MAX_REQUEST:
             raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
+        named, single = (spelled(name, typed=surface == "cli") for name in ("lane", "single"))
         if plan is not None and (lane is not None or mode == "single"):
-            raise UsageError("a plan has tasks and lanes of its own, and contradicts `lane` and `single`; keep one")
-        written = self._written(request, config, plan, lane)
+            raise UsageError(f"a plan has tasks and lanes of its own, and contradicts {named} and {single}; keep one")
+        written = self._written(request, config, plan, lane, named)
         if written:
             for id in (id for rule in config.gates if rule.asked for id in rule.tasks):
                 # Refuses a gate before a task that will not come.
@@ -166,12 +168,12 @@ class Runs(RecordedRuns):
             return source
         return {**source, "run": self.find(str(source["run"]))}
 
-    def _written(self, request: str, config: RunConfig, plan: object, lane: str | None) -> Plan | None:
-        """The plan that the user brings: whole, or one task in a lane."""
+    def _written(self, request: str, config: RunConfig, plan: object, lane: str | None, where: str) -> Plan | None:
+        """The plan that the user brings: whole, or one task in a lane, which he named `where`."""
         if plan is not None:
             return parse_plan(plan, config.roster, config.policy, where="the plan", commands=True)
         if lane is not None:
-            refuse_lane(lane, config.roster, config.policy, "--lane")
+            refuse_lane(lane, config.roster, config.policy, where)
             return Plan.single(lane, request)
         return None
 

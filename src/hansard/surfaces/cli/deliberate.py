@@ -149,7 +149,9 @@ def call_of(args: argparse.Namespace, problem: str | None, runs: Path | None, co
         experts=getattr(args, "expert", ()),
         ensemble=getattr(args, "ensemble", False),
         max_expansions=DEFAULT_EXPANSIONS if (most := getattr(args, "max_expansions", None)) is None else most,
-        wishes=Wishes(provider=args.provider, cmd=args.cmd, chat_url=args.chat_url, model=args.model, api=args.api),
+        wishes=Wishes(
+            provider=args.provider, cmd=args.cmd, chat_url=args.chat_url, model=args.model, api=args.api, typed=True
+        ),
     )
 
 

@@ -57,7 +57,7 @@ def wishes(args: argparse.Namespace) -> Wishes:
     shape = ("judge", "answer", "max_parallel", "judge_intent", "revise", "verifier", "profile")
     given = {name: getattr(args, name) for name in asking + shape}
     roster = read_roster(Path(args.roster)) if args.roster is not None else None
-    return Wishes(**given, roster=roster, gates=tuple(args.gate), context=tuple(args.context_run))
+    return Wishes(**given, typed=True, roster=roster, gates=tuple(args.gate), context=tuple(args.context_run))
 
 
 async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:

@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
 async def serve(settings: Settings, options: Options, ready: Callable[[str, Path | None], None]) -> None:
     """Serve until SIGTERM or SIGINT. `ready` hears the address when requests are taken, and the file of the default token."""
     recordable(settings.folder)
-    if options.wishes != Wishes() or settings.providers:
+    if options.wishes != Wishes(typed=options.wishes.typed) or settings.providers:
         # A mistake in the flags is told now, before there is a ledger, and not to the first caller.
         pool = Pool(settings)
         run_config(settings, pool, options.wishes)
