@@ -23,6 +23,10 @@ class UsageError(HansardError):
     """The caller asked for something that cannot be: a wrong path, a bad value, an unknown kind."""
 
 
+class Unknown(UsageError):
+    """What the caller wants something of has no such thing: a task of a run, a part of an entry."""
+
+
 class MissingExtra(UsageError):
     """An optional library is not installed; the message is the line that installs it."""
 

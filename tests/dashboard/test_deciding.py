@@ -132,7 +132,7 @@ def test_a_task_is_done_again(daemon: Served, visitor: Visitor) -> None:
     assert visitor.send(f"/dashboard/runs/{run}/tasks/one/retry").status_code == 303
     daemon.until(run, "answered")
     assert len(daemon.show(run)["tasks"][0]["attempts"]) == 2
-    assert visitor.send(f"/dashboard/runs/{run}/tasks/none/retry").status_code == 409
+    assert visitor.send(f"/dashboard/runs/{run}/tasks/none/retry").status_code == 404
     assert visitor.send(f"/dashboard/runs/{run}/resume").status_code == 409
 
 

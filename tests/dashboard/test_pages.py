@@ -165,7 +165,7 @@ def test_a_receipt_is_a_file_that_verifies(daemon: Served, visitor: Visitor, hos
     (daemon.folder / "x.tlog-proof").write_bytes(said.content)
     checked = daemon.cli("verify", "x.tlog-proof", "--json")
     assert checked.returncode == 0, checked.stdout
-    assert visitor.see("/dashboard/ledger/0/receipt?disclose=nothing").status_code == 409
+    assert visitor.see("/dashboard/ledger/0/receipt?disclose=nothing").status_code == 404
 
 
 def test_a_run_can_be_kept_as_one_file(daemon: Served, visitor: Visitor, hostile: str) -> None:

@@ -51,7 +51,7 @@ def test_a_receipt_can_be_checked_offline(daemon: Served, run: str, tmp_path: Pa
     assert said.json().keys() == printed.keys()
     (tmp_path / "r.tlog-proof").write_text(said.json()["receipt"])
     assert daemon.cli("verify", tmp_path / "r.tlog-proof").returncode == 0
-    assert daemon.get(f"/v1/ledger/entries/{answered}/receipt?disclose=nothing").status_code == 409
+    assert daemon.get(f"/v1/ledger/entries/{answered}/receipt?disclose=nothing").status_code == 404
 
 
 def test_state_and_summary_are_what_the_command_line_says(daemon: Served, run: str) -> None:

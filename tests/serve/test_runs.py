@@ -137,7 +137,7 @@ def test_a_task_is_done_again(daemon: Served) -> None:
     assert said.status_code == 200, said.text
     attempts = {task["task"]: len(task["attempts"]) for task in said.json()["tasks"]}
     assert attempts == {"first": 1, "second": 2}
-    assert daemon.post(f"/v1/runs/{run}/tasks/nothing/retry").status_code == 409
+    assert daemon.post(f"/v1/runs/{run}/tasks/nothing/retry").status_code == 404
 
 
 def test_a_run_is_run_again_from_the_record(daemon: Served) -> None:

@@ -28,7 +28,7 @@ from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.documents.reading import read_json
 from hansard.domain.fact import Body, Fact
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
-from hansard.errors import Fenced, HansardError, StoreError, UsageError, plainly
+from hansard.errors import Fenced, HansardError, StoreError, Unknown, UsageError, plainly
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.engine import Engine
@@ -259,7 +259,7 @@ class Runs(RecordedRuns):
         plan = json.loads(self._body(progress.plan, "plan"))
         ids = [each["id"] for each in plan["tasks"]]
         if task not in ids:
-            raise UsageError(f"run {run} has no task {task!r}; its tasks are {', '.join(ids[:20])}")
+            raise Unknown(f"run {run} has no task {task!r}; its tasks are {', '.join(ids[:20])}")
         if run in self._driving:
             raise UsageError(f"run {run} is being driven; retry a task when it has ended")
         causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])

@@ -3,7 +3,7 @@
 Makes them and checks its own work before it lets go of it. How a stranger reads them is the ledger floor's.
 """
 
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, Unknown, UsageError
 from hansard.ledger.canonical import Json, Malformed, encode
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import (
@@ -110,7 +110,7 @@ def _path(store: Store, entry: Entry, signed: Signed) -> list[bytes]:
 
 def _opened(store: Store, entry: Entry, part: str) -> Json:
     if part not in entry.body:
-        raise UsageError(f"entry {entry.seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
+        raise Unknown(f"entry {entry.seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
     tombstone = _tombstone(store, entry, part)
     if tombstone is not None:
         raise UsageError(

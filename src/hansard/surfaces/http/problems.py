@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from hansard.app.daemon import Draining
-from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
+from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, Unknown, UsageError
 
 MEDIA = "application/problem+json"
 BUG = 500
@@ -43,11 +43,11 @@ class Refused(HTTPException):
 
 @contextmanager
 def refusing(status: int) -> Iterator[None]:
-    """What the caller got wrong in here is told with this status."""
+    """What the caller got wrong in here is told with this status, and what is not there with 404."""
     try:
         yield
     except UsageError as error:
-        raise Refused(status, str(error)) from error
+        raise Refused(404 if isinstance(error, Unknown) else status, str(error)) from error
 
 
 @contextmanager
