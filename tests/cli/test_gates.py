@@ -74,7 +74,7 @@ def test_only_approvers_are_counted_and_named(tmp_path: Path) -> None:
 
 
 def test_nobody_decides_without_a_name(place: Path) -> None:
-    refused = hansard(place, "gates", "approve", gate(place), "--by", "")
+    refused = hansard(place, "gates", "approve", gate(place), "--by", " ")
     assert (refused.returncode, "actor" in refused.stderr) == (2, True)
     assert json.loads(hansard(place, "gates", "--json").stdout)[0]["decisions"] == []
 

@@ -165,6 +165,39 @@ def test_an_error_of_several_lines_keeps_them(
     assert len(capsys.readouterr().err.splitlines()) == 4
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "plan x -o =",
+        "runs page last --output =",
+        "runs --ledger = list",
+        "session export last -o =",
+        "session metrics last --output=",
+        "ledger receipt 1 -o =",
+        "ledger consistency 1 -o =",
+        "ledger witness http://127.0.0.1:1 --key k -o =",
+        "ledger get 1 --part =",
+        "deliberate x --output =",
+        "deliberate x --script =",
+        "deliberate --continue = x",
+        "deliberate x --expert law --expert =",
+        "submit x --provider rehearsal --gate =",
+        "serve --sessions =",
+        "mcp --folder =",
+        "demo --folder =",
+    ],
+)
+def test_an_option_without_a_text_is_wrong_usage_for_every_command(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    assert main(["" if word == "=" else word for word in words.split()]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.endswith(" is empty; leave it out, or write what is meant\n")) == ("", True)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_examples_name_entries_that_a_first_run_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,9 +80,9 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("x", "--roster", "nothing.toml", *REHEARSAL), "nothing.toml"),
         (("x", "--profile", "banana", *REHEARSAL), "brief, normal"),
         (("x", "--context-run", "banana", *REHEARSAL), "banana"),
-        (("x", "--profile", "", *REHEARSAL), "brief, normal"),
+        (("x", "--profile", "", *REHEARSAL), "--profile is empty"),
         (("x", "--plan", "null.json", *REHEARSAL), "null.json holds no plan"),
-        (("x", "--plan", "", *REHEARSAL), "cannot read the plan"),
+        (("x", "--plan", "", *REHEARSAL), "--plan is empty; leave it out"),
         (
             ("x", "--plan", "twice.json", *REHEARSAL),
             "the plan twice.json is no JSON: 'tasks' stands twice in one object",
@@ -98,8 +98,8 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("x", "--max-usd", "1e400", *REHEARSAL), "--max-usd: '1e400' is no amount of dollars from 0 to 9,007,199"),
         (("x", "--max-usd", "1e999999", *REHEARSAL), "dollars"),
         (("x", "--max-usd", "nan", *REHEARSAL), "dollars"),
-        (("x", "--verifier", "", *REHEARSAL), "--verifier needs a program"),
-        (("x", "--cmd", ""), "--cmd needs a program"),
+        (("x", "--verifier", " ", *REHEARSAL), "--verifier needs a program"),
+        (("x", "--cmd", " "), "--cmd needs a program"),
     ],
 )
 def test_a_wrong_wish_is_told_in_a_sentence_and_records_no_run(run: Run, words: tuple[str, ...], said: str) -> None:
@@ -217,7 +217,7 @@ def test_what_plan_tells_people_to_type_is_quoted(run: Run) -> None:
 
 def test_a_plan_that_could_not_be_written_is_refused_before_anybody_is_asked(run: Run) -> None:
     Path("made.json").write_text("mine")
-    for place, said in (("made.json", "there already"), ("nowhere/made.json", "is no folder"), ("", "there already")):
+    for place, said in (("made.json", "there already"), ("nowhere/made.json", "is no folder"), ("", "is empty")):
         code, _, err = run("plan", "compare three queues", *REHEARSAL, "-o", place)
         assert (code, said in err) == (2, True)
     assert not Path("ledger.db").exists()

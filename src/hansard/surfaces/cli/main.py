@@ -55,6 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             args, strange = parser(words).parse_known_args(words)
             if strange:
                 args.parser.error(f"unrecognized arguments: {' '.join(strange)}{_hint(args, strange)}")
+            if (empty := _empty(args)) is not None:
+                _tell(f"{empty} is empty; leave it out, or write what is meant")
+                return EXIT_USAGE
             return settled(_done(args), args.shown_by)
         except SystemExit as ended:
             # Help, the version, or what argparse refuses: it has printed what there is to say.
@@ -70,6 +73,15 @@ def _hint(args: argparse.Namespace, strange: Sequence[str]) -> str:
         near = get_close_matches(flag, args.parser._option_string_actions, 1)
         return f"; did you mean {near[0]}?" if near else ""
     return "; text of several words goes in quotes" if {"request", "problem"} & vars(args).keys() else ""
+
+
+def _empty(args: argparse.Namespace) -> str | None:
+    """An option that was given an empty word, as by a variable of a script that is not set; to pass it over would do something else."""
+    for action in args.parser._actions:
+        given = getattr(args, action.dest, None)
+        if action.option_strings and (given == "" or (isinstance(given, list) and "" in given)):
+            return "/".join(action.option_strings)
+    return None
 
 
 def _is_text(word: str) -> bool:
