@@ -51,10 +51,15 @@ def test_both_tasks_of_the_first_wave_are_at_work_at_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(find_spec("xllamacpp") is not None, reason="the local model is installed here")
-def test_a_missing_model_leaves_the_folder_empty(tmp_path: Path) -> None:
-    for _ in range(2):
-        ran = hansard(tmp_path, "demo", "--folder", "demo", "--local")
+def test_a_missing_model_is_told_with_its_install_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for words in (("--folder", "demo/here"), ()):
+        ran = hansard(tmp_path, "demo", *words, "--local")
         assert (ran.returncode, "pip install 'hansard[local]'" in ran.stderr) == (2, True)
+        assert "hansard.toml" not in ran.stderr
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:

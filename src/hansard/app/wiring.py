@@ -338,12 +338,13 @@ def open_providers(
     from hansard.providers.open import open_providers as build
 
     named = settings.providers if tables is None else tables
-    # A kind that a session names by itself, or a table of a recorded run, stands in no file here.
-    elsewhere = {name: f"provider {name}" for name in named if name not in settings.providers}
+    # A kind that a session names by itself, a table of a recorded run, or settings without a file stand in no file here.
+    read = settings.providers if settings.config else {}
+    elsewhere = {name: f"provider {name}" for name in named if name not in read}
     return build(
         named,
         environment=settings.environment,
-        where=str(settings.config or "hansard.toml"),
+        where=str(settings.config),
         places=elsewhere | dict(places or {}),
         folder=folder or settings.folder,
         secrets=secrets,

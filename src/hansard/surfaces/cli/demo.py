@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from hansard.app import demo as flow
@@ -59,8 +60,9 @@ async def _run(args: argparse.Namespace, settings: Settings) -> View:
     async def hand_in(trial: Hansard) -> None:
         await trial.runs.submit(flow.REQUEST, run_config(settings, trial.pool, Wishes()), plan=plan, surface="cli")
 
-    # Whoever installs what is missing can then take the same folder again.
     await refuse_early(settings, hand_in)
+    # Not before: where something is missing, nothing is left behind.
+    Path(settings.ledger).parent.mkdir(0o777 if args.folder else 0o700, parents=True, exist_ok=True)
     async with Hansard.open(settings=settings) as hansard:
         async with watched(hansard, args):
             run = await hansard.submit(flow.REQUEST, plan=plan, surface="cli", actor=flow.ACTOR)
@@ -70,11 +72,10 @@ async def _run(args: argparse.Namespace, settings: Settings) -> View:
 
 def _folder(chosen: str | None) -> Path:
     if chosen is None:
-        return Path(tempfile.mkdtemp(prefix="hansard-demo-"))
+        return Path(tempfile.gettempdir(), f"hansard-demo-{token_hex(8)}")
     folder = Path(chosen)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is there already and not empty; choose a new folder")
-    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
