@@ -149,7 +149,10 @@ async def test_a_folder_in_which_workspaces_are_made_is_copied_without_them(tmp_
 
 @pytest.mark.parametrize("kind", ["copy", "worktree"])
 async def test_a_source_that_is_no_folder_is_named(kind: str, tmp_path: Path) -> None:
-    workspace = workspace_of(Options("mine", {"workspace": kind, "source": str(tmp_path / "nowhere")}))
+    gone = tmp_path / "nowhere"
+    gone.mkdir()
+    workspace = workspace_of(Options("mine", {"workspace": kind, "source": str(gone)}))
+    gone.rmdir()
     with pytest.raises(ProviderError, match="nowhere is no folder"):
         async with prepared(workspace, SEES):
             pass
@@ -345,6 +348,8 @@ async def test_a_diff_that_is_too_large_is_refused_and_not_cut(repository: Path)
     [
         ({"workspace": "cloud"}, "one of none, copy, worktree"),
         ({"workspace": "copy"}, "needs the folder"),
+        ({"workspace": "copy", "source": "/nowhere"}, "source /nowhere is no folder"),
+        ({"workspace": "worktree", "source": __file__}, "is no folder"),
         ({"workspace": "worktree", "source": ".", "commit": "--upload-pack=x"}, "looks like an option"),
         ({"max_workspace_bytes": 0}, "max_workspace_bytes"),
     ],

@@ -79,16 +79,18 @@ class Place:
 
 
 def workspace_of(options: Options) -> Workspace:
-    """From `workspace`, `source`, `commit` and `max_workspace_bytes`; a relative source is meant from here."""
+    """From `workspace`, `source`, `commit` and `max_workspace_bytes`; a relative source is meant from here, and is there."""
     kinds: tuple[Kind, ...] = get_args(Kind)
     kind, source = options.choice("workspace", kinds), options.text("source")
     commit, max_bytes = options.text("commit", "HEAD"), options.count("max_workspace_bytes", MAX_BYTES)
+    folder = Path(source).absolute() if source else None
     try:
-        return Workspace(
-            kind=kind, source=Path(source).absolute() if source else None, commit=commit, max_bytes=max_bytes
-        )
+        made = Workspace(kind=kind, source=folder, commit=commit, max_bytes=max_bytes)
     except UsageError as error:
         raise UsageError(f"{options.where}: {error}") from error
+    if kind != "none" and folder is not None and not folder.is_dir():
+        raise UsageError(f"{options.where}: source {folder} is no folder; name the one that the workspace is made from")
+    return made
 
 
 @asynccontextmanager
