@@ -171,6 +171,16 @@ def test_an_argument_that_is_no_text_is_refused_in_a_sentence(tmp_path: Path, wo
     assert not (tmp_path / "state").exists()
 
 
+def test_an_argument_that_python_was_told_to_read_otherwise_is_not_called_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("LC_ALL", "C"), ("PYTHONUTF8", "0"), ("PYTHONCOERCECLOCALE", "0")):
+        monkeypatch.setenv(name, value)
+    done = hansard(tmp_path, "route", b"\xc3\xa4".decode("ascii", "surrogateescape"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not ascii, as which Python reads it here; set PYTHONUTF8=1, or LC_ALL=C.UTF-8" in done.stderr
+
+
 def test_a_stream_takes_what_its_encoding_has_no_letters_for() -> None:
     behind = io.TextIOWrapper(io.BytesIO(), "ascii")
     stream = Stream(behind)

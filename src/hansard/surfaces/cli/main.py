@@ -6,6 +6,7 @@ ours, 130 interrupted. Commands that compare have 1, 3 and 4 of their own.
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = [*words[1:], "--help"]
     with standard_streams():
         if (unreadable := next((word for word in words if not _is_text(word)), None)) is not None:
-            print(f"hansard: the argument {unreadable!r} is not UTF-8 text; write it in UTF-8", file=sys.stderr)
+            _tell(_unreadable(unreadable))
             return EXIT_USAGE
         try:
             args, strange = parser(words).parse_known_args(words)
@@ -91,6 +92,16 @@ def _is_text(word: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _unreadable(word: str) -> str:
+    """What is wrong with an argument that did not arrive as text: itself, or how Python was told to read it."""
+    try:
+        text = os.fsencode(word).decode()
+    except UnicodeError:
+        return f"the argument {word!r} is not UTF-8 text; write it in UTF-8"
+    reads = sys.getfilesystemencoding()
+    return f"the argument {text!r} is not {reads}, as which Python reads it here; set PYTHONUTF8=1, or LC_ALL=C.UTF-8"
 
 
 def _done(args: argparse.Namespace) -> int:
