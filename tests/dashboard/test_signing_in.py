@@ -35,6 +35,36 @@ def test_the_front_door_leads_to_the_runs(daemon: Served, visitor: Visitor) -> N
     assert "<h1>Runs</h1>" in visitor.text("/dashboard/")
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "said"),
+    [
+        ("/dashboard/", {"Host": "elsewhere.example"}, 421, "does not answer as elsewhere.example; see --allow-host"),
+        ("/", {"Host": "elsewhere.example"}, 421, "see --allow-host"),
+        ("/dashboard/ledger/0", {"Host": "[x"}, 421, "does not answer as [x"),
+        ("/dashboard/gates", {"Origin": "http://<b>evil"}, 403, "pages of http://&lt;b&gt;evil may not call"),
+        ("/dashboard/sign-in", {"Origin": "", "Sec-Fetch-Site": "cross-site"}, 403, "pages of  may not call"),
+    ],
+)
+def test_what_the_guard_refuses_a_browser_is_a_page(
+    daemon: Served, path: str, headers: dict[str, str], status: int, said: str
+) -> None:
+    shown = Visitor(daemon, None).client.get(path, headers=headers)
+    assert (shown.status_code, shown.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert said in shown.text
+    assert "script" not in shown.text
+    assert "default-src 'none'" in shown.headers["content-security-policy"]
+    for data in ("/v1/runs", "/dashboard/data/head"):
+        told = daemon.get(data, headers=headers)
+        assert (told.status_code, told.headers["content-type"]) == (status, "application/problem+json")
+
+
+def test_a_reader_who_sends_a_form_is_told_on_a_page_what_he_may(daemon: Served) -> None:
+    reader = Visitor(daemon, token(daemon, "only-reads", "--roles", "reader"))
+    told = reader.send("/dashboard/runs/last/cancel")
+    assert (told.status_code, told.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    assert "has the roles reader; this needs operator" in told.text
+
+
 def test_a_wrong_token_is_told_so_and_sees_nothing(daemon: Served) -> None:
     stranger = Visitor(daemon, None)
     stranger.sign_in("hs_wrong")

@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from daemons import Served, place, serving, wait_for
 from hansard.app.tokens import Tokens
+from hansard.surfaces.http.app import make_app
 
 EVERYTHING = (
     "/v1/status", "/v1/runs", "/v1/runs/last", "/v1/runs/last/events", "/v1/gates", "/v1/ledger/entries",
@@ -401,3 +403,19 @@ def test_head_of_a_stream_ends_at_once(daemon: Served) -> None:
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"].startswith("text/event-stream")
     assert daemon.post(f"/v1/runs/{run}/cancel").status_code in (200, 202)
+
+
+async def test_where_the_library_of_mcp_is_missing_its_install_line_is_told() -> None:
+    said: list[Any] = []
+    head = {"type": "http", "method": "POST", "path": "/mcp", "headers": [], "query_string": b"", "root_path": ""}
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    desk: Any = None
+    await make_app(desk, None)(head, receive, send)
+    assert said[0]["status"] == 404
+    assert "pip install 'hansard[mcp]'" in json.loads(said[1]["body"])["detail"]

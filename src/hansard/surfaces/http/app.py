@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -12,6 +13,7 @@ from hansard.surfaces.http import deliberations, gates, ledger, problems, runs, 
 from hansard.surfaces.http.dashboard import routes as dashboard
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.guard import MCP
+from hansard.surfaces.mcp import MISSING
 
 _SECURITY = {"type": "http", "scheme": "bearer", "description": "`hansard serve token list` shows what there is."}
 PUBLIC = ("/health",)
@@ -32,11 +34,14 @@ def make_app(desk: Desk, mcp: ASGIApp | None = None) -> FastAPI:
     for module in MODULES:
         app.include_router(module.router)
     problems.install(app, [route for module in MODULES for route in module.router.routes])
-    if mcp is not None:
-        app.router.routes.append(Route(MCP, mcp))
+    app.router.routes.append(Route(MCP, mcp) if mcp else Route(MCP, _no_mcp, methods=["GET", "POST", "DELETE"]))
     described = _described(app)
     app.openapi = lambda: described  # type: ignore[method-assign]
     return app
+
+
+async def _no_mcp(_: Request) -> Response:
+    raise problems.Refused(404, f"there is no MCP server here: its library is not installed; {MISSING}")
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hansard.app.tokens import Role, Token, Tokens
 from hansard.surfaces.http.dashboard import session
+from hansard.surfaces.http.dashboard.pages import refusal
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import BUG, MEDIA, Refused, body_of, refused_by
 from hansard.surfaces.http.wire import WHOLE
@@ -135,7 +138,7 @@ class Guard:
             if name not in self._doors.origins and name != f"http://{hosts[0]}":
                 raise Refused(403, f"pages of {name[:80]} may not call this daemon; see --allow-origin")
         if headers.get(b"sec-fetch-site", [b""])[0] in (b"cross-site", b"same-site") and b"origin" not in headers:
-            raise Refused(403, "a page of another site may not call this daemon")
+            raise Refused(403, "a page of another site may not call this daemon; to look at it, type its address")
 
     def _is_public(self, path: str) -> bool:
         return path in PUBLIC or session.is_open(path) or (self._doors.public_log and path.startswith(AUDITORS))
@@ -279,9 +282,12 @@ class _Request:
         await self._send(message)
 
     async def refuse(self, refused: Refused) -> None:
-        body = body_of(refused.status_code, refused.detail, self.id, refused.more)
-        headers: list[tuple[bytes, bytes]] = [(b"content-type", MEDIA.encode()), (b"content-length", b"%d" % len(body))]
+        if session.is_seen(self._scope["path"]) and refused.status_code >= 400:
+            told = refusal(HttpRequest(self._scope), refused)
+        else:
+            told = Response(body_of(refused.status_code, refused.detail, self.id, refused.more), media_type=MEDIA)
+        headers = [*told.raw_headers]
         headers += [(name.encode(), value.encode("latin-1")) for name, value in (refused.headers or {}).items()]
         start: dict[str, Any] = {"type": "http.response.start", "status": refused.status_code, "headers": headers}
         await self.send(start)
-        await self.send({"type": "http.response.body", "body": body})
+        await self.send({"type": "http.response.body", "body": told.body})

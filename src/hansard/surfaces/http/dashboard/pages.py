@@ -132,10 +132,16 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         may_run=token is not None and token.may("operator"),
         may_decide=token is not None and token.may("approver"),
         form_token=session.form_token(_cookies(request)) if token else "",
-        here=request.url.path,
+        here=request.scope["path"],
         **values,
     )
     return Response(html.encode("utf-8", "backslashreplace"), status, HEADERS, "text/html; charset=utf-8")
+
+
+def refusal(request: Request, refused: Refused) -> Response:
+    """A page that says what is refused, and why."""
+    title = HTTPStatus(refused.status_code).phrase
+    return page(request, "error.html", refused.status_code, title=title, detail=refused.detail)
 
 
 def to(place: str) -> Response:
@@ -179,9 +185,7 @@ class Page(APIRoute):
             try:
                 return await handle(request)
             except (HansardError, HTTPException, RequestValidationError) as error:
-                refused = refused_by(error)
-                title = HTTPStatus(refused.status_code).phrase
-                return page(request, "error.html", refused.status_code, title=title, detail=refused.detail)
+                return refusal(request, refused_by(error))
 
         return handled
 

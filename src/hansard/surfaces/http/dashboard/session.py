@@ -24,6 +24,11 @@ def is_page(path: str) -> bool:
     return path == ROOT or path.startswith(f"{ROOT}/")
 
 
+def is_seen(path: str) -> bool:
+    """Whether somebody looks at what comes of this path: whatever it is, it is a page."""
+    return path == "/" or (is_page(path) and not path.startswith((STATIC, DATA)))
+
+
 def is_open(path: str) -> bool:
     """What a browser needs before anybody has signed in."""
     return path in ("/", SIGN_IN) or path.startswith(STATIC)
