@@ -10,6 +10,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from hansard.app.configuring import Wishes
+from hansard.surfaces.mcp.server import tools_of
 from mcp_clients import called, client_of, desk_in, refused
 
 READS = {
@@ -281,3 +282,11 @@ async def test_the_gates_of_a_run_are_found_as_the_run_is(tmp_path: Path) -> Non
             [gate] = (await called(client, "gates_list", {"run": name}))["gates"]
             assert gate["run"] == run
         assert "there is no run 'nobody'" in await refused(client, "gates_list", {"run": "nobody"})
+
+
+async def test_the_tools_are_described_once_for_all_who_list_them(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        first, second = await client.list_tools(), await client.list_tools()
+        assert first.tools == second.tools
+        for each in tools_of(desk):
+            assert each.described() is each.described()

@@ -58,7 +58,7 @@ def build(desk: Desk) -> Server[Any]:
         description="Runs teams of AI agents and keeps the verbatim record.",
         instructions=INSTRUCTIONS,
         cache_hints=dict.fromkeys(("tools/list", "prompts/list", "resources/templates/list"), AN_HOUR),
-        get_tool_input_schema=lambda name: offered[name].takes.model_json_schema() if name in offered else None,
+        get_tool_input_schema=lambda name: offered[name].described().input_schema if name in offered else None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=prompts.listed,

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from inspect import cleandoc, signature
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -91,7 +92,9 @@ class Tool:
     gives: type[Shown]
     work: Callable[[Call, Any], Awaitable[Given]]
 
+    @cache  # noqa: B019 - there are as many tools as there are names
     def described(self) -> Described:
+        """As it is listed. Made once: schemas take so long that clients who list tools would hold up everybody else."""
         takes, gives = self.takes.model_json_schema(), self.gives.model_json_schema(mode="serialization")
         for schema in (takes, gives):
             schema.pop("description", None)
