@@ -184,6 +184,26 @@ async def test_a_server_that_goes_home_interrupts_and_the_run_goes_on_later(tmp_
         assert "has ended" in await refused(client, "run_resume", {"run": run})
 
 
+async def test_whoever_resumes_what_another_process_drives_is_told_so(tmp_path: Path) -> None:
+    held = asyncio.Event()
+
+    async def says(exchange: Exchange) -> Any:
+        await held.wait()
+        return obliging(exchange)
+
+    first = Answers(says)
+    async with desk_in(tmp_path, first) as desk, client_of(desk) as driver:
+        run = (await called(driver, "submit", {"request": "x", "plan": PLAN, "wait": False}))["run"]
+        await first.asked_times(1)
+        async with desk_in(tmp_path, Answers()) as other, client_of(other) as client:
+            said = await refused(client, "run_resume", {"run": run})
+            assert (
+                said == f"run {run} is driven by another process, which goes on with it; run_follow tells how it goes"
+            )
+        held.set()
+        await until(desk, run, "answered")
+
+
 async def test_a_daemon_that_drains_interrupts_a_call_and_cancels_nothing(tmp_path: Path) -> None:
     slow = Answers(pause_s=3600)
     async with desk_in(tmp_path, slow) as desk, client_of(desk) as client:

@@ -34,6 +34,8 @@ class Driven:
     task: "asyncio.Task[None] | None" = None
     waits: asyncio.Event = field(default_factory=asyncio.Event)
     nudged: asyncio.Event = field(default_factory=asyncio.Event)
+    elsewhere: bool = False
+    """Whether another process has it."""
 
     async def rest(self, until: Work) -> None:
         """Wait at a gate until something was decided, here or elsewhere."""
@@ -143,8 +145,8 @@ class Desk:
                 resting = driven.rest(decided(self.hansard.store, run))
                 await (self.daemon.rest(run, resting) if self.daemon else resting)
         except Fenced:
-            # Another process has it, and does the same.
-            return
+            # Another process does the same.
+            driven.elsewhere = True
 
     def _leg(self, run: str) -> Work:
         """Drives a run as far as it comes: to its end, or to a gate."""

@@ -180,8 +180,11 @@ async def run_resume(call: Call, asked: OfRun) -> Given:
         raise StoreError("the server is shutting down; try again in a moment")
     with owned(call, run):
         await runs.ask_to_resume(run, surface="mcp", actor=call.actor)
-    call.desk.drive(run)
-    return as_task(call, run) or await seen_through(call, run)
+    driven = call.desk.drive(run)
+    given = as_task(call, run) or await seen_through(call, run)
+    if driven.elsewhere and isinstance(given, dict) and given["state"] not in ENDED:
+        raise StoreError(f"run {run} is driven by another process, which goes on with it; run_follow tells how it goes")
+    return given
 
 
 @tool("Decide at a gate", "changes", FullGateView)
