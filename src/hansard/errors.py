@@ -27,6 +27,14 @@ class Unknown(UsageError):
     """What the caller wants something of has no such thing: a task of a run, a part of an entry."""
 
 
+class Taken(UsageError):
+    """The caller has named a new run, and there is one of this name already."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(f"run {run} is on the record already, or about to be; look at it, or choose another id")
+        self.run = run
+
+
 class MissingExtra(UsageError):
     """An optional library is not installed; the message is the line that installs it."""
 

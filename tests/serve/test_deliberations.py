@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from daemons import Served, events, place, serving
 from deliberating import config, script, synthesis, turn, verdict
@@ -157,3 +158,12 @@ def test_an_amount_that_the_record_cannot_hold_and_half_a_character_are_refused(
     for body in (dear, half):
         said = daemon.post("/v1/deliberations", content=json.dumps(body), headers={"content-type": "application/json"})
         assert said.status_code == 409, said.text
+
+
+def test_a_problem_that_is_sent_again_under_its_own_id_is_not_deliberated_twice(daemon: Served) -> None:
+    asked = {"problem": "keep it?", "provider": "rehearsal", "run": str(uuid4())}
+    assert daemon.post("/v1/deliberations?wait=60", asked).json()["run"] == asked["run"]
+    again = daemon.post("/v1/deliberations", asked)
+    assert (again.status_code, again.json()["run"]) == (409, asked["run"])
+    entries = daemon.get(f"/v1/ledger/entries?run={asked['run']}&kind=session.convened").json()
+    assert len(entries) == 1

@@ -2,12 +2,14 @@ import json
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from command_line import started
-from daemons import ONE, Served, events, wait_for
+from daemons import BARE, ONE, Served, events, wait_for
 
 CHAIN = {
     "tasks": [
@@ -357,3 +359,30 @@ def test_what_another_process_leaves_is_driven_here(daemon: Served) -> None:
     given = daemon.cli("submit", "please", "--provider", "quick", "--detach")
     assert given.returncode == 0, given.stderr
     wait_for(lambda: daemon.show(given.stdout.strip())["state"] == "answered")
+
+
+def test_what_is_sent_again_under_its_own_id_is_not_done_twice(daemon: Served) -> None:
+    run = str(uuid4())
+    asked = {"request": "please", **BARE, "run": run}
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(lambda _: daemon.client().post("/v1/runs", json=asked), range(8)))
+    assert sorted(each.status_code for each in said) == [202] + [409] * 7
+    assert {each.json()["run"] for each in said} == {run}
+    assert {each.headers["location"] for each in said} == {f"/v1/runs/{run}"}
+    daemon.until(run, "answered")
+    again = daemon.post("/v1/plans", {"request": "other", "run": run})
+    assert (again.status_code, again.json()["run"]) == (409, run)
+    entries = daemon.get(f"/v1/ledger/entries?run={run}&limit=1000").json()
+    assert [each["kind"] for each in entries].count("run.requested") == 1
+    assert daemon.show(run)["spent"]["calls"] == 1
+
+
+@pytest.mark.parametrize("run", ["last", "", "x", "01A1E65E-88E3-7FBE-89DD-01F6BD7AD89E", f"{uuid4()}\n", 7])
+def test_an_id_that_is_no_uuid_is_refused(daemon: Served, run: Any) -> None:
+    assert daemon.post("/v1/runs", {"request": "x", **BARE, "run": run}).status_code == 422
+
+
+def test_an_id_is_still_free_where_the_request_was_refused(daemon: Served) -> None:
+    run = str(uuid4())
+    assert daemon.post("/v1/runs", {"request": "x", "lane": "nowhere", "run": run}).status_code == 409
+    assert daemon.post("/v1/runs?wait=60", {"request": "x", **BARE, "run": run}).json()["state"] == "answered"

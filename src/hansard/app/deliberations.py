@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hansard.app.adapting import prepared
-from hansard.app.claiming import claimed
+from hansard.app.claiming import beginning, claimed
 from hansard.app.convening import UNNAMED, Convening
 from hansard.app.deliberationviews import (
     MODE,
@@ -28,7 +28,7 @@ from hansard.app.deliberationviews import (
     listing_of,
     spent_on_record,
 )
-from hansard.app.ids import new_nonce, new_run_id
+from hansard.app.ids import new_nonce
 from hansard.app.listening import harmless
 from hansard.app.people import human
 from hansard.app.pool import Pool
@@ -115,28 +115,30 @@ class Deliberations:
         actor: str | None = None,
         causes: Sequence[int] = (),
         mode: Mode = MODE,
+        run: str | None = None,
     ) -> str:
-        """Put a session on the record with everything that it is to be held with; gives the run's id. Nobody is asked yet.
+        """Put a session on the record with everything that it is to be held with; gives the run's id, which may be the caller's
+        own. Nobody is asked yet.
 
         `causes` are the ends of the session from which this one goes on, where it does.
         """
         made.check()
-        run, config = new_run_id(), made.config
-        secrets = self._pool.secrets
+        config, secrets = made.config, self._pool.secrets
         requested = RunRequested(mode=mode, surface=surface, request=Body.text(secrets.scrub(config.problem_statement)))
-        written = made.named(self._free_id(made, run))
-        configured = RunConfigured(
-            nonce=new_nonce(),
-            software=SOFTWARE,
-            max_calls=made.max_calls,
-            max_tokens=config.budget.max_total_tokens,
-            max_cost_usd_nano=round(config.budget.max_total_cost_usd * NANO),
-            max_seconds=config.budget.max_wallclock_seconds,
-            config=Body.json(secrets.scrub(written.as_json())),
-        )
-        steps = [Step(requested, actor or human(), causes), Step(configured, ENGINE, [Within(0)])]
-        self._tell(run, await self._recorder.record_all(steps, run=run))
-        return run
+        async with beginning(self._store, run) as id:
+            written = made.named(self._free_id(made, id))
+            configured = RunConfigured(
+                nonce=new_nonce(),
+                software=SOFTWARE,
+                max_calls=made.max_calls,
+                max_tokens=config.budget.max_total_tokens,
+                max_cost_usd_nano=round(config.budget.max_total_cost_usd * NANO),
+                max_seconds=config.budget.max_wallclock_seconds,
+                config=Body.json(secrets.scrub(written.as_json())),
+            )
+            steps = [Step(requested, actor or human(), causes), Step(configured, ENGINE, [Within(0)])]
+            self._tell(id, await self._recorder.record_all(steps, run=id))
+        return id
 
     async def hold(self, run: str, *, pins: Pins | None = None) -> Sat:
         """Hold the session of a run, or what is left of it. Fenced when another process holds it."""

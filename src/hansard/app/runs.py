@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from hansard.app.capsule import capsule_text
+from hansard.app.claiming import beginning
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.finding import ANY_RUN, unknown_run
 from hansard.app.following import until_over
 from hansard.app.gates import decided
-from hansard.app.ids import new_nonce, new_run_id
+from hansard.app.ids import new_nonce
 from hansard.app.listening import harmless
 from hansard.app.panel_provider import Panel, end_sessions
 from hansard.app.people import human as human
@@ -101,8 +102,10 @@ class Runs(RecordedRuns):
         lane: str | None = None,
         surface: Surface = "python",
         actor: str | None = None,
+        run: str | None = None,
     ) -> str:
-        """Put a request on the record, with its whole configuration; gives the run's id. Nothing is asked yet."""
+        """Put a request on the record, with its whole configuration; gives the run's id, which may be the caller's own. Nothing
+        is asked yet."""
         if not request.strip():
             raise UsageError("the request is empty; say what is wanted")
         if len(request) > MAX_REQUEST:
@@ -118,7 +121,6 @@ class Runs(RecordedRuns):
         plan_json = as_json(written.as_data()) if written else None
         if config.context:
             config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
-        run = new_run_id()
         requested = RunRequested(
             mode=_mode(mode, plan, lane),  # type: ignore[arg-type]
             surface=surface,
@@ -142,16 +144,17 @@ class Runs(RecordedRuns):
                 f"the configuration of this run holds {', '.join(held)} in clear, and it stands in the record for good; "
                 "name the environment variable or the file that has it instead"
             )
-        self._pool.keep(run, config)
         self._routers.keep(config.roster)
         facts: list[Fact] = [without_secrets(requested, self._pool.secrets), configured]
         steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
-        for recorded in await self._recorder.record_all(steps, run=run):
-            self._tell(run, recorded)
-        self._submitted.add(run)
+        async with beginning(self._store, run) as id:
+            self._pool.keep(id, config)
+            for recorded in await self._recorder.record_all(steps, run=id):
+                self._tell(id, recorded)
+        self._submitted.add(id)
         if written and plan_json:
-            self._engine.brought[run] = plan_json, written
-        return run
+            self._engine.brought[id] = plan_json, written
+        return id
 
     def _recorded_config(self, config: RunConfig) -> bytes:
         """The configuration as it is recorded. A daemon has few, and writes them for every run."""

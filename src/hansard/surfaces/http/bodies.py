@@ -74,6 +74,12 @@ class EntriesListing(Listing):
     actor: Name | None = None
 
 
+Id = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+RUN: Any = Field(
+    None, description="An id for the run, a UUID of yours: who sends the same again is told that it is there."
+)
+
+
 class Budgeted(Incoming, shapes.Limited):
     """Who is asked, and what it may spend; null leaves it to the daemon's settings."""
 
@@ -82,12 +88,14 @@ class Budgeted(Incoming, shapes.Limited):
 
 class PlanRequest(Budgeted):
     request: Text
+    run: Id | None = RUN
 
 
 class RunRequest(Budgeted):
     """A request for one judged answer."""
 
     request: Text
+    run: Id | None = RUN
     plan: dict[str, Any] | None = Field(None, description="A plan of yours instead of the coordinator's.")
     lane: Name | None = Field(None, description="One task, in this lane.")
     single: bool = Field(False, description="One task, in the lane that the router picks.")
@@ -109,6 +117,7 @@ class DeliberationRequest(Incoming):
     """A problem for a panel. A configuration is the protocol's own document."""
 
     problem: Text | None = None
+    run: Id | None = RUN
     config: dict[str, Any] | None = None
     panel: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
     max_rounds: Annotated[int, Field(ge=1, le=1_000), BeforeValidator(shapes.whole)] | None = None

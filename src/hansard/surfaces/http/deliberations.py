@@ -30,7 +30,8 @@ async def convene(request: Request, body: DeliberationRequest, query: Annotated[
         check_name(named)
     with refusing(409):
         made = await asyncio.to_thread(_convening, desk, body)
-        convened = desk.hansard.deliberations.convene(made, surface="http", actor=token_of(request).actor)
+        actor = token_of(request).actor
+        convened = desk.hansard.deliberations.convene(made, surface="http", actor=actor, run=body.run)
         run = await desk.daemon.submit(convened)
     await desk.daemon.wait(run, query.wait)
     with on_record(run):

@@ -64,7 +64,7 @@ async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Q
         profile=body.profile,
     )
     mode = "single" if body.single else "request"
-    run = await _submitted(request, desk, body.request, wishes, mode=mode, plan=body.plan, lane=body.lane)
+    run = await _submitted(request, desk, body.request, wishes, run=body.run, mode=mode, plan=body.plan, lane=body.lane)
     with on_record(run):
         return await _shown(desk, run, query.wait, 202)
 
@@ -73,7 +73,7 @@ async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Q
 async def plan(request: Request, body: PlanRequest, query: Annotated[Planning, Query()]) -> Response:
     """Plan only, as `POST /v1/runs` takes it back. Waits for the plan, up to `wait` seconds."""
     desk = desk_of(request)
-    run = await _submitted(request, desk, body.request, wishes_of(desk, body), mode="plan_only")
+    run = await _submitted(request, desk, body.request, wishes_of(desk, body), run=body.run, mode="plan_only")
     await desk.daemon.wait(run, query.wait)
     with on_record(run):
         made = await asyncio.to_thread(desk.hansard.runs.plan, run)
