@@ -445,3 +445,10 @@ def test_the_second_daemon_seals_when_the_first_is_gone(tmp_path: Path) -> None:
         second.submit(wait=30)
         # Sealed to the end while it runs, and not only by its own end.
         wait_for(lambda: second.cli("verify", "l.db", "--strict").returncode == 0)
+
+
+def test_limits_alone_do_not_ask_for_a_provider(tmp_path: Path) -> None:
+    with serving(tmp_path, "--ledger", "l.db", "--max-calls", 1) as daemon:
+        told = daemon.post("/v1/runs", {"request": "x"})
+        assert (told.status_code, "nobody can be asked yet" in told.json()["detail"]) == (409, True)
+        assert daemon.submit(provider="rehearsal", wait=60)["budget"]["max_calls"] == 1

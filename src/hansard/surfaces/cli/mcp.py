@@ -6,7 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
-from hansard.app.configuring import flagged, run_config
+from hansard.app.configuring import allowed, flagged, run_config
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, recordable
@@ -29,8 +29,9 @@ def mcp(args: argparse.Namespace) -> int:
         raise UsageError(f"--folder {folder}: there is no such folder")
     settings, wished = read_settings(args.ledger), wishes(args)
     recordable(settings.folder)
+    # Before the ledger is opened: whoever names somebody that cannot be asked, or a limit that is none, should hear of it now.
+    allowed(settings, wished)
     if flagged(wished)[0] is not None:
-        # Before the ledger is opened: whoever names somebody that cannot be asked should hear of it now.
         run_config(settings, Pool(settings), wished)
 
     async def serve(source: int, target: int) -> None:

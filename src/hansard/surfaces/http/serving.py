@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hansard.__about__ import __version__
-from hansard.app.configuring import Wishes, of_server, run_config
+from hansard.app.configuring import Wishes, allowed, flagged, of_server, run_config
 from hansard.app.convening import check_folder
 from hansard.app.cosigner import Cosigner
 from hansard.app.cosigning import configured
@@ -89,8 +89,9 @@ class Server(uvicorn.Server):
 async def serve(settings: Settings, options: Options, ready: Callable[[str, Path | None], None]) -> None:
     """Serve until SIGTERM or SIGINT. `ready` hears the address when requests are taken, and the file of the default token."""
     recordable(settings.folder)
-    if options.wishes != Wishes(typed=options.wishes.typed) or settings.providers:
-        # A mistake in the flags is told now, before there is a ledger, and not to the first caller.
+    # A mistake in the flags is told now, before there is a ledger, and not to the first caller.
+    allowed(settings, options.wishes)
+    if flagged(options.wishes)[0] is not None or settings.providers:
         pool = Pool(settings)
         run_config(settings, pool, options.wishes)
         await pool.close()
