@@ -48,10 +48,6 @@ def cancel(made: Daemon, run: str, accepted: asyncio.Event) -> Any:
     return made.hansard.runs.cancel(run, accepted=accepted)
 
 
-def retry(made: Daemon, run: str, task: str, accepted: asyncio.Event) -> Any:
-    return made.hansard.runs.retry(run, task, accepted=accepted)
-
-
 async def stuck(_: object) -> str:
     await asyncio.sleep(600)
     return "never"
@@ -86,6 +82,8 @@ async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> 
         with pytest.raises(Draining):
             await made.resume(run, surface="http", actor="human:ann")
         with pytest.raises(Draining):
+            await made.retry(run, "task", surface="http", actor="human:ann")
+        with pytest.raises(Draining):
             await made.route("fix the login page", surface="http", actor="human:ann")
         assert not list(made.hansard.ledger.show(kind="route.given"))
 
@@ -98,6 +96,21 @@ async def test_a_run_that_goes_on_waits_for_its_turn_too() -> None:
         await made.resume(run, surface="http", actor="human:ann")
         await asyncio.sleep(0.3)
         assert [view["kind"] for view in made.hansard.runs.views(run)][-1] == "run.resume_asked"
+        free.set()
+        await busy
+        await made.wait(run, 30)
+        assert made.hansard.runs.show(run)["state"] == "answered"
+
+
+async def test_a_task_that_is_done_again_waits_for_its_turn_too() -> None:
+    async with daemon(most=1) as (made, _):
+        run = await made.submit(request(made))
+        await made.wait(run, 30)
+        free = asyncio.Event()
+        busy = asyncio.create_task(made.in_turn(free.wait()))
+        await made.retry(run, "task", surface="http", actor="human:ann")
+        await asyncio.sleep(0.3)
+        assert [view["kind"] for view in made.hansard.runs.views(run)][-1] == "run.retry_asked"
         free.set()
         await busy
         await made.wait(run, 30)
@@ -128,7 +141,7 @@ async def test_what_another_process_records_meanwhile_does_not_make_it_accepted(
             while not driving.done():
                 # The other one drives it, so this is refused, whatever comes of that run at the same time.
                 with suppress(Fenced, UsageError):
-                    await made.ask(run, partial(retry, made, run, "t0"))
+                    await made.retry(run, "t0", surface="http", actor="human:ann")
                     assert "run.retry_asked" in [view["kind"] for view in other.runs.views(run)]
                     break
                 await asyncio.sleep(0)
@@ -270,7 +283,7 @@ async def asked_for_again(made: Daemon) -> tuple[str, str]:
     first = (await until(lambda: made.hansard.gates.listed(run=run)))[0]["gate"]
     # The gate is on the record a moment before its driver goes home.
     await until(lambda: run not in made.hansard.runs._driving)
-    await made.ask(run, partial(retry, made, run, "task"))
+    await made.retry(run, "task", surface="http", actor="human:ann")
     views = await until(lambda: [each for each in made.hansard.gates.listed(run=run) if each["gate"] != first])
     return run, views[0]["gate"]
 

@@ -142,6 +142,13 @@ class Daemon:
         await self.hansard.runs.ask_to_resume(run, surface=surface, actor=actor)
         self.start(run)
 
+    async def retry(self, run: str, task: str, *, surface: Surface, actor: str) -> None:
+        """Put it on the record that somebody wants a task of a run done again, and start on it."""
+        if self.draining:
+            raise Draining
+        await self.hansard.runs.ask_to_retry(run, task, surface=surface, actor=actor)
+        self.start(run)
+
     async def route(self, text: str, *, surface: Surface, actor: str) -> View:
         """Where this request would go, and why, with the entry that says so."""
         if self.draining:

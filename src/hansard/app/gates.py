@@ -224,9 +224,9 @@ async def decided(store: Store, run: str) -> None:
     deadlines = [gate.deadline_us for gate in gates if gate.closed is None and gate.deadline_us is not None]
     # Whatever came after the last driver took the run may have escaped it: he looks again, and once too often does no harm.
     after = progress.claims[-1] if progress.claims else -1
-    kinds = ("gate.decided", "run.cancel_asked", "run.ended")
+    kinds = ("gate.decided", "run.cancel_asked", "run.ended", "run.retry_asked")
     asked = [Query(run=run, kind=kind, after=after, limit=1) for kind in kinds]
-    asked += [Query(run=run, kind=kind, after=progress.seen, limit=1) for kind in ("gate.opened", "run.retry_asked")]
+    asked.append(Query(run=run, kind="gate.opened", after=progress.seen, limit=1))
     while not any(deadline <= time.time_ns() // 1_000 for deadline in deadlines):
         if await asyncio.to_thread(lambda: any(list(store.select(query)) for query in asked)):
             return

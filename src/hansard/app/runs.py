@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -246,10 +246,17 @@ class Runs(RecordedRuns):
         if accepted:
             accepted.set()
 
-    async def retry(
-        self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None, accepted: Accepted = None
-    ) -> Ended:
+    async def retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
         """Do one task again, and with it whatever was built on it."""
+        ask = self._to_retry(run, task, surface, actor)
+        return await self._begun(run, self._engine.drive(run, ask))
+
+    async def ask_to_retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> None:
+        """Put it on the record that somebody wants a task done again. Nobody drives the run yet."""
+        await self._engine.ask(run, self._to_retry(run, task, surface, actor))
+
+    def _to_retry(self, run: str, task: str, surface: Surface, actor: str | None) -> Callable[[], Awaitable[None]]:
+        """What puts it on the record; UsageError where that task cannot be done again."""
         progress = progress_of(run, self.entries(run))
         if progress.requested is None:
             raise unknown_run(self._store, run)
@@ -266,9 +273,7 @@ class Runs(RecordedRuns):
         if run in self._driving:
             raise UsageError(f"run {run} is being driven; retry a task when it has ended")
         causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])
-        fact = RetryAsked(task=task, surface=surface)
-        ask = partial(self._ask, run, fact, actor, causes, accepted)
-        return await self._begun(run, self._engine.drive(run, ask))
+        return partial(self._ask, run, RetryAsked(task=task, surface=surface), actor, causes)
 
     async def rerun(self, run: str, swap: Mapping[str, str] | None = None) -> View:
         """Re-run a run from the record alone. `swap` names providers, by role, that are asked live instead."""

@@ -8,7 +8,8 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from math import ceil
 from types import MappingProxyType
@@ -83,16 +84,29 @@ class Engine:
 
         `ask` records what is asked of it, once it is certain that it is ours to drive and can be read.
         """
+        async with self._held(run) as claim:
+            if ask is not None:
+                await self._put(run, ask)
+            return await self._driven(run, claim)
+
+    async def ask(self, run: str, ask: Callable[[], Awaitable[None]]) -> None:
+        """The same, for whoever is driven later: record only what is asked of it."""
+        async with self._held(run):
+            await self._put(run, ask)
+
+    @asynccontextmanager
+    async def _held(self, run: str) -> AsyncIterator[Claim]:
         claim = await take(self._store, run)
         try:
-            if ask is not None:
-                _, asked = await asyncio.to_thread(self._asked, run)
-                if asked is not None:
-                    self._means_of(asked.config, run)
-                await ask()
-            return await self._driven(run, claim)
+            yield claim
         finally:
             await give_back(self._store, claim)
+
+    async def _put(self, run: str, ask: Callable[[], Awaitable[None]]) -> None:
+        _, asked = await asyncio.to_thread(self._asked, run)
+        if asked is not None:
+            self._means_of(asked.config, run)
+        await ask()
 
     async def _driven(self, run: str, claim: Claim) -> Ended:
         journal = Journal(self._recorder, run, claim, secrets=self._secrets, listeners=self._listeners)

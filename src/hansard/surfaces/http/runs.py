@@ -156,9 +156,7 @@ async def retry(request: Request, run: str, task: str, query: Annotated[Waiting,
     desk = desk_of(request)
     known = await found(desk, run)
     with refusing(409):
-        actor = token_of(request).actor
-        again = partial(desk.hansard.runs.retry, known, task, surface="http", actor=actor)
-        await desk.daemon.ask(known, lambda accepted: again(accepted=accepted))
+        await desk.daemon.retry(known, task, surface="http", actor=token_of(request).actor)
     return await _shown(desk, known, query.wait, 202)
 
 
