@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansard.app.configuring import Wishes
+from hansard.domain.budget import Budget
 from hansard.domain.exchange import Exchange
 from hansard.ledger.entry import Entry
 from hansard.orchestration.ending import Ended
@@ -28,6 +29,7 @@ from running import (
     obliging,
     one,
     plan,
+    roster,
     task,
     user_text,
     who,
@@ -220,6 +222,22 @@ async def test_an_attempt_that_ends_the_engine_each_time_fails_in_the_end() -> N
     assert (verdict.data["ok"], verdict.data["by"]) == (False, "engine")
     assert "4 times" in made.text(verdict, "reasons")
     audit(store, run)
+
+
+async def test_a_crash_counts_once_however_often_the_budget_keeps_the_attempt_from_being_made_again() -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    lanes = roster(alpha={"budget": Budget(max_calls=1)})
+    ended = await at.run(plan=plan(task("a")), wishes=Wishes(judge="checks", answer="join", roster=lanes))
+    [attempted] = at.entries(ended.run, "task.attempted")
+    ledger = ledger.until(next(n for n in range(len(ledger.commits)) if ledger.until(n).head().size > attempted.seq))
+    for _ in range(6):
+        at = desk(Answers(), store=ledger)
+        await at.runs.drive(ended.run)
+        [restarted] = at.entries(ended.run, "task.restarted")
+        assert restarted.data["restarts"] == 1
+        assert not at.entries(ended.run, "task.judged")
+        ledger = ledger.until(len(ledger.commits) - 1)
 
 
 async def test_interruptions_in_good_order_never_count_against_an_attempt() -> None:

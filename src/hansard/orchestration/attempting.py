@@ -240,6 +240,9 @@ class Attempts:
 
     async def _restarted(self, task: Task, progress: TaskProgress, last: Attempt, at: Standing) -> Standing:
         """An attempt was cut short by a crash: once more, within bounds."""
+        if last.given_up:
+            # An earlier driver has said so, and made no other: no crash cut this one short twice.
+            return at._replace(causes=(progress.left,))
         restarts = progress.restarts + (not last.interrupted and not last.advanced)
         if restarts > self._config.tuning.restarts:
             return at._replace(judged=self._swallowed(task, last.number, last.seq))
