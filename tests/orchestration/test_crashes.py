@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hansard.app.configuring import Wishes
+from hansard.app.gates import Gates
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Exchange
 from hansard.ledger.entry import Entry
 from hansard.orchestration.ending import Ended
+from hansard.orchestration.gates import read_rules
 from hansard.orchestration.seams import Source, Verification
 from hansard.store.base import Query
 from running import (
@@ -24,6 +27,7 @@ from running import (
     Said,
     audit,
     blocks,
+    completion,
     desk,
     fails,
     obliging,
@@ -238,6 +242,42 @@ async def test_a_crash_counts_once_however_often_the_budget_keeps_the_attempt_fr
         assert restarted.data["restarts"] == 1
         assert not at.entries(ended.run, "task.judged")
         ledger = ledger.until(len(ledger.commits) - 1)
+
+
+async def test_a_task_that_its_lane_had_nothing_left_for_is_not_taken_up_again_after_a_cut() -> None:
+    lanes = roster(alpha={"budget": Budget(max_tokens=1_500)})
+    wishes = Wishes(judge="checks", answer="join", roster=lanes)
+    ledger = Ledger()
+    at = desk(Answers(lambda _: completion("done", tokens=(1_000, 480))), store=ledger)
+    chain = plan(task("a"), task("b", {"task": "a", "kind": "order"}), task("c", "b"), task("d", "b", lane="beta"))
+    whole = await at.run(plan=chain, wishes=wishes)
+    for cut in range(1, len(ledger.commits)):
+        copy = ledger.until(cut)
+        resumed = desk(Answers(lambda _: completion("done", tokens=(1_000, 480))), store=copy)
+        ended = await resumed.runs.drive(whole.run)
+        assert ended.state == "partial", cut
+        one(resumed.entries(whole.run, "budget.breached"))
+        skipped = [entry.data["task"] for entry in resumed.entries(whole.run, "task.skipped")]
+        assert sorted(skipped) == ["b", "c", "d"], cut
+        audit(copy, whole.run)
+
+
+async def test_a_task_that_was_turned_away_at_a_gate_is_turned_away_once_whatever_is_cut_off() -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    config = replace(at.config(CHECKS), gates=read_rules([{"tasks": ["b"]}], "test"))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b", "a"), task("c", "b"), task("d")))
+    [gate] = (await at.runs.drive(run)).gates
+    await Gates(at.recorder, at.store).decide(gate, "reject", actor="human:ann")
+    decided = len(ledger.commits)
+    assert (await at.runs.drive(run)).state == "partial"
+    for cut in range(decided, len(ledger.commits)):
+        copy = ledger.until(cut)
+        resumed = desk(Answers(), store=copy)
+        assert (await resumed.runs.drive(run)).state == "partial"
+        skipped = [(entry.data["task"], entry.data["because"]) for entry in resumed.entries(run, "task.skipped")]
+        assert skipped == [("b", "gate"), ("c", "upstream")], cut
+        audit(copy, run)
 
 
 async def test_interruptions_in_good_order_never_count_against_an_attempt() -> None:

@@ -62,6 +62,8 @@ class TaskProgress:
     retry: int | None = None
     tries: int = 0
     skipped: int | None = None
+    refused: int | None = None
+    """Where it was skipped for good: people turned it away at a gate, or its lane had nothing left for it."""
     begun: int = -1
     """The first attempt of those that are built on the same: it went on from no other."""
     left: int = -1
@@ -130,6 +132,8 @@ class Progress:
     """The task of an attempt, of a question to a role, of a session, of a question inside of one."""
     _calling: set[int] = field(default_factory=set)
     """Calls inside of sessions that have no answer yet."""
+    _breaches: set[int] = field(default_factory=set)
+    """Where a lane's budget said no."""
     _asked_ts: dict[int, int] = field(default_factory=dict)
     _epoch_ts: int = 0
 
@@ -173,6 +177,8 @@ class Progress:
                 self.revised = entry
             case "run.answered":
                 self.answered, self.answer_complete = entry.seq, data.get("complete") is True
+            case "budget.breached" if data.get("lane"):
+                self._breaches.add(entry.seq)
             case "run.cancel_asked":
                 self.cancel_asked = entry.seq
             case "run.resume_asked":
@@ -237,13 +243,15 @@ class Progress:
                 _attempt(task, entry).given_up = True
             case "task.skipped":
                 task.skipped = entry.seq
+                is_refused = data["because"] == "gate" or not self._breaches.isdisjoint(entry.causes)
+                task.refused = entry.seq if is_refused else None
 
     def _retry(self, entry: Entry) -> None:
         """Somebody wants a task done again: whatever was said of it, of the answer and of the end no longer counts."""
         task = self.tasks.setdefault(str(entry.data["task"]), TaskProgress())
         task.retry, task.rung, task.escalated = entry.seq, None, None
         for each in self.tasks.values():
-            each.skipped = None
+            each.skipped = each.refused = None
         self.ended = self.answered = self.cancel_asked = self.revised = None
         self.checked = {}
 

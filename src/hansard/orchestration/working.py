@@ -89,7 +89,7 @@ class Crew:
             raise _first(errors) from None
 
     async def _restore(self) -> None:
-        """Take over what the record says: results that still stand, and tasks that have failed for good."""
+        """Take over what the record says: results that still stand, and tasks that are lost for good."""
         passing = self._progress.passing(self.plan)
         for id in self.plan.order:
             if (attempt := passing.get(id)) is not None:
@@ -100,9 +100,14 @@ class Crew:
                     attempt=attempt.number, judged=attempt.judged, returned=attempt.returned, text=text
                 )
                 self.schedule.passed(id)
-            elif self.schedule.state(id) != "skipped" and (verdict := self._attempts.failed_before(id)) is not None:
-                self.lost[id] = verdict
+            elif self.schedule.state(id) != "skipped" and (said := self._lost_before(id)) is not None:
+                self.lost[id] = said
                 await self._skip(self._still_to_skip(self.schedule.failed(id)))
+
+    def _lost_before(self, id: str) -> int | None:
+        """The entry that says that a task is lost for good: a verdict, or that it was refused."""
+        progress = self._progress.tasks.get(id)
+        return progress.refused if progress and progress.refused is not None else self._attempts.failed_before(id)
 
     def _still_to_skip(self, skips: Sequence[Skip]) -> list[Skip]:
         """What the record does not call skipped yet."""
@@ -280,18 +285,18 @@ class Crew:
             self.schedule.halted = True
             if self.breach is None:
                 self.breach, self.breach_said = -1, str(breach)
-                self.breach = await self._record_breach(breach)
+                self.breach = (await self._journal.record_all([self._breach_step(breach)]))[0].seq
             return
-        seq = await self._record_breach(breach)
         skips = self.schedule.failed(task.id)
         fact = TaskSkipped(task=task.id, because="budget")
-        self.lost[task.id] = (await self._journal.record(fact, "engine", [seq])).seq
+        steps = [self._breach_step(breach), Step(fact, "engine", [Within(0)])]
+        self.lost[task.id] = (await self._journal.record_all(steps))[-1].seq
         await self._skip(skips)
         self._launch()
 
-    async def _record_breach(self, breach: Breach) -> int:
+    def _breach_step(self, breach: Breach) -> Step:
         assert self._progress.configured is not None
-        return (await self._journal.record(breached(breach), "engine", [self._progress.configured])).seq
+        return Step(breached(breach), "engine", [self._progress.configured])
 
 
 def breached(breach: Breach) -> BudgetBreached:
