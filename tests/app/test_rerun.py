@@ -330,6 +330,36 @@ async def test_who_got_the_last_of_a_budget_before_a_run_was_cut_gets_it_again(l
     assert report["identical"] is True, report
 
 
+def scarce(calls: int, few: int) -> list[Wishes]:
+    """Budgets of a run, and of a lane, that so many calls exhaust."""
+    lanes = [roster(alpha={"budget": Budget(max_calls=each)}) for each in (few, calls)]
+    return [Wishes(max_calls=few), Wishes(max_calls=calls), *(Wishes(roster=each) for each in lanes)]
+
+
+@pytest.mark.parametrize("wishes", scarce(4, 3))
+async def test_a_record_that_ends_anywhere_at_the_end_of_a_budget_is_identical_until_then(wishes: Wishes) -> None:
+    ledger = Ledger()
+    at = desk(Answers(Reversed()), store=ledger)
+    beside = plan(task("a"), task("b"), task("c"), task("d", "a", "b", lane="beta", on_upstream_failure="run"))
+    ended = await at.run(plan=beside, wishes=wishes)
+    for commits in range(3, len(ledger.commits)):
+        report = await again(desk(store=ledger.until(commits)), ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
+@pytest.mark.parametrize("wishes", scarce(2, 1))
+async def test_what_a_budget_refused_behind_a_crash_is_refused_again_wherever_the_record_ends(wishes: Wishes) -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    ended = await at.run(plan=plan(task("a"), task("b", lane="beta")), wishes=wishes)
+    for killed in range(3, len(ledger.commits)):
+        copy = ledger.until(killed)
+        await desk(Answers(), store=copy).runs.drive(ended.run)
+        for commits in range(killed + 1, len(copy.commits) + 1):
+            report = await again(desk(store=copy.until(commits)), ended.run)
+            assert report["identical"] is True, (killed, commits, report)
+
+
 @pytest.mark.parametrize("wishes", [Wishes(judge="checks", answer="join"), Wishes(), Wishes(max_calls=6)])
 async def test_a_run_that_was_killed_anywhere_and_then_retried_comes_out_the_same(wishes: Wishes) -> None:
     ledger = Ledger()
@@ -617,6 +647,42 @@ async def test_a_gate_that_was_decided_while_others_worked_under_a_budget(limit:
     assert (await driving).state in ("stopped", "answered")
     report = await again(at, run)
     assert report["identical"] is True, report
+
+
+async def test_a_task_that_was_turned_away_before_the_budget_ended_may_be_skipped_for_the_budget() -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    rules = read_rules([{"tasks": ["a", "c"]}], "test")
+    config = replace(at.config(Wishes(max_calls=1, judge="checks")), gates=rules)
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c"), task("d")))
+    await at.runs.drive(run)
+    opened = at.entries(run, "gate.opened")[0]
+    copy = ledger.until(next(n for n in range(len(ledger.commits)) if ledger.until(n).head().size > opened.seq))
+    resumed = desk(Answers(), store=copy)
+    await Gates(resumed.recorder, copy).decide(str(opened.data["gate"]), "reject", actor="human:ann")
+    assert (await resumed.runs.drive(run)).state == "stopped"
+    assert resumed.entries(run, "task.skipped")[0].data["because"] == "gate"
+    report = await again(resumed, run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("first", ["edit", "approve", "reject"])
+async def test_a_record_that_ends_anywhere_behind_a_gate_that_was_rejected_is_identical_until_then(first: Any) -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    rules = read_rules([{"tasks": ["e"]}, {"tasks": ["c"]}], "test")
+    config = replace(at.config(Wishes(judge="checks", answer="join")), gates=rules)
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("c", "a"), task("d", "c"), task("e")))
+    gates = Gates(at.recorder, ledger)
+    early, late = (await at.runs.drive(run)).gates
+    await gates.decide(late, first, actor="human:ann", edit="do it gently" if first == "edit" else None)
+    await at.runs.drive(run)
+    await gates.decide(early, "reject", actor="human:ann")
+    await at.runs.drive(run)
+    await at.runs.retry(run, "e")
+    for commits in range(3, len(ledger.commits) + 1):
+        report = await again(desk(store=ledger.until(commits)), run)
+        assert report["identical"] is True, (commits, report)
 
 
 async def test_a_task_that_was_retried_is_retried_again() -> None:

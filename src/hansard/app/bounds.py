@@ -34,11 +34,6 @@ class Until:
         self._owed: list[Callable[[], None]] = []
         self._is_bound = False
 
-    async def reached(self, exchange: Exchange) -> None:
-        """Come back where the recorded run got past this question, or had none such."""
-        if self.stands_at(exchange):
-            await self.held()
-
     def stands_at(self, exchange: Exchange) -> bool:
         """Whether the recorded run came no further than this question."""
         return self.phase.stands_at(call_of(exchange), sha256(opened(exchange)).hexdigest())
@@ -47,8 +42,12 @@ class Until:
         """Whether the recorded run gave this attempt up: the engine had ended too often while it was made."""
         return call_of(exchange) in self.phase.swallowed
 
-    async def held(self) -> None:
+    def stand(self) -> None:
+        """Somebody comes no further."""
         self._stands.set()
+
+    async def held(self) -> None:
+        self.stand()
         await asyncio.Event().wait()
 
     @contextmanager
@@ -91,6 +90,9 @@ class Until:
     def _may_ask(self, call: Call) -> bool:
         self._to_ask.discard(call)
         return not self._is_bound or call in self.phase.asked
+
+    def has_done(self, deeds: Counter[Deed]) -> bool:
+        return deeds <= self._done
 
     async def over(self) -> None:
         """Wait until somebody waits for more, and all that the recorded run did is done; or nothing was done for a while."""

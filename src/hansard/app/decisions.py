@@ -1,6 +1,6 @@
 """What was decided in a run, each decision by a name that a re-run gives it too: what two runs are held against each other by."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Any
 
@@ -11,15 +11,20 @@ from hansard.record.replaying import CUT_SHORT, Reader
 Key = tuple[str, ...]
 
 
-def decisions(reader: Reader, entries: Sequence[Entry]) -> Iterator[tuple[Key, tuple[str, int]]]:
-    """The decisions of these entries, each with the entry that says so."""
+def decisions(
+    reader: Reader, entries: Sequence[Entry], given_up: Set[int] = frozenset()
+) -> Iterator[tuple[Key, tuple[str, int]]]:
+    """The decisions of these entries but those that led to nothing, each with the entry that says so."""
     counts: dict[str, int] = {}
     unanswered = _unanswered(entries)
     # A run's seconds are told by the clock; a lane's are those of the recorded answers.
     out_of_time = {
         e.seq for e in entries if e.kind == "budget.breached" and e.data["unit"] == "seconds" and not e.data.get("lane")
     }
-    passed_over = _at_the_end_of_a_budget(entries)
+    at_the_end = _at_the_end_of_a_budget(entries)
+    passed_over = {seq for seq, kind in at_the_end.items() if kind == "gate.closed"}
+    not_done = at_the_end.keys() - passed_over
+    passed_over |= given_up
     for entry in entries:
         if entry.seq in passed_over:
             continue
@@ -28,7 +33,7 @@ def decisions(reader: Reader, entries: Sequence[Entry]) -> Iterator[tuple[Key, t
         if entry.seq in out_of_time or (entry.kind == "task.skipped" and not out_of_time.isdisjoint(entry.causes)):
             continue
         for key, value in _decision(reader, entry, counts):
-            yield key, (value, entry.seq)
+            yield key, ("not done" if entry.seq in not_done else value, entry.seq)
 
 
 def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[tuple[Key, str]]:
@@ -72,21 +77,21 @@ def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[
             yield ("end", number("end")), f"{data['state']}: {data['reason']}"
 
 
-def _at_the_end_of_a_budget(entries: Sequence[Entry]) -> set[int]:
-    """Gates that were closed in a phase which ran out of its budget: whether anybody looked at one before is told by the clock.
-    What was done behind it is compared.
+def _at_the_end_of_a_budget(entries: Sequence[Entry]) -> dict[int, str]:
+    """Gates that were closed, and tasks that were skipped, in a phase which ran out of its budget: whether anybody looked at a
+    gate before is told by the clock, and so is why a task was not done. What was done behind a gate is compared.
     """
-    found: set[int] = set()
-    closed: list[int] = []
+    found: dict[int, str] = {}
+    here: dict[int, str] = {}
     ended = False
     for entry in entries:
         if entry.kind == "run.retry_asked":
-            closed, ended = [], False
-        elif entry.kind == "gate.closed":
-            closed.append(entry.seq)
+            here, ended = {}, False
+        elif entry.kind in ("gate.closed", "task.skipped"):
+            here[entry.seq] = entry.kind
         ended = ended or (entry.kind == "budget.breached" and not entry.data.get("lane"))
         if ended:
-            found.update(closed)
+            found |= here
     return found
 
 

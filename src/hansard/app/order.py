@@ -33,14 +33,16 @@ class Order:
             called = asyncio.Event()
             self._waiting[call] = lane, called
             await called.wait()
-        refused = False
+        came: object = call
         try:
             yield
-        except Breach:
-            refused = True
+        except Breach as breach:
+            due = self._due[0] if self._due else None
+            if isinstance(due, Refused) and due.lane == breach.lane and due.concerns(call, lane):
+                came = due
             raise
         finally:
-            if self._due and (self._due[0] == call or (refused and _is_refusal(self._due[0], lane))):
+            if self._due and self._due[0] == came:
                 self._due.popleft()
             self._call()
 
@@ -58,7 +60,8 @@ class Order:
     def _is_due(self, call: Call, lane: str | None) -> bool:
         if self._given_up or not self._due:
             return True
-        return self._due[0] == call or (call not in self._known and _is_refusal(self._due[0], lane))
+        due = self._due[0]
+        return due == call or (call not in self._known and isinstance(due, Refused) and due.concerns(call, lane))
 
     def _call(self) -> None:
         """Call whoever is due now."""
@@ -69,7 +72,3 @@ class Order:
         for call in due:
             if (waiting := self._waiting.pop(call, None)) is not None:
                 waiting[1].set()
-
-
-def _is_refusal(due: Call | Refused, lane: str | None) -> bool:
-    return isinstance(due, Refused) and due.lane in (None, lane)

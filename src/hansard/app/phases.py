@@ -19,9 +19,13 @@ Deed = tuple[object, ...]
 
 
 class Refused(NamedTuple):
-    """A budget said no: that of a lane, or the run's."""
+    """A budget said no: that of a lane, to a task of it, or the run's, to whoever came."""
 
     lane: str | None
+    task: str | None
+
+    def concerns(self, call: Call, lane: str | None) -> bool:
+        return self.lane in (None, lane) and self.task in (None, call.task)
 
 
 _DEEDS = frozenset(
@@ -44,6 +48,8 @@ class Phase:
     first: int
     last: int
     """Its first entry, and its last."""
+    claimed: int
+    """Where the last driver took it: what was under way before was lost then."""
     asked: frozenset[Call]
     open: frozenset[tuple[Call, str]]
     """The questions that it left without an answer, each with the SHA-256 of its prompt."""
@@ -88,7 +94,8 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
     answered = swallowed | {seq for entry in own if is_answer(entry) for seq in entry.causes if seq in asked}
     calls = {seq: (call_asked(entry), sha256(reader.data(entry, "prompt")).hexdigest()) for seq, entry in asked.items()}
     given = {calls[seq] for seq in answered}
-    left = {seq for seq in asked if seq not in answered and calls[seq] not in given}
+    refused = _refused_behind_a_crash(own, {seq: call.task for seq, (call, _) in calls.items()})
+    left = {seq for seq in asked if seq not in answered and calls[seq] not in given and seq not in refused}
     last = {call.task: seq for seq, (call, _) in calls.items() if call.role == WORKER}
     # An attempt that another one followed was given up.
     stood = {seq for seq in left if calls[seq][0].role != WORKER or last[calls[seq][0].task] == seq}
@@ -103,6 +110,7 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         ended=ended,
         first=own[0].seq,
         last=own[-1].seq,
+        claimed=max((entry.seq for entry in own if entry.kind == "run.claimed"), default=-1),
         asked=frozenset(call for call, _ in calls.values()),
         open=frozenset(calls[seq] for seq in left),
         left=frozenset(stood),
@@ -112,6 +120,24 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         done=deeds(so_far),
         order=_order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits}),
     )
+
+
+def _refused_behind_a_crash(entries: Sequence[Entry], asked: Mapping[int, str]) -> set[int]:
+    """The questions, of those that were `asked` about these tasks, that a crash cut short and for which the next driver found
+    that the budget has nothing left.
+    """
+    under_way, lost, found = dict[int, str](), dict[int, str](), set[int]()
+    for entry in entries:
+        data = entry.data
+        if entry.seq in asked:
+            under_way[entry.seq] = asked[entry.seq]
+        elif entry.kind == "run.claimed":
+            lost |= under_way
+        elif entry.kind == "task.skipped" and data["because"] == "budget":
+            found.update(seq for seq, task in lost.items() if task == data["task"])
+        elif entry.kind == "budget.breached" and not data.get("lane") and not is_of_the_cut(entry):
+            found.update(lost)
+    return found
 
 
 def _are_unjudged(entries: Sequence[Entry]) -> bool:
@@ -131,8 +157,10 @@ def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Sequence[Call
     placed: list[tuple[int, Call | Refused]] = [
         (begun[sessions[seq]] if seq in sessions else seq, call) for call, seq in newest.items()
     ]
-    refused = (entry for entry in entries if entry.kind == "budget.breached" and not is_of_the_cut(entry))
-    placed += [(entry.seq, Refused(entry.data.get("lane"))) for entry in refused]
+    skipped = {seq: entry.data["task"] for entry in entries if entry.kind == "task.skipped" for seq in entry.causes}
+    for entry in (entry for entry in entries if entry.kind == "budget.breached" and not is_of_the_cut(entry)):
+        lane = entry.data.get("lane")
+        placed.append((entry.seq, Refused(lane, skipped.get(entry.seq) if lane else None)))
     return [each for _, each in sorted(placed, key=lambda place: place[0])]
 
 
@@ -142,20 +170,29 @@ def is_cut(ended: Entry | None) -> bool:
 
 
 def given_up(entries: Iterable[Entry]) -> frozenset[int]:
-    """Questions to roles, with their answers, that led to nothing: a driver ended between the turns of a role, or behind the
-    last, and the next one begins with its first turn again, or finds that the budget has nothing left for it.
+    """What led to nothing, because a driver ended behind it. Questions to roles, with their answers: the next one begins with
+    the first turn again, or finds that the budget has nothing left for it. The end of the run's budget, with what was skipped
+    for it: the next one looks for himself whether anything is left.
     """
+    breaches = set[int]()
     turns: dict[tuple[object, ...], list[int]] = {}
     about: dict[int, tuple[object, ...]] = {}
     found: set[int] = set()
     for entry in entries:
         data = entry.data
         match entry.kind:
-            case "run.retry_asked":
+            case "run.retry_asked" | "run.ended":
                 turns.clear()
+                breaches.clear()
             case "run.claimed":
                 answered = [key for key, seqs in turns.items() if len(seqs) > 1]
                 found.update(seq for key in answered for seq in turns.pop(key))
+                found |= breaches
+                breaches.clear()
+            case "budget.breached" if not data.get("lane") and not is_of_the_cut(entry):
+                breaches.add(entry.seq)
+            case "task.skipped" if not breaches.isdisjoint(entry.causes):
+                breaches.add(entry.seq)
             case "role.asked":
                 about[entry.seq] = (data["role"], data.get("task"), data["attempt"])
                 turns.setdefault(about[entry.seq], []).append(entry.seq)
@@ -208,6 +245,11 @@ def is_of_the_cut(entry: Entry) -> bool:
         case "budget.breached":
             return bool(data["unit"] == "seconds" and not data.get("lane"))
     return False
+
+
+def is_decided(closed: Entry) -> bool:
+    """Whether a gate was closed by people or by its deadline, and not because another took its place."""
+    return len(closed.causes) > 1 or closed.data["expired"] is True
 
 
 def is_answer(entry: Entry) -> bool:

@@ -16,7 +16,7 @@ from hansard.app.bounds import LOOK_S, Bounded, Until
 from hansard.app.decisions import Key, decisions
 from hansard.app.order import Order
 from hansard.app.panels import share_of
-from hansard.app.phases import Phase, given_up, phases_of
+from hansard.app.phases import Phase, deeds, given_up, is_decided, phases_of
 from hansard.app.settings import Settings
 from hansard.app.stage import PanelStage, Programs, Said, Stage, Taken
 from hansard.app.views import View
@@ -115,7 +115,7 @@ class _Rerun:
         self._reader = Reader(store)
         self._progress = progress_of(run, self._entries)
         self._given_up = given_up(self._entries)
-        kept = [entry for entry in self._entries if entry.seq not in self._given_up]
+        kept = self._kept = [entry for entry in self._entries if entry.seq not in self._given_up]
         self._phases = phases_of(self._reader, kept)
         self._until = Until(memory, self._phases[0])
         self._order = Order(memory, self._until)
@@ -147,7 +147,7 @@ class _Rerun:
         finally:
             await recorder.close()
         now = list(self._memory.select(Query(run=self._run)))
-        before = dict(decisions(self._reader, self._entries))
+        before = dict(decisions(self._reader, self._entries, self._given_up))
         after = dict(decisions(Reader(self._memory), now))
         first = self._first(before, after)
         miss = self._replayed.first_miss or self._programs.miss
@@ -218,6 +218,7 @@ class _Rerun:
             self._until.begin(phase)
             self._order.begin(phase)
             self._lose(phase)
+            await self._decide(recorder, self._decided_before(phase))
             state = await self._gone_through(engine, recorder)
             self._until.cut()
             if state in UNFINISHED and phase.ended is not None:
@@ -225,14 +226,20 @@ class _Rerun:
                 state = (await engine.drive(self._run)).state
         return state
 
+    def _decided_before(self, phase: Phase) -> list[str]:
+        """The gates on which people had decided when the phase began: whoever drove it heard of that at his first look."""
+        opened = {str(entry.data["gate"]) for entry in self._memory.select(Query(run=self._run, kind="gate.opened"))}
+        decided = (each for each in self._entries if each.kind == "gate.decided" and each.seq < phase.first)
+        return [gate for gate in dict.fromkeys(str(each.data["gate"]) for each in decided) if gate in opened]
+
     def _lose(self, phase: Phase) -> None:
         """Count the calls that a crash swallowed in a phase. What was lost when it was cut is lost from then on."""
         lost = self._progress.lost.items()
         own = ((seq, lane) for seq, lane in lost if phase.first <= seq <= phase.last)
         own = ((seq, lane) for seq, lane in own if seq not in phase.swallowed.values())
-        for lane in (lane for seq, lane in own if not (phase.cut and seq in phase.left)):
+        for seq, lane in ((seq, lane) for seq, lane in own if not (phase.cut and seq in phase.left)):
             lose = partial(self._taken.add, lane, Spend(calls=1))
-            self._until.owe(lose) if phase.cut else lose()
+            self._until.owe(lose) if phase.cut and seq > phase.claimed else lose()
 
     async def _gone_through(self, engine: Engine, recorder: Recorder) -> str:
         """Drive to the end of a phase, or to where the recorded run was cut in it."""
@@ -261,15 +268,24 @@ class _Rerun:
         while any(entry.kind == "gate.closed" for entry in self._entries):
             await asyncio.sleep(LOOK_S)
             gates = progress_of(self._run, self._memory.select(Query(run=self._run))).gates.values()
-            await self._decide(recorder, [gate.id for gate in gates if gate.closed is None])
+            await self._decide(recorder, [gate.id for gate in gates if gate.closed is None], beside=True)
 
-    async def _decide(self, recorder: Recorder, gates: Sequence[str]) -> None:
+    def _closed(self, gates: Sequence[str], beside: bool) -> list[Entry]:
+        """Where the recorded run closed these gates in this phase, for what people decided or because they were silent.
+
+        In a phase that was cut they are closed one after another; and where others work `beside` them, not before all is done
+        that was done before: whoever comes to where it was cut holds the others up.
+        """
+        closed = [entry for entry in self._entries if entry.kind == "gate.closed" and entry.data["gate"] in gates]
+        closed = [entry for entry in closed if entry.seq <= self._until.phase.last and is_decided(entry)]
+        if not self._until.phase.cut or not closed:
+            return closed
+        before = deeds(entry for entry in self._kept if entry.seq < closed[0].seq)
+        return closed[:1] if not beside or self._until.has_done(before) else []
+
+    async def _decide(self, recorder: Recorder, gates: Sequence[str], *, beside: bool = False) -> None:
         """Hand over what people decided at these gates and the recorded run heard in this phase."""
-        closed = [
-            entry
-            for entry in self._entries
-            if entry.kind == "gate.closed" and entry.data["gate"] in gates and entry.seq <= self._until.phase.last
-        ]
+        closed = self._closed(gates, beside)
         because = {seq for entry in closed for seq in entry.causes}
         opened = {str(e.data["gate"]): e for e in self._memory.select(Query(run=self._run, kind="gate.opened"))}
         heard = {

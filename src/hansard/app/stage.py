@@ -14,7 +14,7 @@ from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
-from hansard.orchestration.asking import Swallowed
+from hansard.orchestration.asking import Swallowed, Unanswered
 from hansard.orchestration.nested import Nested, is_panel
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
@@ -54,7 +54,9 @@ class Stage:
                 # It was made, whatever came of it.
                 self._count(exchange, Spend(calls=1))
                 raise Swallowed
-            await self._until.reached(exchange)
+            if self._until.stands_at(exchange):
+                self._until.stand()
+                raise Unanswered
             return await self._recorded.complete(exchange)
         with self._until.waiting():
             return await live.complete(exchange)

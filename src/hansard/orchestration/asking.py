@@ -100,6 +100,10 @@ class Swallowed(Exception):
     """An attempt has no answer, and no other one follows: the engine had ended too often while it was made."""
 
 
+class Unanswered(Exception):
+    """A question was put, and no answer comes any more: it counts, and holds nobody up who waits for what is left."""
+
+
 class Asker:
     """Asks for one run. `lanes` are the purses of lanes that have a budget of their own."""
 
@@ -180,9 +184,14 @@ class Asker:
                 return await self._convened(target.convenes, exchange, held, entry)
             completion = self._priced(target, checks.checked(exchange, await target.provider.complete(exchange)))
             return completion
-        except Swallowed:
+        except (Swallowed, Unanswered) as none:
             model = target.model_name
-            completion = Completion(provider=target.name, requested_model=model, returned_model=model)
+            nothing = Completion(provider=target.name, requested_model=model, returned_model=model)
+            settle(held, nothing)
+            held = ()
+            if isinstance(none, Unanswered):
+                self._freed.set()
+                await asyncio.Event().wait()
             raise
         finally:
             settle(held, completion)
