@@ -9,6 +9,7 @@ import pytest
 from daemons import BARE, Served, place, serving
 from forging import database
 from hansard.app.escaping import spelled
+from hansard.ledger.note import VerifierKey
 from hansard.surfaces.cli.receipt_page import receipt_page
 from specimens import Log, honest
 from visitors import Browsing, Visitor
@@ -19,6 +20,7 @@ from playwright.sync_api import Page, Route, expect
 LINE = {"tasks": [{"id": name, "lane": "backend", "instruction": f"do {name}"} for name in ("one", "two", "three")]}
 LINE["tasks"][1]["needs"] = ["one"]  # type: ignore[assignment]
 LINE["tasks"][2]["needs"] = ["two"]  # type: ignore[assignment]
+WITNESS = VerifierKey.cosigner("witness.example/w1", bytes(range(32)))
 PAGES = ("/dashboard/", "/dashboard/gates", "/dashboard/ledger", "/dashboard/ledger/5", "/dashboard/verify")
 
 
@@ -272,9 +274,11 @@ def test_a_receipt_holds_and_a_tampered_one_is_rejected(
         assert "rejected" in given(page, "bad.tlog-proof", data)
     page.goto("/dashboard/verify")
     page.locator("#pin").fill(pin)
+    page.locator("#witnesses").fill(WITNESS.text())
     (tmp_path / "chosen.tlog-proof").write_bytes(receipt)
     page.locator("#receipt").set_input_files(tmp_path / "chosen.tlog-proof")
     expect(page.locator("#receipt-result")).to_contain_text("holds, for the pinned log")
+    expect(page.locator("#receipt-result")).to_contain_text("The witness witness.example/w1 has not cosigned it.")
 
 
 def test_what_hides_is_spelled_alike_by_the_server_and_in_the_browser(daemon: Served, browsing: Browsing) -> None:
@@ -368,5 +372,8 @@ def test_a_receipt_as_a_page_checks_itself_offline(
     page.locator("#pin").fill(pin)
     page.get_by_role("button", name="Check against it").click()
     expect(result).to_contain_text("holds, for the pinned log")
+    page.locator("#witnesses").fill(WITNESS.text())
+    page.get_by_role("button", name="Check against it").click()
+    expect(result).to_contain_text("The witness witness.example/w1 has not cosigned it.")
     page.goto(bad.as_uri())
     expect(page.locator("#result .result")).to_contain_text("bad.tlog-proof: rejected")

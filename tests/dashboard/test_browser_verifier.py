@@ -14,7 +14,7 @@ from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.checkpoint import format_checkpoint
 from hansard.ledger.entry import parse
 from hansard.ledger.merkle import EMPTY_ROOT, root_of
-from hansard.ledger.note import format_note
+from hansard.ledger.note import Signature, VerifierKey, cosignature_message, format_note, parse_note
 from hansard.ledger.openings import check_receipt
 from hansard.ledger.report import Report
 from hansard.ledger.seals import Pin
@@ -45,6 +45,13 @@ RECEIPTS = """async (cases) => {
   const { fromBase64 } = await import("/dashboard/static/bytes.js");
   const check = async ({ data, pin }) => verifyReceipt(fromBase64(data, "it"), pin ? await parsePin(pin) : null);
   return Promise.all(cases.map(async (each) => (await check(each)).findings));
+}"""
+WITNESSED = """async (cases) => {
+  const { verifyReceipt } = await import("/dashboard/static/receipt.js");
+  const { parseWitnesses } = await import("/dashboard/static/note.js");
+  const { fromBase64 } = await import("/dashboard/static/bytes.js");
+  const check = async ({ data, keys }) => (await verifyReceipt(fromBase64(data, "it"), null, await parseWitnesses(keys))).witnesses;
+  return Promise.all(cases.map(async (each) => (await check(each)).map(({ time }) => time === null ? null : String(time))));
 }"""
 ENTRIES = """async (lines) => {
   const { parseEntry } = await import("/dashboard/static/entry.js");
@@ -394,6 +401,44 @@ def test_both_conclude_the_same_of_a_receipt(page: Page, pinned: bool) -> None:
         report = check_receipt(data, pin=Pin.parse(pin) if pin else None, tools=FAST)
         failing = [each for each in report.findings if each.grade in FAILING]
         assert bool(findings) == bool(failing), (findings, failing)
+
+
+def cosignature(key: VerifierKey, private: Key, text: str, time_s: int, *, said: int | None = None) -> str:
+    """The word of a witness on a checkpoint, which may say another time than it was signed for."""
+    blob = private.private.sign(cosignature_message(text, time_s))
+    at = (time_s if said is None else said).to_bytes(8, "big")
+    return Signature(name=key.name, key_id=key.key_id, blob=at + blob).line()
+
+
+def test_both_hear_the_same_witnesses_of_a_receipt(page: Page) -> None:
+    log, privates = honest(), [Key.of("witness.example/w1"), Key.of("witness.example/w2")]
+    keys = [VerifierKey.cosigner(each.name, each.private.public_key().public_bytes_raw()) for each in privates]
+    [one, other], note = zip(keys, privates, strict=True), log.checkpoints[-1]
+    text, now = parse_note(note).text, 1_800_000_000
+    lines = [
+        [],
+        [cosignature(*one, text, now)],
+        [cosignature(*one, text, now), cosignature(*other, text, now + 5)],
+        [cosignature(*one, text, now), cosignature(*one, text, now + 5)],
+        [cosignature(*one, text, now, said=now + 1)],
+        [cosignature(*one, text, now), cosignature(*one, text, now, said=now + 1)],
+        [cosignature(*one, "another text\n", now)],
+        [cosignature(one[0], other[1], text, now)],
+        [cosignature(*one, text, 2**63 - 1)],
+        [cosignature(*one, text, 2**63)],
+        [Signature(name=one[0].name, key_id=one[0].key_id, blob=bytes(8)).line()],
+        [Signature(name=one[0].name, key_id=one[0].key_id, blob=one[1].private.sign(text.encode())).line()],
+    ]
+    given = [log.receipt(20, rotation=30, note=note + "".join(each)) for each in lines]
+    told = page.evaluate(
+        WITNESSED, [{"data": base64(each), "keys": " ".join(each.text() for each in keys)} for each in given]
+    )
+    for data, times in zip(given, told, strict=True):
+        report = check_receipt(data, witnesses=keys, tools=FAST)
+        assert not [each for each in report.findings if each.grade in FAILING]
+        seen = {each.name: str(each.time_s) for each in report.witnessed}
+        assert times == [seen.get(key.name) for key in keys]
+    assert told[2] == [str(now), str(now + 5)]
 
 
 def test_both_judge_the_odd_signatures_alike(page: Page) -> None:

@@ -26,6 +26,8 @@ on a machine of yours.</p>
 <form id="pin-form" class="stack">
 <label for="pin">The log's pin, which you have from elsewhere</label>
 <input id="pin" autocomplete="off" spellcheck="false" placeholder="name+0a1b2c3d+key@genesis">
+<label for="witnesses">Keys of witnesses whose word you want on it, if any</label>
+<input id="witnesses" autocomplete="off" spellcheck="false" placeholder="name+0a1b2c3d+key">
 <div class="actions"><button>Check against it</button> <button type="button" id="save">Save the receipt</button></div>
 </form>
 </main>

@@ -8,16 +8,18 @@ const L = 2n ** 252n + 27742317777372353535851937790883648493n;
 const ORDER_8_Y = 0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd84d3d706a17c7n;
 const LOW_ORDER_Y = [0n, 1n, P - 1n, ORDER_8_Y, P - ORDER_8_Y];
 const ED25519 = 1;
+const COSIGNATURE = 4;
+const MAX_TIME_S = 2n ** 63n - 1n;
 const MAX_SIGNATURES = 100;
 const MAX_NOTE = 2 ** 20;
 
 export const epochName = (origin, epoch) => `${origin}/epoch/${epoch}`;
 
-export async function parseKey(given) {
+export async function parseKey(given, algorithm = ED25519) {
   const [name, id, ...rest] = given.split("+");
   const raw = fromBase64(rest.join("+"), "the key");
   checkName(name);
-  if (raw.length !== 33 || raw[0] !== ED25519) throw new Malformed(`[C2] ${name} is not an Ed25519 key`);
+  if (raw.length !== 33 || raw[0] !== algorithm) throw new Malformed(`[C2] ${name} is not ${algorithm === ED25519 ? "an Ed25519 key" : "the key of a witness"}`);
   const found = hex((await sha256(joined(utf8(name), Uint8Array.of(10), raw))).slice(0, 4));
   if (id !== found) throw new Malformed(`[C2] the key id of ${name} does not belong to its key`);
   return { name, id, public: raw.slice(1), text: given };
@@ -30,6 +32,9 @@ export async function parsePin(given) {
   await parseKey(identity);
   return { identity, genesis };
 }
+
+// The keys of witnesses, with spaces between them.
+export const parseWitnesses = (given) => Promise.all([...new Set(given.split(/\s+/).filter(Boolean))].map((each) => parseKey(each, COSIGNATURE)));
 
 // A signed checkpoint taken apart, nothing in it believed.
 export function parseNote(given) {
@@ -80,6 +85,18 @@ export async function signersOf(note, keys) {
     if (own.length) found.push(key);
   }
   return found;
+}
+
+// The time at which a witness says that it saw this, in seconds; null where it says nothing ([W5]).
+export async function cosignedAt(note, key) {
+  const times = [];
+  for (const { bytes } of note.signatures.filter((each) => each.name === key.name && each.id === key.id)) {
+    const time = bytes.length === 72 ? new DataView(bytes.buffer, bytes.byteOffset).getBigUint64(0) : MAX_TIME_S + 1n;
+    const message = utf8(`cosignature/v1\ntime ${time}\n${note.body}`);
+    if (time > MAX_TIME_S || !(await isSigned(key.public, message, bytes.slice(8)))) throw new Malformed(`[W5] the cosignature of ${key.name} does not hold`);
+    times.push(time);
+  }
+  return times.length ? times[0] : null;
 }
 
 export async function isSigned(publicKey, message, signature) {

@@ -3,14 +3,14 @@
 import { Malformed, equal, fromBase64, hex, joined, sha256, text, unhex, utf8 } from "./bytes.js";
 import { HASH, decoded, hasOnly, isCount, isObject, parseEntry } from "./entry.js";
 import { checkInclusion, leafHash } from "./merkle.js";
-import { decimal, epochName, parseKey, parseNote, signersOf } from "./note.js";
+import { cosignedAt, decimal, epochName, parseKey, parseNote, signersOf } from "./note.js";
 import { agrees, readGenesis } from "./seals.js";
 
 const HEADER = "c2sp.org/tlog-proof@v1";
 const PREFIX = utf8("hansard-body/v1\n");
 const MAX_PATH = 64;
 
-export async function verifyReceipt(bytes, pin) {
+export async function verifyReceipt(bytes, pin, witnesses = []) {
   const findings = [];
   const trying = async (check) => {
     try {
@@ -45,6 +45,7 @@ export async function verifyReceipt(bytes, pin) {
     origin: note.origin,
     size: note.size,
     signers: signers ?? [],
+    witnesses: await Promise.all(witnesses.map((key) => wordOf(key, note))),
     pinned: Boolean(pin && about && agrees(pin, about)),
   };
 }
@@ -86,6 +87,16 @@ function opening(given) {
   if (![salt, media, body].every((each) => typeof each === "string") || !HASH.test(salt)) throw new Malformed("[P2] an opening is not of its form");
   if (!/^[\x20-\x7e]{1,127}$/.test(media)) throw new Malformed("[B1] a media type is not of its form");
   return { salt: unhex(salt), media, body: fromBase64(body, "a body") };
+}
+
+// What a witness says of the checkpoint. A cosignature that does not hold is none: anybody can put one behind a receipt.
+async function wordOf(key, note) {
+  try {
+    return { name: key.name, time: await cosignedAt(note, key), why: "" };
+  } catch (error) {
+    if (!(error instanceof Malformed)) throw error;
+    return { name: key.name, time: null, why: error.message };
+  }
 }
 
 async function checkSigners(about, epoch, note, pin, findings) {

@@ -1,7 +1,7 @@
 // A receipt that brings its verifier along: a page in one file, which needs no server and no network.
 
 import { fromBase64 } from "./bytes.js";
-import { parsePin } from "./note.js";
+import { parsePin, parseWitnesses } from "./note.js";
 import { verifyReceipt } from "./receipt.js";
 import { failure, receiptResult } from "./telling.js";
 
@@ -13,7 +13,8 @@ async function check(event) {
   const place = byId("result");
   try {
     const given = byId("pin").value.trim();
-    place.replaceChildren(receiptResult(document.title, await verifyReceipt(receipt, given ? await parsePin(given) : null)));
+    const witnesses = await parseWitnesses(byId("witnesses").value);
+    place.replaceChildren(receiptResult(document.title, await verifyReceipt(receipt, given ? await parsePin(given) : null, witnesses)));
   } catch (error) {
     place.replaceChildren(failure(error));
   }

@@ -24,6 +24,7 @@ export function receiptResult(name, report) {
     element("h3", `${name}: holds${report.pinned ? ", for the pinned log" : ", for a log that names its own keys"}`),
     element("p", `Entry ${entry.seq} of ${report.origin}: ${entry.kind} by ${entry.actor}${entry.run ? `, run ${entry.run}` : ""}, at ${new Date(entry.ts / 1000).toISOString()} by the writer's clock`),
     element("p", `It is in the log of size ${report.size} that ${report.signers.join(" and ")} signed.`),
+    ...report.witnesses.map((each) => element("p", witnessed(each, report.size))),
     element("pre", JSON.stringify(entry.data, null, 1)),
   ];
   for (const [part, { media, body }] of Object.entries(report.opened)) {
@@ -33,7 +34,14 @@ export function receiptResult(name, report) {
   if (report.closed.length) parts.push(element("p", `Not disclosed: ${report.closed.join(", ")}.`));
   const unpinned = report.pinned ? [] : ["that this log was not made up: without a pin its keys are its own claim"];
   parts.push(element("p", "What this does not show:"), list([...unpinned, "anything about other entries, or that its epoch key was still in force", "the time, and that what was recorded is true"]));
-  return element("div", parts, `result ${report.pinned ? "good" : "warn"}`);
+  const vouched = report.witnesses.every((each) => each.time !== null);
+  return element("div", parts, `result ${report.pinned && vouched ? "good" : "warn"}`);
+}
+
+function witnessed({ name, time, why }, size) {
+  if (time === null) return `The witness ${name} has not cosigned it${why ? `: ${why}` : ""}.`;
+  const date = new Date(Number(time) * 1000);
+  return `The witness ${name} says that it had seen this log of size ${size} at ${Number.isNaN(date.valueOf()) ? `second ${time}` : date.toISOString()}.`;
 }
 
 export function failure(error) {

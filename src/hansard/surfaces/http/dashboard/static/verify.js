@@ -2,7 +2,7 @@
 
 import { Malformed } from "./bytes.js";
 import { verifyLedger } from "./ledger.js";
-import { parsePin } from "./note.js";
+import { parsePin, parseWitnesses } from "./note.js";
 import { verifyReceipt } from "./receipt.js";
 import { element, failure, list, receiptResult, shown } from "./telling.js";
 
@@ -106,7 +106,8 @@ async function checkFile(file) {
   const place = byId("receipt-result");
   try {
     if (file.size > MAX_RECEIPT) throw new Malformed("this is too large for a receipt");
-    const report = await verifyReceipt(new Uint8Array(await file.arrayBuffer()), await currentPin());
+    const witnesses = await parseWitnesses(byId("witnesses").value);
+    const report = await verifyReceipt(new Uint8Array(await file.arrayBuffer()), await currentPin(), witnesses);
     place.replaceChildren(receiptResult(file.name, report));
   } catch (error) {
     place.replaceChildren(failure(error));
