@@ -336,6 +336,17 @@ async def test_a_commit_that_does_not_exist_is_quoted_from_git(repository: Path)
             pass
 
 
+@pytest.mark.needs_root
+async def test_a_repository_of_another_user_is_refused_in_words_that_help(repository: Path) -> None:
+    for each in (repository, repository / ".git"):
+        os.chown(each, 4321, 4321)
+    with pytest.raises(ProviderError, match=r"belongs to another user.*name a clone of your own") as refused:
+        async with prepared(Workspace(kind="worktree", source=repository), SEES):
+            pass
+    # What git proposes would change nothing: the user's configuration is not read here.
+    assert "git config" not in str(refused.value)
+
+
 async def test_a_diff_that_is_too_large_is_refused_and_not_cut(repository: Path) -> None:
     async with prepared(Workspace(kind="worktree", source=repository, max_diff_bytes=500), SEES) as place:
         (place.folder / "big").write_bytes(os.urandom(5000))

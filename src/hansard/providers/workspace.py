@@ -46,6 +46,7 @@ _QUIET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "LC_ALL": "C",
 }
+_FOREIGN = "detected dubious ownership"
 
 Kind = Literal["none", "copy", "worktree"]
 
@@ -211,6 +212,11 @@ class _Git:
         )
         if ran.exit_code != 0:
             said = ran.stderr.decode("utf-8", "replace").strip()[-1000:]
+            if _FOREIGN in said:
+                raise ProviderError(
+                    f"workspace: the repository of {folder} belongs to another user, and git would obey his configuration; "
+                    "name a clone of your own as the source (safe.directory is not read here)"
+                )
             raise ProviderError(f"workspace: git {arguments[0]} in {folder} {ran.ending}: {said}")
         if ran.truncated:
             raise ProviderError(
