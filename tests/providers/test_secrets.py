@@ -62,6 +62,21 @@ def test_a_secret_is_found_within_what_base64_holds(around: tuple[str, str]) -> 
         assert "[secret API_KEY]" in SECRETS.scrub(f"Basic {written}")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("columns", [64, 76])
+@pytest.mark.parametrize("before", range(80))
+def test_base64_that_is_broken_into_lines_hides_no_secret(before: int, columns: int, end: str) -> None:
+    whole = base64.b64encode(b"x" * before + KEY.encode() + b"y" * 50).decode()
+    lines = end.join(whole[at : at + columns] for at in range(0, len(whole), columns))
+    for text in (lines, lines.encode()):
+        clean = SECRETS.scrub(text)
+        said = clean if isinstance(clean, str) else clean.decode()
+        # Of the secret's own characters at most one stands before the mark, and one behind it.
+        kept = "".join(re.sub(r"\[secret API_KEY\]", "", said).split())
+        assert "[secret API_KEY]" in said
+        assert len(kept) <= len(whole) - len(KEY.encode()) * 8 // 6 + 2
+
+
 @given(st.text(min_size=8).filter(lambda text: text.isprintable()), st.binary(max_size=9), st.binary(max_size=9))
 def test_base64_hides_no_secret_at_any_offset(key: str, before: bytes, after: bytes) -> None:
     clean = Secrets({"K": key}).scrub(base64.b64encode(before + key.encode() + after).decode())

@@ -1,8 +1,8 @@
 """Known secrets, and their removal from whatever is about to be recorded, logged or shown.
 
-A secret is found as it is and as programs commonly write it: url-encoded, in JSON, in base64 at any offset. What is not
-known here cannot be found: only values that were configured are removed. Where a text was cut, at its ends and beside our mark
-for that, half of one is found too. Never prints a value, not even in an error.
+A secret is found as it is and as programs commonly write it: url-encoded, in JSON, in base64 at any offset, also where that is
+broken into lines. What is not known here cannot be found: only values that were configured are removed. Where a text was cut,
+at its ends and beside our mark for that, half of one is found too. Never prints a value, not even in an error.
 """
 
 import json
@@ -26,6 +26,7 @@ class Secrets:
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self._forms: dict[str, str] = {}
         self._cores: list[tuple[str, bytes]] = []
+        self._in_base64: dict[str, bytes] = {}
         self._halves: dict[str, tuple[str, str]] = {}
         for name, value in (values or {}).items():
             self.add(name, value)
@@ -51,6 +52,7 @@ class Secrets:
         # A form that holds another one is found with it.
         cores = [form for i, form in enumerate(forms) if not any(shorter in form for shorter in forms[:i])]
         self._cores += [(core, core.encode()) for core in cores]
+        self._in_base64 |= {form: form.encode() for form in _in_base64(value)}
 
     @overload
     def scrub(self, text: str) -> str: ...
@@ -89,7 +91,7 @@ class Secrets:
         if not (names := set(self.found_in(text))):
             return text
         forms = sorted((form for form, name in self._forms.items() if name in names), key=len, reverse=True)
-        pattern = "|".join(map(re.escape, forms))
+        pattern = "|".join(map(self._pattern, forms))
         if isinstance(text, str):
             return re.sub(pattern, lambda found: self._mark(found[0]), text)
         return re.sub(pattern.encode(), lambda found: self._mark(found[0].decode()).encode(), text)
@@ -110,11 +112,23 @@ class Secrets:
         """The names of the secrets that this text holds."""
         # One plain search per form: many times faster than one pattern for all of them.
         if isinstance(text, str):
-            return [self._forms[core] for core, _ in self._cores if core in text]
-        return [self._forms[core] for core, data in self._cores if data in text]
+            found = [self._forms[core] for core, _ in self._cores if core in text]
+            joined = _joined(text) if "\n" in text else ""
+            return found + [self._forms[form] for form in self._in_base64 if form in joined]
+        found = [self._forms[core] for core, data in self._cores if data in text]
+        bare = text.translate(None, b"\r\n") if b"\n" in text else b""
+        return found + [self._forms[form] for form, data in self._in_base64.items() if data in bare]
+
+    def _pattern(self, form: str) -> str:
+        return r"[\r\n]*".join(map(re.escape, form)) if form in self._in_base64 else re.escape(form)
 
     def _mark(self, form: str) -> str:
-        return f"[secret {self._forms[form]}]"
+        known = self._forms.get(form) or self._forms[_joined(form)]
+        return f"[secret {known}]"
+
+
+def _joined(text: str) -> str:
+    return text.replace("\n", "").replace("\r", "")
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -129,6 +143,10 @@ def _forms(value: str) -> Iterator[str]:
         yield once.replace("/", "\\/")
         yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
     yield repr(value)[1:-1]
+    yield from _in_base64(value)
+
+
+def _in_base64(value: str) -> Iterator[str]:
     data = value.encode()
     for encode in (b64encode, urlsafe_b64encode):
         yield encode(data).decode()
