@@ -1,6 +1,7 @@
 """Lists of runs: they say what the runs themselves say, and read no more than they need."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ async def test_what_lies_between_the_beginning_and_the_end_of_a_run_is_not_read_
         run = await submitted(hansard)
         await hansard.runs.drive(run)
         [before] = hansard.runs.listed()
-        with sqlite3.connect(tmp_path / "l.db") as raw:
+        with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as raw:
             raw.execute(
                 "UPDATE entries SET line = replace(line, '\"ok\":', '\"ok\" :') WHERE line LIKE '%task.judged%'"
             )
