@@ -178,7 +178,7 @@ def test_a_file_that_is_not_a_ledger_gets_a_sentence(run: Any, tmp_path: Path, c
 
 def test_another_programs_database_is_refused(run: Any, tmp_path: Path) -> None:
     place = tmp_path / "x.db"
-    with sqlite3.connect(place) as database:
+    with closing(sqlite3.connect(place)) as database:
         database.execute("CREATE TABLE t(x)")
     code, _, err = run("ledger", "show", "--ledger", str(place))
     assert (code, "not a Hansard ledger" in err) == (2, True)
