@@ -1,6 +1,8 @@
 """Small ledgers for tests: real stores, real facts, a clock that can be set."""
 
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 from hansard.domain.custody import Genesis
 from hansard.domain.fact import Body, Fact
@@ -45,3 +47,17 @@ def request(text: str = "ship a login API") -> RunRequested:
 
 def memory(clock: Callable[[], float] | None = None) -> MemoryStore:
     return MemoryStore(genesis_draft(), clock=clock or Clock())
+
+
+@contextmanager
+def full_disk(ledger: str, *, what: str = "INSERT ON entries", when: str = "TRUE") -> Iterator[sqlite3.Connection]:
+    """A ledger in SQLite on a disk that has no room for some of what is written; gives another connection to it.
+
+    SQLite itself says that it is full: it does so too where a table has no number left for another row.
+    """
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as other:
+        other.execute("CREATE TABLE IF NOT EXISTS brim(id INTEGER PRIMARY KEY AUTOINCREMENT)")
+        other.execute("INSERT OR IGNORE INTO brim VALUES (9223372036854775807)")
+        other.execute(f"CREATE TRIGGER full BEFORE {what} WHEN {when} BEGIN INSERT INTO brim VALUES (NULL); END")
+        yield other
+        other.execute("DROP TRIGGER full")

@@ -50,6 +50,7 @@ TABLE = {
     "Runs.has_gates": On(*[f"{INSIDE}says whether there are deadlines to keep"] * 3),
     "Runs.drive": On(*[f"{INSIDE}submit and resume drive"] * 3),
     "Runs.ask_to_resume": On(*[f"{INSIDE}resume begins so"] * 3),
+    "Runs.ask_to_retry": On(*[f"{INSIDE}retry begins so"] * 3),
     "Runs.listen": On(*[f"{INSIDE}follow is for callers"] * 3),
     "Runs.close": On(*[f"{INSIDE}the end of a process"] * 3),
     "Gates.listed": On("gates list", "GET /v1/gates", "gates_list"),

@@ -16,10 +16,10 @@ from hansard.app.settings import Settings
 from hansard.domain.work import RetryAsked
 from hansard.errors import Fenced, UsageError
 from hansard.orchestration.gates import read_rules
+from ledgers import full_disk
 from running import Answers, obliging
 
 WISHES = Wishes(provider="told", judge="checks", answer="join")
-FULL = "SELECT RAISE(ABORT, 'the disk is full')"
 IN_MEMORY = Settings(ledger="memory:", state=Path("unused"))
 
 
@@ -174,16 +174,12 @@ async def test_a_daemon_that_has_lost_its_ledger_waits_for_it_also_while_nothing
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     async with daemon(settings=settings) as (made, told):
         await until(lambda: made._claim)
-        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
+        with full_disk(settings.ledger, what="INSERT ON claims") as other:
             # Another worker took it while this process was held up, and has gone; and the disk is full.
-            other.execute("BEGIN IMMEDIATE")
             other.execute("UPDATE claims SET epoch = epoch + 1, holder = '', until_us = 0 WHERE name = 'worker'")
-            other.execute(f"CREATE TRIGGER full BEFORE INSERT ON claims BEGIN {FULL}; END")
-            other.execute("COMMIT")
             await until(lambda: "another worker has taken this ledger" in told)
             await asyncio.sleep(0.3)
             assert made._claim is None
-            other.execute("DROP TRIGGER full")
         await until(lambda: made._claim)
 
 
@@ -214,13 +210,11 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     async with daemon(settings=settings) as (made, told):
         await until(lambda: made._claim)
-        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
-            run = await request(made)
-            other.execute(f"CREATE TRIGGER full BEFORE INSERT ON entries BEGIN {FULL}; END")
+        run = await request(made)
+        with full_disk(settings.ledger):
             made.start(run)
             # Once as it was started here, once as it was found on the record.
             await until(lambda: told.count("run left alone") > 1)
-            other.execute("DROP TRIGGER full")
         await until(lambda: made.hansard.runs.show(run)["state"] == "answered")
 
 
@@ -231,13 +225,11 @@ async def test_who_waits_for_a_run_that_could_not_be_recorded_waits_until_it_has
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     async with daemon(settings=settings) as (made, told):
         await until(lambda: made._claim)
-        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
-            run = await request(made)
-            other.execute(f"CREATE TRIGGER full BEFORE INSERT ON entries BEGIN {FULL}; END")
+        run = await request(made)
+        with full_disk(settings.ledger):
             made.start(run)
             waiting = asyncio.create_task(made.wait(run, 60))
             await until(lambda: "run left alone" in told)
-            other.execute("DROP TRIGGER full")
         await waiting
         assert made.hansard.runs.show(run)["state"] == "answered"
 

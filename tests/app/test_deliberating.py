@@ -3,10 +3,8 @@
 import asyncio
 import json
 import re
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +33,10 @@ from hansard.deliberation.archive import Archive, read_manifest
 from hansard.deliberation.documents import Artifact
 from hansard.deliberation.pins import pinned
 from hansard.domain.exchange import Completion, Exchange
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, Unavailable, UsageError
 from hansard.providers.base import Heard as Kept
 from hansard.providers.base import answered
+from ledgers import full_disk
 from running import audit
 
 requirement = pytest.mark.requirement
@@ -98,14 +97,9 @@ async def test_a_session_that_could_not_be_recorded_for_a_moment_is_held_later(t
     ledger = str(tmp_path / "log.db")
     async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
         run = await service.deliberations.convene(made(service))
-        with closing(sqlite3.connect(ledger, isolation_level=None)) as other:
-            other.execute(
-                "CREATE TRIGGER full BEFORE INSERT ON entries WHEN instr(NEW.line, CAST('session.convened' AS BLOB)) "
-                "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
-            )
-            with pytest.raises(StoreError, match="the disk is full"):
-                await service.deliberations.hold(run)
-            other.execute("DROP TRIGGER full")
+        convened = "instr(NEW.line, CAST('session.convened' AS BLOB))"
+        with full_disk(ledger, when=convened), pytest.raises(Unavailable, match="disk is full"):
+            await service.deliberations.hold(run)
         assert "run.ended" not in [view["kind"] for view in service.runs.views(run)]
         assert (await service.deliberations.hold(run)).sitting.artifact["outcome"]["kind"] == "synthesis"
 

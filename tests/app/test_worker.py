@@ -17,6 +17,7 @@ from hansard.app.settings import Settings
 from hansard.app.wiring import found_ledger, open_ledger
 from hansard.app.worker import CLAIM, Worker, is_alive
 from hansard.orchestration.watching import LEASE_S, take
+from ledgers import full_disk
 from running import Answers, obliging
 
 
@@ -56,13 +57,10 @@ async def test_a_worker_stops_in_good_order_where_nothing_can_be_written(tmp_pat
     async with Hansard.open(settings=settings) as hansard:
         work = asyncio.create_task(Worker(hansard, tell=lambda _: begun.set()).work())
         await begun.wait()
-        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
-            full = "SELECT RAISE(ABORT, 'the disk is full')"
-            other.execute(f"CREATE TRIGGER full BEFORE UPDATE ON claims BEGIN {full}; END")
+        with full_disk(settings.ledger, what="UPDATE ON claims"):
             work.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await work
-            other.execute("DROP TRIGGER full")
 
 
 async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
@@ -73,20 +71,16 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
     refused, over = asyncio.Event(), asyncio.Event()
 
     def hear(text: str) -> None:
-        for word, event in ("the disk is full", refused), ("answered", over):
+        for word, event in ("disk is full", refused), ("answered", over):
             if word in text:
                 event.set()
 
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
         wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
         run = await hansard.runs.submit("please", wished, lane="backend")
-        with closing(sqlite3.connect(settings.ledger, isolation_level=None)) as other:
-            other.execute(
-                "CREATE TRIGGER full BEFORE INSERT ON entries BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
-            )
+        with full_disk(settings.ledger):
             work = asyncio.create_task(Worker(hansard, tell=hear).work())
             await refused.wait()
-            other.execute("DROP TRIGGER full")
         async with asyncio.timeout(30):
             await over.wait()
         assert hansard.runs.show(run)["state"] == "answered"

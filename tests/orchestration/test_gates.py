@@ -304,7 +304,7 @@ async def test_a_gate_before_a_lane_that_is_not_in_the_roster_is_refused() -> No
     at = desk(Answers(), settings={"gates": ({"lanes": ["ghost"]},)})
     with pytest.raises(UsageError, match=r"gate 'gate-1': there is no lane 'ghost'; roster 'test' has alpha, beta"):
         at.config()
-    with pytest.raises(UsageError, match=r"--gate 'lane:ghost': there is no lane 'ghost'"):
+    with pytest.raises(UsageError, match=r"gates 'lane:ghost': there is no lane 'ghost'"):
         desk(Answers()).config(Wishes(gates=("lane:ghost",)))
 
 
