@@ -72,7 +72,7 @@ async def test_more_runs_than_places_wait_for_their_turn() -> None:
 async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> None:
     async with daemon(stuck) as (made, _):
         run = await made.submit(request(made))
-        await asyncio.sleep(0.1)
+        await until(lambda: made.hansard.runs.show(run)["state"] not in ("requested", "planned"))
         await made.drain(0)
         assert made.hansard.runs.show(run)["state"] == "interrupted"
         with pytest.raises(Draining):

@@ -34,12 +34,7 @@ def test_help_takes_less_than_three_times_the_work_of_argparse_alone() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = HELP.replace(
-        "main()", "\ntry:\n    main()\nexcept SystemExit:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
-    )
-    loaded = subprocess.run(
-        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
-    ).stderr.split()
+    loaded, alone = loaded_by(HELP), loaded_by("import argparse; argparse.ArgumentParser().parse_args(['--help'])")
     assert "hansard.surfaces.cli.main" in loaded
     for heavy in (
         "asyncio",
@@ -51,7 +46,15 @@ def test_help_loads_nothing_heavy() -> None:
         "hansard.store.base",
         "dataclasses",
     ):
-        assert heavy not in loaded, heavy
+        # What argparse loads by itself is not ours: from Python 3.14 on it has colours.
+        assert heavy not in loaded - alone, heavy
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that are there when this has printed its help."""
+    told = f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-I", "-c", told], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
 
 
 def test_an_interrupt_while_it_is_loaded_shows_no_traceback(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hansard.app.rehearsal import REHEARSAL
 from hansard.app.settings import Settings
 from hansard.app.tooltables import tool_of
 from hansard.app.views import View
-from hansard.app.wiring import can_be_written, form_of, open_ledger, open_providers
+from hansard.app.wiring import can_be_written, form_of, ledger_exists, open_ledger, open_providers
 from hansard.errors import HansardError, plainly
 from hansard.seal.genesis import checked_origin
 
@@ -163,7 +163,7 @@ def _listens(host: str, port: int) -> bool:
 def _ledger(settings: Settings) -> View:
     try:
         form = form_of(settings.ledger)
-        if form in ("sqlite", "jsonl") and not Path(settings.ledger).exists():
+        if form in ("sqlite", "jsonl") and not ledger_exists(settings.ledger):
             return _unmade("ledger", Path(settings.ledger), "`hansard init` makes it")
         opened = open_ledger(settings)
     except HansardError as error:

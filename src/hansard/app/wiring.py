@@ -266,8 +266,13 @@ def ledger_exists(location: str) -> bool:
             return PostgresStore.exists(location)
         case _:
             # An empty file counts: it may have been a ledger, and whoever emptied it must not get a new one in its place.
-            # So does a link to nothing: what it leads to may be on a disk that is not there now.
-            return Path(location).exists() or Path(location).is_symlink()
+            # So does a link to nothing: what it leads to may be on a disk that is not there now. Where nobody can tell, that
+            # is an error, which `exists` has been silent about since Python 3.14.
+            try:
+                os.lstat(location)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
 
 
 def can_be_written(location: str) -> bool:
