@@ -308,7 +308,7 @@ BODIES = {
     f'{{"x": {"9" * 5000}}}': "is no JSON",
     '{"x": {"y": "\\ud800"}}': "half of a surrogate pair",
     '{"\\udfff": 1}': "half of a surrogate pair",
-    '{"x": ' + "[" * 20_000 + "]" * 20_000 + "}": "is no JSON",
+    '{"x": ' + "[" * 200_000 + "]" * 200_000 + "}": "is no JSON",
     '{"x": ' + "[" * 200 + "]" * 200 + "}": "nested too deeply",
 }
 
