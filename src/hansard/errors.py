@@ -27,11 +27,11 @@ class Unknown(UsageError):
     """What the caller wants something of has no such thing: a task of a run, a part of an entry."""
 
 
-class Taken(UsageError):
+class RunTaken(UsageError):
     """The caller has named a new run, and there is one of this name already."""
 
     def __init__(self, run: str) -> None:
-        super().__init__(f"run {run} is on the record already, or about to be; look at it, or choose another id")
+        super().__init__(f"run {run} is on the record already; look at it, or choose another id")
         self.run = run
 
 

@@ -1,15 +1,20 @@
 """The right to drive a run, kept as long as the work lasts, with an ear for whoever asks to cancel it; and to begin one."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hansard.app.ids import new_run_id
-from hansard.errors import Fenced, Taken
+from hansard.errors import Fenced, RunTaken, Unavailable
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.watching import Watch, give_back, take
 from hansard.record.reading import read_entries
 from hansard.store.base import Claim, Query, Store
+
+PATIENCE_S = 20.0
+"""Longer than the claim of somebody who died."""
+LOOK_S = 0.1
 
 
 @asynccontextmanager
@@ -31,18 +36,15 @@ async def claimed(store: Store, run: str, cancel: asyncio.Event) -> AsyncIterato
 
 @asynccontextmanager
 async def beginning(store: Store, run: str | None) -> AsyncIterator[str]:
-    """The id of a run that is put on the record in here: a new one, or the caller's, whom Taken tells that it is not new.
+    """The id of a run that is put on the record in here: a new one, or the caller's, whom RunTaken tells that it is not new.
 
-    Whoever does not know whether his request arrived can send it again under the same id.
+    Whoever does not know whether his request arrived can send it again under the same id. Where somebody is about to record
+    that run, it is waited for: whoever has its claim may have died before he did.
     """
     if run is None:
         yield new_run_id()
         return
-    await asyncio.to_thread(_refuse_taken, store, run)
-    try:
-        claim = await take(store, run)
-    except Fenced as error:
-        raise Taken(run) from error
+    claim = await _to_begin(store, run)
     try:
         await asyncio.to_thread(_refuse_taken, store, run)
         yield run
@@ -50,6 +52,20 @@ async def beginning(store: Store, run: str | None) -> AsyncIterator[str]:
         await give_back(store, claim)
 
 
+async def _to_begin(store: Store, run: str) -> Claim:
+    """The claim of a run that is not on the record."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        await asyncio.to_thread(_refuse_taken, store, run)
+        try:
+            return await take(store, run)
+        except Fenced as error:
+            if time.monotonic() > until:
+                said = f"somebody else has begun run {run} and not recorded it yet, or died before he did; send it again in a moment"
+                raise Unavailable(said) from error
+        await asyncio.sleep(LOOK_S)
+
+
 def _refuse_taken(store: Store, run: str) -> None:
     if any(store.select(Query(run=run, limit=1))):
-        raise Taken(run)
+        raise RunTaken(run)

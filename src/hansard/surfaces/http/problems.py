@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from hansard.app.daemon import Draining
-from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Taken, Unavailable, Unknown, UsageError
+from hansard.errors import Fenced, HansardError, ProviderError, RunTaken, StoreError, Unavailable, Unknown, UsageError
 
 MEDIA = "application/problem+json"
 BUG = 500
@@ -46,7 +46,7 @@ def refusing(status: int) -> Iterator[None]:
     """What the caller got wrong in here is told with this status, and what is not there with 404."""
     try:
         yield
-    except Taken as error:
+    except RunTaken as error:
         raise Refused(409, str(error), {"location": f"/v1/runs/{error.run}"}, run=error.run) from error
     except UsageError as error:
         raise Refused(404 if isinstance(error, Unknown) else status, str(error)) from error

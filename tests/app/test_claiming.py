@@ -1,0 +1,49 @@
+"""Runs that bear the name that their caller gave them."""
+
+import asyncio
+import time
+
+import pytest
+
+from hansard.app.claiming import beginning
+from hansard.errors import RunTaken, Unavailable
+from hansard.store.base import Query
+from ledgers import draft, memory, request
+
+RUN = "0190a6f1-2222-4333-8444-555566667777"
+
+
+async def test_a_run_whose_submitter_died_before_it_was_recorded_can_be_sent_again() -> None:
+    """It is not called taken, which would be believed: nobody would ever do it."""
+    store = memory(time.time)
+    store.claim(RUN, 0.3)
+    async with beginning(store, RUN) as run:
+        store.append([[draft(request(), run=run)]])
+    assert [entry.run for entry in store.select(Query(run=RUN))] == [RUN]
+    with pytest.raises(RunTaken):
+        async with beginning(store, RUN):
+            raise AssertionError("there is such a run")
+
+
+async def test_whoever_waits_in_vain_is_told_to_send_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hansard.app.claiming.PATIENCE_S", 0.2)
+    store = memory()
+    store.claim(RUN, 60)
+    with pytest.raises(Unavailable, match="send it again"):
+        async with beginning(store, RUN):
+            raise AssertionError("somebody else has it")
+
+
+async def test_of_several_at_once_one_begins_and_the_others_hear_of_it() -> None:
+    store = memory()
+
+    async def begin() -> bool:
+        try:
+            async with beginning(store, RUN) as run:
+                await asyncio.sleep(0.05)
+                store.append([[draft(request(), run=run)]])
+        except RunTaken:
+            return False
+        return True
+
+    assert sorted(await asyncio.gather(*(begin() for _ in range(5)))) == [False] * 4 + [True]
