@@ -2,7 +2,6 @@
 
 import select
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -84,15 +83,15 @@ def warnings_of(connection: Connection, statement: str) -> list[str]:
     return told
 
 
-def who_sees_the_past(connection: Connection) -> list[str]:
-    """Who still sees rows that were deleted before now, once those who are soon done with it had time to end."""
+def the_present(connection: Connection) -> str:
+    """The transaction that is now, by which `who_sees_the_past` tells what was before it."""
     row = connection.execute("SELECT txid_current() %% 4294967296", (), binary=True).fetchone()
-    until = time.monotonic() + BUSY_S
-    while found := connection.execute(_SEES_THE_PAST, {"now": str(row[0]) if row else "0"}).fetchall():
-        if time.monotonic() > until:
-            break
-        time.sleep(0.05)
-    return [who for (who,) in found]
+    return str(row[0]) if row else "0"
+
+
+def who_sees_the_past(connection: Connection, now: str) -> list[str]:
+    """Who still sees rows that were deleted before then."""
+    return [who for (who,) in connection.execute(_SEES_THE_PAST, {"now": now}).fetchall()]
 
 
 def listens(reader: Connection, channel: str) -> bool:

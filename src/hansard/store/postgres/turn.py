@@ -4,6 +4,7 @@ Until COMMIT is sent, a failure leaves nothing behind. Afterwards only the serve
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,10 +16,20 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
-from hansard.store.postgres.session import Connection, connect, is_live, reason, warnings_of, who_sees_the_past
+from hansard.store.postgres.session import (
+    BUSY_S,
+    Connection,
+    connect,
+    is_live,
+    reason,
+    the_present,
+    warnings_of,
+    who_sees_the_past,
+)
 from hansard.store.sequence import Sequence
 
 Clock = Callable[[], float]
+LOOK_S = 0.05
 
 
 class Turn(NamedTuple):
@@ -74,9 +85,9 @@ class Writer:
 
     def vacuum(self, *tables: str) -> None:
         """Let the server give up the rows that were deleted, and clean their pages."""
+        seen_by = self._who_still_sees_them()
         with self._mutex:
             try:
-                seen_by = who_sees_the_past(self._alive())
                 refused = warnings_of(self._alive(), f"VACUUM {', '.join(tables)}")
             except psycopg.Error as error:
                 self._drop()
@@ -87,6 +98,21 @@ class Writer:
             if seen_by:
                 who = self._address.clean(", ".join(seen_by))
                 raise StoreError(f"{self._place} still holds it for whoever began to read before: {who}")
+
+    def _who_still_sees_them(self) -> list[str]:
+        """Who began to read before the rows were deleted, once those who are soon done had time to end. Others write meanwhile."""
+        now, until = "", time.monotonic() + BUSY_S
+        while True:
+            with self._mutex:
+                try:
+                    now = now or the_present(self._alive())
+                    found = who_sees_the_past(self._alive(), now)
+                except psycopg.Error as error:
+                    self._drop()
+                    raise StoreError(f"{self._place} could not be vacuumed: {self._why(error)}") from error
+            if not found or time.monotonic() > until:
+                return found
+            time.sleep(LOOK_S)
 
     def close(self) -> None:
         with self._mutex:
