@@ -217,3 +217,24 @@ def test_the_examples_name_entries_that_a_first_run_has(
     examples = [line.strip().split("   ")[0].split()[1:] for line in shown if line.startswith(wanted)]
     assert len(examples) == 3
     assert [main(words) for words in examples] == [0, 0, 0], capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("init",), ("doctor",), ("runs", "list"), ("submit", "x", "--provider", "rehearsal")]
+)
+@pytest.mark.parametrize("suffix", [".db", ".jsonl"])
+def test_a_ledger_whose_name_holds_nul_is_no_bug(
+    words: tuple[str, ...],
+    suffix: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    (tmp_path / "hansard.toml").write_text(f'ledger = "a\\u0000b{suffix}"\n')
+    # The doctor tells what it finds, and has done so.
+    assert main(list(words)) == (0 if words == ("doctor",) else 2)
+    said = "".join(capsys.readouterr())
+    assert "no file can be named" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["hansard.toml"]

@@ -399,11 +399,20 @@ def form_of(location: str) -> str:
         raise UsageError(
             f"cannot open {location.split('://')[0]}://…; ledgers are x.db, x.jsonl, memory: or postgresql://…"
         )
+    if not _can_be_a_name(location):
+        raise UsageError(f"no file can be named {location!r:.120}; name a ledger without NUL and half characters")
     if location.endswith(".jsonl"):
         return "jsonl"
     if location.endswith((".db", ".sqlite", ".sqlite3")):
         return "sqlite"
     raise UsageError(f"cannot tell what {location} is; name a ledger x.db (SQLite) or x.jsonl, or give postgresql://…")
+
+
+def _can_be_a_name(location: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(location)
+    except UnicodeEncodeError:
+        return False
 
 
 def _with_folder(location: str) -> Path:
