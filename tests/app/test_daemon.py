@@ -88,29 +88,20 @@ async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> 
         assert not list(made.hansard.ledger.show(kind="route.given"))
 
 
-async def test_a_run_that_goes_on_waits_for_its_turn_too() -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["a run that goes on", "a task that is done again"])
+async def test_whatever_is_asked_for_waits_for_its_turn_too(again: bool) -> None:
     async with daemon(most=1) as (made, _):
-        free = asyncio.Event()
-        busy = asyncio.create_task(made.in_turn(free.wait()))
         run = await request(made)
-        await made.resume(run, surface="http", actor="human:ann")
-        await asyncio.sleep(0.3)
-        assert [view["kind"] for view in made.hansard.runs.views(run)][-1] == "run.resume_asked"
-        free.set()
-        await busy
-        await made.wait(run, 30)
-        assert made.hansard.runs.show(run)["state"] == "answered"
-
-
-async def test_a_task_that_is_done_again_waits_for_its_turn_too() -> None:
-    async with daemon(most=1) as (made, _):
-        run = await made.submit(request(made))
-        await made.wait(run, 30)
+        if again:
+            made.start(run)
+            await made.wait(run, 30)
         free = asyncio.Event()
         busy = asyncio.create_task(made.in_turn(free.wait()))
-        await made.retry(run, "task", surface="http", actor="human:ann")
+        by: dict[str, Any] = {"surface": "http", "actor": "human:ann"}
+        await (made.retry(run, "task", **by) if again else made.resume(run, **by))
         await asyncio.sleep(0.3)
-        assert [view["kind"] for view in made.hansard.runs.views(run)][-1] == "run.retry_asked"
+        asked = "run.retry_asked" if again else "run.resume_asked"
+        assert [view["kind"] for view in made.hansard.runs.views(run)][-1] == asked
         free.set()
         await busy
         await made.wait(run, 30)

@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from hansard.app.configuring import Wishes
 from hansard.surfaces.mcp.server import tools_of
+from hansard.surfaces.mcp.tool import described
 from mcp_clients import called, client_of, desk_in, refused
 
 READS = {
@@ -289,4 +290,4 @@ async def test_the_tools_are_described_once_for_all_who_list_them(tmp_path: Path
         first, second = await client.list_tools(), await client.list_tools()
         assert first.tools == second.tools
         for each in tools_of(desk):
-            assert each.described() is each.described()
+            assert described(each) is described(each)

@@ -24,7 +24,7 @@ from hansard.app.tokens import Role
 from hansard.errors import HansardError, UsageError
 from hansard.surfaces.mcp import council, prompts, reading, resources, results, running, tasks
 from hansard.surfaces.mcp.desk import Desk
-from hansard.surfaces.mcp.tool import Kind, TaskMade, Tool
+from hansard.surfaces.mcp.tool import Kind, TaskMade, Tool, described
 
 NAME = "hansard"
 INSTRUCTIONS = """\
@@ -42,7 +42,7 @@ def build(desk: Desk) -> Server[Any]:
     offered = {each.name: each for each in tools_of(desk)}
 
     async def list_tools(_: ServerRequestContext[Any, Any], __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[each.described() for each in offered.values()])
+        return ListToolsResult(tools=[described(each) for each in offered.values()])
 
     async def call_tool(
         ctx: ServerRequestContext[Any, Any], params: CallToolRequestParams
@@ -58,7 +58,7 @@ def build(desk: Desk) -> Server[Any]:
         description="Runs teams of AI agents and keeps the verbatim record.",
         instructions=INSTRUCTIONS,
         cache_hints=dict.fromkeys(("tools/list", "prompts/list", "resources/templates/list"), AN_HOUR),
-        get_tool_input_schema=lambda name: offered[name].described().input_schema if name in offered else None,
+        get_tool_input_schema=lambda name: described(offered[name]).input_schema if name in offered else None,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_prompts=prompts.listed,

@@ -92,20 +92,21 @@ class Tool:
     gives: type[Shown]
     work: Callable[[Call, Any], Awaitable[Given]]
 
-    @cache  # noqa: B019 - there are as many tools as there are names
-    def described(self) -> Described:
-        """As it is listed. Made once: schemas take so long that clients who list tools would hold up everybody else."""
-        takes, gives = self.takes.model_json_schema(), self.gives.model_json_schema(mode="serialization")
-        for schema in (takes, gives):
-            schema.pop("description", None)
-        return Described(
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            input_schema=takes,
-            output_schema=gives,
-            annotations=HINTS[self.kind],
-        )
+
+@cache
+def described(tool: Tool) -> Described:
+    """As it is listed. Made once: schemas take so long that clients who list tools would hold up everybody else."""
+    takes, gives = tool.takes.model_json_schema(), tool.gives.model_json_schema(mode="serialization")
+    for schema in (takes, gives):
+        schema.pop("description", None)
+    return Described(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=takes,
+        output_schema=gives,
+        annotations=HINTS[tool.kind],
+    )
 
 
 def tool(title: str, kind: Kind, gives: type[Shown]) -> Callable[[Work[A]], Tool]:
