@@ -228,6 +228,30 @@ async def test_a_file_that_is_changed_while_the_session_is_held_is_told_and_not_
     assert directory_breaches(path.parent, recorded=archived(room)) == []
 
 
+class WhileItIsWritten(dict[str, bytes]):
+    """The files of a session's end; somebody changes one and adds another before the last of them is written."""
+
+    def __init__(self, folder: Path, files: Mapping[str, bytes]) -> None:
+        super().__init__(files)
+        self._folder = folder
+
+    def items(self) -> Any:
+        for name, data in super().items():
+            if name == "manifest.json":
+                (self._folder / "artifact.json").write_bytes(b"{}")
+                (self._folder / "tool_events.jsonl").write_bytes(b"{}\n")
+            yield name, data
+
+
+def test_what_is_sealed_is_what_the_session_wrote_and_not_what_lay_there_then(tmp_path: Path) -> None:
+    archive = Archive.create(tmp_path, session="s-1", config={}, producer=PRODUCER, now="2026-01-01T00:00:00Z")
+    files = {"artifact.json": b'{"a": 1}', "manifest.json": b"{}"}
+    listed = archive.finish(WhileItIsWritten(archive.folder, files))
+    archive.seal(0, json.dumps(listed).encode())
+    archive.close()
+    assert {breach.document for breach in seal_breaches(archive.folder)} == {"artifact.json", "tool_events.jsonl"}
+
+
 @requirement("R-7.3-3", "R-4.3-4")
 @pytest.mark.parametrize("at", range(len(LONG)))
 async def test_a_resumed_session_ends_with_the_transcript_of_one_that_was_never_interrupted(

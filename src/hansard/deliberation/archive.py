@@ -148,23 +148,24 @@ class Archive:
             raise StoreError(self.fault)
         if foreign := strangers(self.folder):
             raise StoreError(f"{self.folder / foreign[0]} was written by no session; move it away, and resume then")
-        if changed := self._changed():
-            raise StoreError(
-                f"{self.folder / changed} was changed while the session was held; move it away, and resume then"
-            )
+        begun = self._begun_and_unchanged()
         os.fsync(self._journal)
-        for name in WRITTEN - files.keys() - {CONFIG, PINS, JOURNAL, LOCK}:
+        for name in WRITTEN - files.keys() - begun.keys() - {LOCK}:
             (self.folder / name).unlink(missing_ok=True)
         for name, data in files.items():
             self._put(name, data)
-        return listing(self.folder)
+        # As it was written, and not as it may lie there meanwhile: what somebody changes or adds is not sealed.
+        return begun | {name: _hashed(data) for name, data in files.items()}
 
-    def _changed(self) -> str | None:
-        """A file of the session that is not as it was written, so that it would be sealed as something else."""
-        found = listing(self.folder)
-        wrong = [name for name, known in self._begun.items() if found.get(name) != known]
-        said = found.get(JOURNAL, {}).get("sha256")
-        return next(iter(wrong), None if said == self._journaled.hexdigest() else JOURNAL)
+    def _begun_and_unchanged(self) -> dict[str, Any]:
+        """The hashes of what the session has written until now. Had somebody changed it, it would be sealed as something else."""
+        journal = {"sha256": self._journaled.hexdigest(), "size": os.fstat(self._journal).st_size}
+        begun, found = {**self._begun, JOURNAL: journal}, listing(self.folder)
+        if changed := next((name for name, known in begun.items() if found.get(name) != known), None):
+            raise StoreError(
+                f"{self.folder / changed} was changed while the session was held; move it away, and resume then"
+            )
+        return begun
 
     def restore(self, files: Mapping[str, bytes], seq: int, listed: bytes) -> dict[str, Any]:
         """Of these files, those that are missing from a directory that was complete; the hash of every file.
