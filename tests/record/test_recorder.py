@@ -16,6 +16,8 @@ from hansard.store.memory import MemoryStore
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft, memory, request
 
+PATIENCE_S = 60.0
+
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
@@ -32,6 +34,9 @@ class SlowStore(MemoryStore):
     def __init__(self, seconds: float) -> None:
         self.commits = 0
         self.seconds = 0.0
+        self.goes_on = threading.Event()
+        """Cleared, no commit ends."""
+        self.goes_on.set()
         super().__init__(genesis_draft())
         self.inline = None
         self.seconds, self.commits = seconds, 0
@@ -39,6 +44,7 @@ class SlowStore(MemoryStore):
     def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
         self.commits += 1
         time.sleep(self.seconds)
+        self.goes_on.wait(PATIENCE_S)
         return super().append(groups, seal)
 
 
@@ -109,13 +115,17 @@ async def test_the_writer_goes_on_with_what_is_worth_it_while_the_loop_is_busy(q
     recorder = Recorder(store)
     await recorder.record(request("starts the writer"), actor="x")
     store.commits = 0
+    store.goes_on.clear()
     first = asyncio.ensure_future(recorder.record(request("first"), actor="x"))
     while not store.commits:  # noqa: ASYNC110 - the store commits in a thread, and tells nobody
         await asyncio.sleep(0.001)
     steps = [Step(request(f"{number}"), "x") for number in range(queued - 1)]
     last = asyncio.gather(recorder.record_all(steps), recorder.record(request("alone"), actor="x"))
     await asyncio.sleep(0)
-    time.sleep(0.4)  # noqa: ASYNC251 - the loop shall turn for nobody
+    store.goes_on.set()
+    until = time.monotonic() + (PATIENCE_S if commits == 2 else 0.4)
+    while store.commits < 2 and time.monotonic() < until:
+        time.sleep(0.01)  # noqa: ASYNC251 - the loop shall turn for nobody
     assert store.commits == commits
     many, alone = await last
     assert (await first).seq == 2
@@ -222,7 +232,7 @@ async def test_a_saturated_event_loop_does_not_starve_the_writer() -> None:
             await asyncio.sleep(0)
 
     busy = asyncio.create_task(hog())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         for _ in range(120):
             await recorder.record(request(), actor="x")
     stop = True
@@ -242,7 +252,7 @@ async def test_a_failed_commit_reaches_every_waiter(error: StoreError) -> None:
 async def test_a_writer_that_dies_leaves_nobody_waiting() -> None:
     recorder = Recorder(FailingStore(RuntimeError("a bug"), after=1))
     await recorder.record(request(), actor="x")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         got = await asyncio.gather(*(recorder.record(request(), actor="x") for _ in range(3)), return_exceptions=True)
     assert all(isinstance(each, Broken) for each in got)
     with pytest.raises(Broken):
@@ -292,19 +302,21 @@ async def test_closing_writes_what_is_queued() -> None:
 def test_what_a_loop_leaves_to_its_end_is_recorded() -> None:
     store, left = SlowStore(0.001), list[asyncio.Task[None]]()
 
-    async def work(recorder: Recorder) -> None:
+    async def work(recorder: Recorder, begun: asyncio.Event) -> None:
         await recorder.record(request(), actor="x")
         try:
+            begun.set()
             await asyncio.sleep(60)
         finally:
             # The loop that ends has cancelled everybody, the writer too.
             last = asyncio.ensure_future(recorder.record(request("last"), actor="x"))
-            await asyncio.wait([last], timeout=5)
+            await asyncio.wait([last], timeout=PATIENCE_S)
             await recorder.close()
 
     async def leave() -> None:
-        left.append(asyncio.create_task(work(Recorder(store))))
-        await asyncio.sleep(0.1)
+        begun = asyncio.Event()
+        left.append(asyncio.create_task(work(Recorder(store), begun)))
+        await begun.wait()
 
     asyncio.run(leave())
     assert store.head().size == 3
@@ -315,7 +327,7 @@ def test_a_recorder_that_nobody_closed_goes_on_in_the_next_loop() -> None:
     recorder = Recorder(store)
 
     async def record(*, close: bool = False) -> None:
-        await asyncio.wait([asyncio.ensure_future(recorder.record(request(), actor="x"))], timeout=5)
+        await asyncio.wait([asyncio.ensure_future(recorder.record(request(), actor="x"))], timeout=PATIENCE_S)
         if close:
             await recorder.close()
 
