@@ -134,7 +134,7 @@ class _Rerun:
             recorder,
             self._memory,
             self._means_of,
-            self._router_of,
+            lambda _: self._route,
             clock_us=lambda: self._now_us,
             elsewhere=self._taken.elsewhere,
         )
@@ -359,10 +359,7 @@ class _Rerun:
         share = share_of(config.providers[name])
         return PanelStage(name, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered, share=share)
 
-    def _router_of(self, config: RunConfig) -> Any:
-        return lambda _: self._route()
-
-    def _route(self) -> Route:
+    def _route(self, _: str) -> Route:
         """What the router said in the record."""
         found = next((entry for entry in self._progress.routed if entry.data["tier"] != 2), None)
         if found is None:

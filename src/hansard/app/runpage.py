@@ -54,7 +54,7 @@ def run_page(store: Store, view: View, plan: View | None, entries: Sequence[Entr
         *(_task(store, task) for task in view["tasks"]),
         "<h2>Record</h2>",
         '<p class="dim">Every step of this run, in its order. Check it with <code>hansard verify</code>; this page is only a view.</p>',
-        *(_entry(store, entry) for entry in entries),
+        *map(_entry, entries),
     ]
     body = "\n".join(parts)
     return (
@@ -154,7 +154,7 @@ def _state_of(task: View) -> str:
     return f'<span class="{tone}">{escape(task["state"] + because)}</span>'
 
 
-def _entry(store: Store, entry: Entry) -> str:
+def _entry(entry: Entry) -> str:
     facts = ", ".join(f"{key} {value}" for key, value in entry.data.items())
     causes = f" ← {', '.join(map(str, entry.causes))}" if entry.causes else ""
     parts = "".join(

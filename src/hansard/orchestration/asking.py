@@ -271,7 +271,7 @@ class Asker:
             exchange = replace(exchange, metadata={**base.metadata, "turn": turn})
             [*put, asked], exchange, held = await self._put(question, exchange, target, turn, causes, ahead, lane)
             before, ahead = before or tuple(put), ()
-            completion, value = self._meaning(question, exchange, await self.call(target, held, asked))
+            completion, value = self._meaning(question, await self.call(target, held, asked))
             said = Step(answered(question.role, completion), question.role, [asked])
             if completion.ok:
                 steps = then(value, completion) if then else ()
@@ -337,7 +337,7 @@ class Asker:
             raise
         return [*before, *(each.seq for each in recorded)], asked, held
 
-    def _meaning(self, question: Question[V], exchange: Exchange, completion: Completion) -> tuple[Completion, Any]:
+    def _meaning(self, question: Question[V], completion: Completion) -> tuple[Completion, Any]:
         """The answer with its meaning; one that makes no sense is malformed, with the fault quoted."""
         if not completion.ok:
             return completion, None

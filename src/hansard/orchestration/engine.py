@@ -70,7 +70,7 @@ class Engine:
         self.elsewhere = elsewhere
         """What a run has spent that the record which is driven here does not hold, by lane: a re-run counts it too."""
         self._recorder, self._store = recorder, store
-        self._means_of, self._router_of = means_of, router_of
+        self._means_of, self.router_of = means_of, router_of
         self._secrets, self._listeners = secrets, listeners
         self.brought: dict[str, tuple[bytes, Plan]] = {}
         """Plans of runs that were submitted here, as they were read then, with their bytes; what counts is the record."""
@@ -164,9 +164,6 @@ class Engine:
                 self._configs.clear()
             self._configs[data] = known
         return known
-
-    def router_of(self, config: RunConfig) -> "Callable[[str], Route]":
-        return self._router_of(config)
 
     def reread(self, run: str) -> Progress:
         return progress_of(run, read_entries(self._store, Query(run=run)))

@@ -61,7 +61,7 @@ class Purse:
         output = min(wanted, self._affordable_tokens(asked), self._affordable_money(asked, price))
         # While others are asked, what they leave over may still be enough for a whole answer: better wait than cut it short.
         if output < wanted and (output < LEAST_OUTPUT_TOKENS or self._calls):
-            raise self._short(asked, price)
+            raise self._short(asked)
         binds = budget.max_tokens is not None or price is not None
         if output < wanted or (binds and exchange.limits.max_output_tokens is None):
             # What is set aside is also the most that the answer may have: otherwise it would be a guess, and no limit.
@@ -141,7 +141,7 @@ class Purse:
             return -1
         return left * 1_000_000 // price.output if price.output else 1 << 60
 
-    def _short(self, asked: int, price: Price | None) -> Breach:
+    def _short(self, asked: int) -> Breach:
         budget = self.budget
         if budget.max_tokens is not None and self._affordable_tokens(asked) < LEAST_OUTPUT_TOKENS:
             return self._breach("tokens", budget.max_tokens, self.spent.tokens)
