@@ -1,10 +1,9 @@
 """The flags of the commands that run something, built when one of them is named. Imports nothing but argparse."""
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
-Command = Callable[..., argparse.ArgumentParser]
+from hansard.surfaces.cli.command import add_command
 
 NO_WISHES: dict[str, Any] = {
     **dict.fromkeys(("judge", "answer", "verifier", "profile", "max_parallel")),
@@ -108,38 +107,37 @@ def add_plan(command: argparse.ArgumentParser) -> None:
     add_watching(command)
 
 
-def add_runs(command: argparse.ArgumentParser, make: Command) -> None:
+def add_runs(command: argparse.ArgumentParser) -> None:
     command.set_defaults(handler="runs:listed", limit=20, state=None)
-    make = _keeping(make)
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
-    listed = make(verbs, "list", "the newest runs first", "runs:listed", ledger=True)
+    listed = _add_verb(verbs, "list", "the newest runs first", "runs:listed")
     listed.add_argument("--limit", type=count, default=20, metavar="N", help="at most this many (default: 20; 0: all)")
     listed.add_argument("--state", choices=STATES, metavar="STATE", help="only runs in this state, such as running")
-    show = make(verbs, "show", "one run: tasks, attempts, verdicts, answer", "runs:show", ledger=True)
-    follow = make(verbs, "follow", "what is recorded, until the run ends", "runs:follow", ledger=True)
-    cancel = make(verbs, "cancel", "stop a run, whoever drives it", "runs:cancel", ledger=True)
-    resume = make(verbs, "resume", "go on with a run that was cut short", "runs:resume", ledger=True)
-    retry = make(verbs, "retry", "do a task again, and what is built on it", "runs:retry", ledger=True)
+    show = _add_verb(verbs, "show", "one run: tasks, attempts, verdicts, answer", "runs:show")
+    follow = _add_verb(verbs, "follow", "what is recorded, until the run ends", "runs:follow")
+    cancel = _add_verb(verbs, "cancel", "stop a run, whoever drives it", "runs:cancel")
+    resume = _add_verb(verbs, "resume", "go on with a run that was cut short", "runs:resume")
+    retry = _add_verb(verbs, "retry", "do a task again, and what is built on it", "runs:retry")
     for each in (show, follow, cancel, resume, retry):
         each.add_argument("run", metavar="RUN", help="an id, the beginning of one, or `last`")
     retry.add_argument("task", metavar="TASK")
     add_watching(resume)
     add_watching(retry)
-    _add_reading(verbs, make)
+    _add_reading(verbs)
 
 
-def _add_reading(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", make: Command) -> None:
+def _add_reading(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """What the record of a run still tells."""
-    rerun = make(verbs, "rerun", "the engine again over the recorded answers", "reading:rerun", ledger=True)
-    page = make(verbs, "page", "one run as a page to read in a browser", "reading:page", ledger=True)
-    capsule = make(verbs, "capsule", "one run in short, as JSON", "reading:capsule", ledger=True)
+    rerun = _add_verb(verbs, "rerun", "the engine again over the recorded answers", "reading:rerun")
+    page = _add_verb(verbs, "page", "one run as a page to read in a browser", "reading:page")
+    capsule = _add_verb(verbs, "capsule", "one run in short, as JSON", "reading:capsule")
     for each in (rerun, page, capsule):
         each.add_argument("run", metavar="RUN", help="an id, the beginning of one, or `last`")
     rerun.add_argument(
         "--swap", action="append", default=[], metavar="ROLE=PROVIDER", help="ask this provider instead (repeatable)"
     )
     page.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
-    add_compare(make(verbs, "compare", "two runs side by side", "reading:compare", ledger=True))
+    add_compare(_add_verb(verbs, "compare", "two runs side by side", "reading:compare"))
 
 
 def add_compare(command: argparse.ArgumentParser) -> None:
@@ -147,21 +145,20 @@ def add_compare(command: argparse.ArgumentParser) -> None:
     command.add_argument("b", metavar="RUN[@LEDGER]")
 
 
-def add_gates(command: argparse.ArgumentParser, make: Command) -> None:
+def add_gates(command: argparse.ArgumentParser) -> None:
     command.set_defaults(handler="gates:listed", run=None, all=False)
-    make = _keeping(make)
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
-    listed = make(verbs, "list", "gates that wait for somebody", "gates:listed", ledger=True)
+    listed = _add_verb(verbs, "list", "gates that wait for somebody", "gates:listed")
     listed.add_argument("--run", metavar="RUN", help="only gates of this run")
     listed.add_argument("--all", action="store_true", help="also those that wait no longer")
-    show = make(verbs, "show", "one gate, and what it shows", "gates:show", ledger=True)
+    show = _add_verb(verbs, "show", "one gate, and what it shows", "gates:show")
     show.add_argument("gate", metavar="GATE")
     for verb, text in (
         ("approve", "let it go on as it is shown"),
         ("edit", "let it go on with another text"),
         ("reject", "do not let it go on"),
     ):
-        decide = make(verbs, verb, text, f"gates:{verb}", ledger=True)
+        decide = _add_verb(verbs, verb, text, f"gates:{verb}")
         decide.add_argument("gate", metavar="GATE")
         if verb == "edit":
             decide.add_argument("text", metavar="TEXT", help="the new text; @FILE reads a file, - standard input")
@@ -171,17 +168,15 @@ def add_gates(command: argparse.ArgumentParser, make: Command) -> None:
         add_watching(decide)
 
 
-def _keeping(make: Command) -> Command:
-    """Makes verbs that leave alone what was said before them: `runs --ledger x.db show last`."""
-
-    def made(*words: Any, **options: Any) -> argparse.ArgumentParser:
-        verb = make(*words, **options)
-        for action in verb._actions:
-            if action.dest in ("ledger", "json", "debug"):
-                action.default = argparse.SUPPRESS
-        return verb
-
-    return made
+def _add_verb(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, handler: str
+) -> argparse.ArgumentParser:
+    """A verb that leaves alone what was said before it: `runs --ledger x.db show last`."""
+    verb = add_command(verbs, name, text, handler, ledger=True)
+    for action in verb._actions:
+        if action.dest in ("ledger", "json", "debug"):
+            action.default = argparse.SUPPRESS
+    return verb
 
 
 def add_worker(command: argparse.ArgumentParser) -> None:

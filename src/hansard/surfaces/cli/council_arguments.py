@@ -1,11 +1,10 @@
 """The flags of `deliberate` and `session`, built when one of them is named. Imports nothing but argparse."""
 
 import argparse
-from collections.abc import Callable
 
 from hansard.surfaces.cli.arguments import add_watching, count
+from hansard.surfaces.cli.command import add_command
 
-Command = Callable[..., argparse.ArgumentParser]
 CONDITIONS = (
     *("runtime", "adapter", "provider", "model", "sampling", "cache", "tool_env", "wallclock", "persona"),
     "transcript_prefix",
@@ -64,25 +63,27 @@ def add_deliberate(command: argparse.ArgumentParser) -> None:
     add_watching(command)
 
 
-def add_session(command: argparse.ArgumentParser, make: Command) -> None:
+def add_session(command: argparse.ArgumentParser) -> None:
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
-    replay = make(
+    replay = add_command(
         verbs,
         "replay",
         "the transcript's canonical bytes, and whether its digest is right",
         "session:replay",
         ledger=True,
     )
-    again = make(verbs, "execution-replay", "hold the session again", "session:execution_replay", ledger=True)
-    validate = make(
+    again = add_command(verbs, "execution-replay", "hold the session again", "session:execution_replay", ledger=True)
+    validate = add_command(
         verbs, "validate", "every rule that a document or a directory breaks", "session:validate", ledger=True
     )
-    metrics = make(verbs, "metrics", "the figures of a session, as JSON", "session:metrics", ledger=True)
+    metrics = add_command(verbs, "metrics", "the figures of a session, as JSON", "session:metrics", ledger=True)
     metrics.add_argument(
         "--v1", action="store_true", help="with role purity, disagreements, interaction, retries, failures"
     )
-    resume = make(verbs, "resume", "go on with a session that was cut short", "session:resume", ledger=True)
-    export = make(verbs, "export", "the debate as Markdown, or as a page of its own", "session:export", ledger=True)
+    resume = add_command(verbs, "resume", "go on with a session that was cut short", "session:resume", ledger=True)
+    export = add_command(
+        verbs, "export", "the debate as Markdown, or as a page of its own", "session:export", ledger=True
+    )
     export.add_argument("--html", action="store_true", help="one HTML page that needs nothing else")
     for each in (replay, again, resume):
         each.add_argument("directory", metavar="DIR", help="a session's directory or id, or `last`")
@@ -97,29 +98,39 @@ def add_session(command: argparse.ArgumentParser, make: Command) -> None:
         each.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
     _add_again(again)
     add_watching(resume)
-    _add_looking_back(verbs, make)
-    golden = make(verbs, "golden", "run a golden case; 0 the digest is as expected, 4 it is not", "session:golden")
+    _add_looking_back(verbs)
+    golden = add_command(
+        verbs, "golden", "run a golden case; 0 the digest is as expected, 4 it is not", "session:golden"
+    )
     golden.add_argument("case", metavar="CASE", help="a file, or a directory with the parts of a case")
     golden.add_argument("--record", action="store_true", help="make what comes out the expectation of the case")
-    make(verbs, "conformance", "the shipped cases through our documents, with both counts", "session:conformance")
+    add_command(
+        verbs, "conformance", "the shipped cases through our documents, with both counts", "session:conformance"
+    )
 
 
-def _add_looking_back(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", make: Command) -> None:
+def _add_looking_back(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Sessions afterwards. DIR may also be a session or a run of the ledger, as those that met inside of a run are."""
-    postmortem = make(verbs, "postmortem", "what a session shows about its panel", "evaluating:postmortem", ledger=True)
-    asked = make(verbs, "questions", "what each agent was asked, word for word", "evaluating:questions", ledger=True)
+    postmortem = add_command(
+        verbs, "postmortem", "what a session shows about its panel", "evaluating:postmortem", ledger=True
+    )
+    asked = add_command(
+        verbs, "questions", "what each agent was asked, word for word", "evaluating:questions", ledger=True
+    )
     for each in (postmortem, asked):
         each.add_argument(
             "directory", metavar="DIR", help="a session's directory or id, a run of the ledger, or `last`"
         )
-    compare = make(verbs, "compare", "two sessions beside each other", "evaluating:compare", ledger=True)
+    compare = add_command(verbs, "compare", "two sessions beside each other", "evaluating:compare", ledger=True)
     compare.add_argument("a", metavar="A")
     compare.add_argument("b", metavar="B")
     for each in (postmortem, asked, compare):
         each.add_argument("--runs", metavar="DIR", default="runs", help="where ids are looked up (default: runs)")
-    chain = make(verbs, "chain", "sessions that went on from one another, as one", "evaluating:chain", ledger=True)
+    chain = add_command(
+        verbs, "chain", "sessions that went on from one another, as one", "evaluating:chain", ledger=True
+    )
     chain.add_argument("run", metavar="RUN", help="any run of the chain")
-    trial = make(verbs, "eval", "a panel on a set of problems, measured", "evaluating:evaluate", ledger=True)
+    trial = add_command(verbs, "eval", "a panel on a set of problems, measured", "evaluating:evaluate", ledger=True)
     trial.add_argument("problems", metavar="FILE", help="one problem a line, or JSON lines with problem, id, expect")
     trial.add_argument("--config", metavar="FILE", help="a configuration of the protocol, YAML or JSON")
     trial.add_argument("--panel", metavar="A,B", help="who sits on the panel; or panel:NAME")
@@ -130,12 +141,12 @@ def _add_looking_back(verbs: "argparse._SubParsersAction[argparse.ArgumentParser
     _add_asking(trial)
 
 
-def add_panel(command: argparse.ArgumentParser, make: Command) -> None:
+def add_panel(command: argparse.ArgumentParser) -> None:
     command.set_defaults(handler="panel:listed")
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
-    make(verbs, "list", "the panels and personas there are", "panel:listed")
-    show = make(verbs, "show", "who sits on a panel, whom each asks, and who pays", "panel:show")
-    check = make(verbs, "check", "where its personas overlap, and what nobody is there for", "panel:check")
+    add_command(verbs, "list", "the panels and personas there are", "panel:listed")
+    show = add_command(verbs, "show", "who sits on a panel, whom each asks, and who pays", "panel:show")
+    check = add_command(verbs, "check", "where its personas overlap, and what nobody is there for", "panel:check")
     for each in (show, check):
         each.add_argument("name", metavar="NAME", help="a panel of hansard.toml or panels/NAME.toml")
 

@@ -13,6 +13,7 @@ from importlib import import_module
 
 from hansard.__about__ import __version__
 from hansard.errors import MISNAMED, HansardError, UsageError
+from hansard.surfaces.cli.command import add_command, add_verify
 from hansard.surfaces.cli.streams import settled, standard_streams
 
 EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
@@ -148,20 +149,16 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"hansard {__version__}")
     top.set_defaults(handler="show:help_text", debug=False, parser=top, shown_by=None)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
-    _add_running(commands, words)
-    _add_council(commands, words)
-    _add_serve(commands, words)
-    _add_mcp(commands, words)
-    _add_witness(commands, words)
-    _add_verify(commands, words[1:], "check a ledger, an export or a receipt")
+    _add_named(commands, words)
+    add_verify(commands, words[1:], "check a ledger, an export or a receipt")
     _add_ledger(commands, words[1:] if words[:1] == ["ledger"] else None)
     _add_route(commands, words[1:])
     _add_roster(commands, words[:1] == ["roster"])
-    doctor = _command(commands, "doctor", "what works on this machine", "doctor:doctor", ledger=True)
+    doctor = add_command(commands, "doctor", "what works on this machine", "doctor:doctor", ledger=True)
     doctor.description = (
         "Says what works here: the ledger, its keys, SQLite, optional libraries, providers. It changes nothing."
     )
-    demo = _command(commands, "demo", "request to answer, verified; tampering caught", "demo:demo")
+    demo = add_command(commands, "demo", "request to answer, verified; tampering caught", "demo:demo")
     demo.add_argument(
         "--folder", metavar="DIR", help="where to leave the demonstration's files (default: a new temporary folder)"
     )
@@ -170,111 +167,54 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     )
     demo.add_argument("--quiet", "-q", action="store_true", help="no progress")
     demo.set_defaults(progress="auto")
-    init = _command(commands, "init", "make a ledger and a commented hansard.toml here", "init:init", ledger=True)
+    init = add_command(commands, "init", "make a ledger and a commented hansard.toml here", "init:init", ledger=True)
     init.add_argument(
         "--origin", help="the log's public name, such as example.org/agents (default: hansard.invalid/<nonce>)"
     )
     return top
 
 
-_RUNNING = {
-    "submit": ("hand in a request, get one judged answer", "submit:submit"),
-    "plan": ("plan only, as a file that `submit --plan` accepts", "submit:plan"),
-    "runs": ("list, show, follow, cancel, resume, retry, rerun, compare", "runs:listed"),
-    "gates": ("what waits for people, and their decisions", "gates:listed"),
-    "bench": ("two runs side by side, as `runs compare`", "reading:compare"),
-    "worker": ("drive what was submitted with --detach", "worker:worker"),
+_NAMED = {
+    "submit": ("hand in a request, get one judged answer", "submit:submit", "arguments:add_submit"),
+    "plan": ("plan only, as a file that `submit --plan` accepts", "submit:plan", "arguments:add_plan"),
+    "runs": ("list, show, follow, cancel, resume, retry, rerun, compare", "runs:listed", "arguments:add_runs"),
+    "gates": ("what waits for people, and their decisions", "gates:listed", "arguments:add_gates"),
+    "bench": ("two runs side by side, as `runs compare`", "reading:compare", "arguments:add_compare"),
+    "worker": ("drive what was submitted with --detach", "worker:worker", "arguments:add_worker"),
+    "deliberate": (
+        "put a problem to a panel, get one synthesis",
+        "deliberate:deliberate",
+        "council_arguments:add_deliberate",
+    ),
+    "session": (
+        "replay, validate, measure, resume a deliberation's directory",
+        "show:help_text",
+        "council_arguments:add_session",
+    ),
+    "panel": ("panels and personas: list, show, check", "panel:listed", "council_arguments:add_panel"),
+    "serve": ("the daemon: HTTP, events, MCP", "serve:serve", "serve_arguments:add_serve"),
+    "mcp": ("an MCP server on standard input and output", "mcp:mcp", "mcp_arguments:add_mcp"),
+    "witness": (
+        "cosign the logs of others: proof that nobody rewrote them",
+        "witness:serve",
+        "witness_arguments:add_witness",
+    ),
 }
+"""What each is for, what does it, and what adds its flags."""
+_OF_NO_LEDGER = ("session", "panel", "witness")
 
 
-def _add_running(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
-    """The commands that run something; their many flags are built when one of them is named."""
-    for name, (text, handler) in _RUNNING.items():
+def _add_named(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
+    """The commands with many flags, which are built when one of them is named."""
+    for name, (text, handler, flags) in _NAMED.items():
         if words[:1] != [name]:
             commands.add_parser(name, help=text)
             continue
-        from hansard.surfaces.cli import arguments
-
-        command = _command(commands, name, text, handler, ledger=True)
+        module, _, add = flags.partition(":")
+        arguments = import_module(f"hansard.surfaces.cli.{module}")
+        command = add_command(commands, name, text, handler, ledger=name not in _OF_NO_LEDGER)
         command.epilog, command.formatter_class = arguments.EXAMPLES.get(name), argparse.RawDescriptionHelpFormatter
-        if name in ("runs", "gates"):
-            {"runs": arguments.add_runs, "gates": arguments.add_gates}[name](command, _command)
-        else:
-            add = {"submit": arguments.add_submit, "plan": arguments.add_plan, "bench": arguments.add_compare}
-            add.get(name, arguments.add_worker)(command)
-
-
-_COUNCIL = {
-    "deliberate": ("put a problem to a panel, get one synthesis", "deliberate:deliberate"),
-    "session": ("replay, validate, measure, resume a deliberation's directory", "show:help_text"),
-    "panel": ("panels and personas: list, show, check", "panel:listed"),
-}
-
-
-def _add_council(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
-    """Deliberations and their directories."""
-    for name, (text, handler) in _COUNCIL.items():
-        if words[:1] != [name]:
-            commands.add_parser(name, help=text)
-            continue
-        from hansard.surfaces.cli import council_arguments as council
-
-        command = _command(commands, name, text, handler, ledger=name == "deliberate")
-        command.epilog, command.formatter_class = council.EXAMPLES[name], argparse.RawDescriptionHelpFormatter
-        if name == "session":
-            council.add_session(command, _command)
-        elif name == "panel":
-            council.add_panel(command, _command)
-        else:
-            council.add_deliberate(command)
-
-
-def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
-    """The daemon; its many flags are built when it is named."""
-    text = "the daemon: HTTP, events, MCP"
-    if words[:1] != ["serve"]:
-        commands.add_parser("serve", help=text)
-        return
-    from hansard.surfaces.cli import serve_arguments as serving
-
-    command = _command(commands, "serve", text, "serve:serve", ledger=True)
-    command.epilog, command.formatter_class = serving.EXAMPLES, argparse.RawDescriptionHelpFormatter
-    serving.add_serve(command, _command)
-
-
-def _add_mcp(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
-    """The server for other agents; its flags are built when it is named."""
-    text = "an MCP server on standard input and output"
-    if words[:1] != ["mcp"]:
-        commands.add_parser("mcp", help=text)
-        return
-    from hansard.surfaces.cli import mcp_arguments
-
-    command = _command(commands, "mcp", text, "mcp:mcp", ledger=True)
-    command.epilog, command.formatter_class = mcp_arguments.EXAMPLES, argparse.RawDescriptionHelpFormatter
-    mcp_arguments.add_mcp(command)
-
-
-def _add_witness(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
-    """The witness; its flags are built when it is named."""
-    text = "cosign the logs of others: proof that nobody rewrote them"
-    if words[:1] != ["witness"]:
-        commands.add_parser("witness", help=text)
-        return
-    from hansard.surfaces.cli import witness_arguments
-
-    command = _command(commands, "witness", text, "witness:serve")
-    command.epilog, command.formatter_class = witness_arguments.EXAMPLES, argparse.RawDescriptionHelpFormatter
-    witness_arguments.add_witness(command, _command)
-
-
-def _add_verify(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", rest: Sequence[str], text: str
-) -> None:
-    """`verify` mounts the standard-library verifier, which reads the words behind it."""
-    command = commands.add_parser("verify", help=text, add_help=False, prefix_chars="\0")
-    command.add_argument("rest", nargs="*")
-    command.set_defaults(handler="verify:verify", words=rest)
+        getattr(arguments, add)(command)
 
 
 def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", rest: Sequence[str] | None) -> None:
@@ -288,7 +228,7 @@ def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     if rest is None:
         return
     verbs = ledger.add_subparsers(title="commands", metavar="COMMAND")
-    show = _command(verbs, "show", "list entries", "ledger:show", ledger=True)
+    show = add_command(verbs, "show", "list entries", "ledger:show", ledger=True)
     show.add_argument(
         "--limit", type=_count, default=20, metavar="N", help="at most this many, the newest (default: 20; 0: all)"
     )
@@ -296,29 +236,29 @@ def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     show.add_argument("--run", help="only entries of this run: an id, the beginning of one, or `last`")
     show.add_argument("--kind", help="only entries of this kind")
     show.add_argument("--actor", help="only entries of this actor")
-    get = _command(verbs, "get", "one entry, or the body of one part", "ledger:get", ledger=True)
+    get = add_command(verbs, "get", "one entry, or the body of one part", "ledger:get", ledger=True)
     get.add_argument("seq", type=_count)
     get.add_argument("--part", help="print this part's body, byte for byte")
-    causes = _command(verbs, "causes", "everything that led to an entry", "ledger:causes", ledger=True)
+    causes = add_command(verbs, "causes", "everything that led to an entry", "ledger:causes", ledger=True)
     causes.add_argument("seq", type=_count)
-    replay = _command(verbs, "replay", "what the record said at an entry", "ledger:replay", ledger=True)
+    replay = add_command(verbs, "replay", "what the record said at an entry", "ledger:replay", ledger=True)
     replay.add_argument("--at", type=_count, metavar="SEQ", help="the entry (default: the last)")
-    _command(verbs, "summary", "counts, runs, spend", "ledger:summary", ledger=True)
-    redact = _command(verbs, "redact", "erase the body of one part, with a tombstone", "ledger:redact", ledger=True)
+    add_command(verbs, "summary", "counts, runs, spend", "ledger:summary", ledger=True)
+    redact = add_command(verbs, "redact", "erase the body of one part, with a tombstone", "ledger:redact", ledger=True)
     redact.add_argument("seq", type=_count)
     redact.add_argument("part")
     redact.add_argument("--reason", required=True, help="personal_data, secret, legal, retention or other")
     redact.add_argument(
         "--by", default="human:operator", metavar="ACTOR", help="opaque id of who asks (default: human:operator)"
     )
-    _command(
+    add_command(
         verbs,
         "repair",
         "rebuild what is derived, finish redactions; never touches an entry",
         "ledger:repair",
         ledger=True,
     )
-    _add_verify(verbs, rest[1:], "the same as `hansard verify`")
+    add_verify(verbs, rest[1:], "the same as `hansard verify`")
     _add_custody(verbs)
 
 
@@ -326,7 +266,7 @@ def _add_route(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
     """`route TEXT`, or `route eval FILE`; to route the word eval itself, write `route -- eval`."""
     evaluates = rest[:1] == ["eval"]
     help_text = "where a request would go, and why; `route eval FILE` measures it on labelled requests"
-    route = _command(commands, "route", help_text, "route:evaluate" if evaluates else "route:route")
+    route = add_command(commands, "route", help_text, "route:evaluate" if evaluates else "route:route")
     if evaluates:
         route.add_argument("verb", choices=["eval"])
         route.add_argument(
@@ -340,35 +280,35 @@ def _add_route(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
 
 
 def _add_roster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", named: bool) -> None:
-    roster = _command(commands, "roster", "the lanes that work can be given to", "route:roster_list")
+    roster = add_command(commands, "roster", "the lanes that work can be given to", "route:roster_list")
     roster.set_defaults(roster=None)
     if not named:
         return
     verbs = roster.add_subparsers(title="commands", metavar="COMMAND")
-    shown = _command(verbs, "list", "every lane in a line", "route:roster_list")
-    one = _command(verbs, "show", "everything about one lane", "route:roster_show")
+    shown = add_command(verbs, "list", "every lane in a line", "route:roster_list")
+    one = add_command(verbs, "show", "everything about one lane", "route:roster_show")
     one.add_argument("lane")
     for verb in (shown, one):
         verb.add_argument(
             "--roster", metavar="FILE", help="a roster in TOML (default: that of hansard.toml, else 24 lanes)"
         )
-    check = _command(verbs, "check", "whether a roster file can be used, and what it lacks", "route:roster_check")
+    check = add_command(verbs, "check", "whether a roster file can be used, and what it lacks", "route:roster_check")
     check.add_argument("file", metavar="FILE")
 
 
 def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """What needs keys, or carries the record elsewhere."""
-    _command(
+    add_command(
         verbs, "checkpoint", "sign the log as it stands, and print the signed note", "custody:checkpoint", ledger=True
     )
-    _command(verbs, "pin", "print the pin: the one line to keep outside", "custody:pin", ledger=True)
-    seal = _command(
+    add_command(verbs, "pin", "print the pin: the one line to keep outside", "custody:pin", ledger=True)
+    seal = add_command(
         verbs, "seal", "retire the epoch key now and destroy it: the past is sealed", "custody:seal", ledger=True
     )
     seal.add_argument(
         "--lost-key", action="store_true", help="the epoch key is gone for good: rotate without it (reported for ever)"
     )
-    receipt = _command(
+    receipt = add_command(
         verbs, "receipt", "a proof of one entry that anyone can check offline", "custody:receipt", ledger=True
     )
     receipt.add_argument("seq", type=_count)
@@ -378,48 +318,29 @@ def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     receipt.add_argument("--cosigned", action="store_true", help="under the newest checkpoint that a witness has seen")
     receipt.add_argument("--html", action="store_true", help="as a page that checks itself in a browser, offline")
     receipt.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
-    consistency = _command(
+    consistency = add_command(
         verbs, "consistency", "a proof that the log extends an older size", "custody:consistency", ledger=True
     )
     consistency.add_argument("old", type=_count, help="the older size")
     consistency.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
-    witness = _command(verbs, "witness", "have the log cosigned by a witness", "witness:ask", ledger=True)
+    witness = add_command(verbs, "witness", "have the log cosigned by a witness", "witness:ask", ledger=True)
     witness.add_argument("url", nargs="?", metavar="URL", help="default: every [witnesses.NAME] of hansard.toml")
     witness.add_argument("--key", metavar="KEY", help="the key that its word is checked with, or a file that holds it")
     witness.add_argument("--output", "-o", metavar="FILE", help="write the cosigned checkpoint here")
-    export = _command(
+    export = add_command(
         verbs, "export", "a folder with everything in it, the verifier included", "custody:export", ledger=True
     )
     export.add_argument("folder", help="a folder that does not exist yet")
     export.add_argument("--without-bodies", action="store_true", help="leave every body out")
-    bring = _command(verbs, "import", "an export of ours, or a foreign ledger", "custody:bring", ledger=True)
+    bring = add_command(verbs, "import", "an export of ours, or a foreign ledger", "custody:bring", ledger=True)
     bring.add_argument(
         "path",
         help="an export or x.jsonl of ours (made anew at --ledger), or a foreign ledger (recorded into it)",
     )
-    adopt = _command(
+    adopt = add_command(
         verbs, "adopt", "go on in a new log after a genuine restore of an older one", "custody:adopt", ledger=True
     )
     adopt.add_argument("old", help="the restored ledger; it becomes the past of the new one at --ledger")
-
-
-def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    text: str,
-    handler: str,
-    *,
-    ledger: bool = False,
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    if ledger:
-        command.add_argument(
-            "--ledger", metavar="PATH", help="a ledger: x.db, x.jsonl or postgresql://… (default: see `hansard doctor`)"
-        )
-    command.add_argument("--json", action="store_true", help="print JSON")
-    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    command.set_defaults(handler=handler, parser=command)
-    return command
 
 
 def _count(text: str) -> int:

@@ -3,9 +3,11 @@
 import argparse
 import re
 
-from hansard.surfaces.cli.arguments import NO_WISHES, Command, add_asking, count, positive, seconds
+from hansard.surfaces.cli.arguments import NO_WISHES, add_asking, count, positive, seconds
+from hansard.surfaces.cli.command import add_command
 
-EXAMPLES = """\
+EXAMPLES = {
+    "serve": """\
 examples:
   hansard serve --provider rehearsal                       then, elsewhere:
   curl -H "Authorization: Bearer $(cat ~/.local/state/hansard/serve/token)" \\
@@ -15,10 +17,11 @@ examples:
 
 SIGTERM drains: runs end or are interrupted within --grace, and go on with the
 next start.
-"""
+""",
+}
 
 
-def add_serve(command: argparse.ArgumentParser, make: Command) -> None:
+def add_serve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1)")
     command.add_argument("--port", type=count, default=7411, metavar="N", help="default: 7411; 0 takes a free one")
     doors = command.add_argument_group("who may come in (always with a token)")
@@ -48,15 +51,15 @@ def add_serve(command: argparse.ArgumentParser, make: Command) -> None:
     token = verbs.add_parser("token", help="who may use the daemon: list, add, rotate, revoke")
     token.set_defaults(handler="serve:token_list", json=False)
     tokens = token.add_subparsers(title="commands", metavar="COMMAND")
-    make(tokens, "list", "every token, without its secret", "serve:token_list")
-    add = make(tokens, "add", "a new token; its secret is shown once", "serve:token_add")
+    add_command(tokens, "list", "every token, without its secret", "serve:token_list")
+    add = add_command(tokens, "add", "a new token; its secret is shown once", "serve:token_add")
     add.add_argument("name")
     add.add_argument("--roles", default="reader", metavar="ROLES", help="reader, operator, approver, with commas")
     add.add_argument("--days", type=positive, metavar="N", help="how long it is good (default: until it is rotated)")
-    rotate = make(tokens, "rotate", "a new secret for a token", "serve:token_rotate")
+    rotate = add_command(tokens, "rotate", "a new secret for a token", "serve:token_rotate")
     rotate.add_argument("name", nargs="?", default="default")
     rotate.add_argument("--keep", type=seconds, metavar="S", help="how long the old one is good besides")
-    make(tokens, "revoke", "end a token now", "serve:token_revoke").add_argument("name")
+    add_command(tokens, "revoke", "end a token now", "serve:token_revoke").add_argument("name")
 
 
 def _host(text: str) -> str:

@@ -2,9 +2,11 @@
 
 import argparse
 
-from hansard.surfaces.cli.arguments import Command, count
+from hansard.surfaces.cli.arguments import count
+from hansard.surfaces.cli.command import add_command
 
-EXAMPLES = """\
+EXAMPLES = {
+    "witness": """\
 examples:
   hansard witness --name example.org/witness     on a machine of somebody else
   hansard witness trust PIN                      the pin of each log to cosign
@@ -12,19 +14,20 @@ examples:
 
   hansard ledger witness https://example.org --key KEY      the log's side, and
   hansard verify ledger.db --witness KEY                    the auditor's
-"""
+""",
+}
 
 
-def add_witness(command: argparse.ArgumentParser, make: Command) -> None:
+def add_witness(command: argparse.ArgumentParser) -> None:
     command.add_argument("--name", help="a new witness's public name, such as example.org/witness")
     command.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1)")
     command.add_argument("--port", type=count, default=7412, metavar="N", help="default: 7412; 0 takes a free one")
     _add_folder(command)
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
-    trust = make(verbs, "trust", "cosign this log from now on", "witness:trust")
+    trust = add_command(verbs, "trust", "cosign this log from now on", "witness:trust")
     trust.add_argument("pin", metavar="PIN", help="the log's pin (`hansard ledger pin`), or a file that holds it")
-    known = make(verbs, "logs", "every log that is cosigned, and how far", "witness:logs")
-    key = make(verbs, "key", "the key that its cosignatures are checked with", "witness:key")
+    known = add_command(verbs, "logs", "every log that is cosigned, and how far", "witness:logs")
+    key = add_command(verbs, "key", "the key that its cosignatures are checked with", "witness:key")
     for verb in (trust, known, key):
         # Left out here, it is what was said before the verb.
         _add_folder(verb, default=argparse.SUPPRESS)
