@@ -30,14 +30,6 @@ examples:
   hansard doctor                        what works on this machine
 """
 
-_LEDGER_EXAMPLES = """\
-examples:
-  hansard ledger show --run RUN --ledger ledger.db
-  hansard ledger causes 12              everything that led to entry 12
-  hansard ledger replay --at 40         what the record said at entry 40
-  hansard ledger redact 8 prompt --reason personal_data
-"""
-
 
 def collect_seldom() -> None:
     """For a process that is ours alone: runs leave little for the collector, and looking for it takes a tenth of their time."""
@@ -151,7 +143,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     _add_named(commands, words)
     add_verify(commands, words[1:], "check a ledger, an export or a receipt")
-    _add_ledger(commands, words[1:] if words[:1] == ["ledger"] else None)
+    _add_ledger(commands, words)
     _add_route(commands, words[1:])
     _add_roster(commands, words[:1] == ["roster"])
     doctor = add_command(commands, "doctor", "what works on this machine", "doctor:doctor", ledger=True)
@@ -217,49 +209,12 @@ def _add_named(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
         getattr(arguments, add)(command)
 
 
-def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", rest: Sequence[str] | None) -> None:
-    ledger = commands.add_parser(
-        "ledger",
-        help="read, explain and look after a ledger",
-        epilog=_LEDGER_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    ledger.set_defaults(parser=ledger)
-    if rest is None:
-        return
-    verbs = ledger.add_subparsers(title="commands", metavar="COMMAND")
-    show = add_command(verbs, "show", "list entries", "ledger:show", ledger=True)
-    show.add_argument(
-        "--limit", type=_count, default=20, metavar="N", help="at most this many, the newest (default: 20; 0: all)"
-    )
-    show.add_argument("--after", type=_count, metavar="SEQ", help="only entries after this one, oldest first")
-    show.add_argument("--run", help="only entries of this run: an id, the beginning of one, or `last`")
-    show.add_argument("--kind", help="only entries of this kind")
-    show.add_argument("--actor", help="only entries of this actor")
-    get = add_command(verbs, "get", "one entry, or the body of one part", "ledger:get", ledger=True)
-    get.add_argument("seq", type=_count)
-    get.add_argument("--part", help="print this part's body, byte for byte")
-    causes = add_command(verbs, "causes", "everything that led to an entry", "ledger:causes", ledger=True)
-    causes.add_argument("seq", type=_count)
-    replay = add_command(verbs, "replay", "what the record said at an entry", "ledger:replay", ledger=True)
-    replay.add_argument("--at", type=_count, metavar="SEQ", help="the entry (default: the last)")
-    add_command(verbs, "summary", "counts, runs, spend", "ledger:summary", ledger=True)
-    redact = add_command(verbs, "redact", "erase the body of one part, with a tombstone", "ledger:redact", ledger=True)
-    redact.add_argument("seq", type=_count)
-    redact.add_argument("part")
-    redact.add_argument("--reason", required=True, help="personal_data, secret, legal, retention or other")
-    redact.add_argument(
-        "--by", default="human:operator", metavar="ACTOR", help="opaque id of who asks (default: human:operator)"
-    )
-    add_command(
-        verbs,
-        "repair",
-        "rebuild what is derived, finish redactions; never touches an entry",
-        "ledger:repair",
-        ledger=True,
-    )
-    add_verify(verbs, rest[1:], "the same as `hansard verify`")
-    _add_custody(verbs)
+def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", words: Sequence[str]) -> None:
+    ledger = commands.add_parser("ledger", help="read, explain and look after a ledger")
+    if words[:1] == ["ledger"]:
+        from hansard.surfaces.cli.ledger_arguments import add_ledger
+
+        add_ledger(ledger, words[1:])
 
 
 def _add_route(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", rest: Sequence[str]) -> None:
@@ -294,56 +249,3 @@ def _add_roster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
         )
     check = add_command(verbs, "check", "whether a roster file can be used, and what it lacks", "route:roster_check")
     check.add_argument("file", metavar="FILE")
-
-
-def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """What needs keys, or carries the record elsewhere."""
-    add_command(
-        verbs, "checkpoint", "sign the log as it stands, and print the signed note", "custody:checkpoint", ledger=True
-    )
-    add_command(verbs, "pin", "print the pin: the one line to keep outside", "custody:pin", ledger=True)
-    seal = add_command(
-        verbs, "seal", "retire the epoch key now and destroy it: the past is sealed", "custody:seal", ledger=True
-    )
-    seal.add_argument(
-        "--lost-key", action="store_true", help="the epoch key is gone for good: rotate without it (reported for ever)"
-    )
-    receipt = add_command(
-        verbs, "receipt", "a proof of one entry that anyone can check offline", "custody:receipt", ledger=True
-    )
-    receipt.add_argument("seq", type=_count)
-    receipt.add_argument(
-        "--disclose", action="append", default=[], metavar="PART", help="open this part in the receipt (repeatable)"
-    )
-    receipt.add_argument("--cosigned", action="store_true", help="under the newest checkpoint that a witness has seen")
-    receipt.add_argument("--html", action="store_true", help="as a page that checks itself in a browser, offline")
-    receipt.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
-    consistency = add_command(
-        verbs, "consistency", "a proof that the log extends an older size", "custody:consistency", ledger=True
-    )
-    consistency.add_argument("old", type=_count, help="the older size")
-    consistency.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
-    witness = add_command(verbs, "witness", "have the log cosigned by a witness", "witness:ask", ledger=True)
-    witness.add_argument("url", nargs="?", metavar="URL", help="default: every [witnesses.NAME] of hansard.toml")
-    witness.add_argument("--key", metavar="KEY", help="the key that its word is checked with, or a file that holds it")
-    witness.add_argument("--output", "-o", metavar="FILE", help="write the cosigned checkpoint here")
-    export = add_command(
-        verbs, "export", "a folder with everything in it, the verifier included", "custody:export", ledger=True
-    )
-    export.add_argument("folder", help="a folder that does not exist yet")
-    export.add_argument("--without-bodies", action="store_true", help="leave every body out")
-    bring = add_command(verbs, "import", "an export of ours, or a foreign ledger", "custody:bring", ledger=True)
-    bring.add_argument(
-        "path",
-        help="an export or x.jsonl of ours (made anew at --ledger), or a foreign ledger (recorded into it)",
-    )
-    adopt = add_command(
-        verbs, "adopt", "go on in a new log after a genuine restore of an older one", "custody:adopt", ledger=True
-    )
-    adopt.add_argument("old", help="the restored ledger; it becomes the past of the new one at --ledger")
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 15:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 0 or more")
-    return int(text)
