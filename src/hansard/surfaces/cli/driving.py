@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hansard.app.service import Hansard
-from hansard.app.settings import Settings
+from hansard.app.settings import Settings, read_settings
 from hansard.app.views import View
 from hansard.app.wiring import Opened, ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError, plainly
@@ -44,6 +44,16 @@ async def opened(settings: Settings, *, writing: bool) -> AsyncIterator[Hansard]
     found: Opened = open_ledger(settings, writing=writing)
     async with Hansard(found, settings) as hansard:
         yield hansard
+
+
+def with_ledger(ledger: str | None, work: Callable[[Hansard], Awaitable[T]], *, writing: bool = False) -> T:
+    """Do this with such a ledger."""
+
+    async def body() -> T:
+        async with opened(read_settings(ledger), writing=writing) as hansard:
+            return await work(hansard)
+
+    return asyncio.run(body())
 
 
 async def refuse_early(settings: Settings, hand_in: Callable[[Hansard], Awaitable[object]]) -> None:

@@ -13,7 +13,7 @@ from hansard.app.settings import read_settings
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger
 from hansard.surfaces.cli.deliberate import call_of
-from hansard.surfaces.cli.driving import note, opened
+from hansard.surfaces.cli.driving import note, with_ledger
 from hansard.surfaces.cli.show import as_json, say
 
 
@@ -116,11 +116,10 @@ async def _evaluate(args: argparse.Namespace, problems: list[evaluating.Problem]
 
 
 def chain(args: argparse.Namespace) -> int:
-    async def look() -> View:
-        async with opened(read_settings(args.ledger), writing=False) as hansard:
-            return chain_view(hansard.store, hansard.runs.find(args.run))
+    async def look(hansard: Hansard) -> View:
+        return chain_view(hansard.store, hansard.runs.find(args.run))
 
-    view = asyncio.run(look())
+    view = with_ledger(args.ledger, look)
     if args.json:
         as_json(view)
         return 0

@@ -1,14 +1,11 @@
 """`hansard gates …`: what waits for people, and what they decide."""
 
 import argparse
-import asyncio
-from collections.abc import Awaitable, Callable
 
 from hansard.app.gates import Decision, approvals
 from hansard.app.service import Hansard
-from hansard.app.settings import read_settings
 from hansard.app.views import View
-from hansard.surfaces.cli.driving import SHORT, conclude, note, opened, see_through, text_of, typed, watched
+from hansard.surfaces.cli.driving import SHORT, conclude, note, see_through, text_of, typed, watched, with_ledger
 from hansard.surfaces.cli.show import as_json, say
 
 
@@ -26,7 +23,7 @@ def listed(args: argparse.Namespace) -> int:
             note(f"there is {gates}" if args.all else f"{gates} waits for anybody")
         return 0
 
-    return _with(args, work, writing=False)
+    return with_ledger(args.ledger, work)
 
 
 def show(args: argparse.Namespace) -> int:
@@ -44,7 +41,7 @@ def show(args: argparse.Namespace) -> int:
             say(f"  | {line}")
         return 0
 
-    return _with(args, work, writing=False)
+    return with_ledger(args.ledger, work)
 
 
 def approve(args: argparse.Namespace) -> int:
@@ -76,7 +73,7 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
         note(f"whoever drives the run goes on; where nobody does, {typed(args, 'runs resume', run)} does")
         return 0
 
-    return _with(args, work, writing=True)
+    return with_ledger(args.ledger, work, writing=True)
 
 
 def _line(view: View) -> str:
@@ -87,11 +84,3 @@ def _line(view: View) -> str:
     expired = " by expiry" if view["expired"] else ""
     count = f"{approvals(view)} of {view['needed']} approved"
     return f"{view['gate']}  {view['state']}{expired}  run {view['run'][:SHORT]}  before {where}  {count}{until}"
-
-
-def _with(args: argparse.Namespace, work: Callable[[Hansard], Awaitable[int]], *, writing: bool) -> int:
-    async def body() -> int:
-        async with opened(read_settings(args.ledger), writing=writing) as hansard:
-            return await work(hansard)
-
-    return asyncio.run(body())

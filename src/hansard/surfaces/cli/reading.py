@@ -1,17 +1,14 @@
 """`hansard runs rerun|compare|page|capsule`: what the record of a run still tells."""
 
 import argparse
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from hansard.app.compare import has_answers, shown
 from hansard.app.service import Hansard
-from hansard.app.settings import read_settings
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.custody import new_file
-from hansard.surfaces.cli.driving import note, opened
+from hansard.surfaces.cli.driving import note, opened, with_ledger
 from hansard.surfaces.cli.show import as_json, say
 
 EXIT_DIVERGED = 4
@@ -28,7 +25,7 @@ def rerun(args: argparse.Namespace) -> int:
             _tell_rerun(view)
         return 0 if view["identical"] else EXIT_DIVERGED
 
-    return _with(args.ledger, work)
+    return with_ledger(args.ledger, work)
 
 
 def compare(args: argparse.Namespace) -> int:
@@ -41,7 +38,7 @@ def compare(args: argparse.Namespace) -> int:
         async with opened(replace(hansard.settings, ledger=there or ""), writing=False) as other:
             return _tell_comparison(hansard.runs.compare(a, b, other.runs), args)
 
-    return _with(here, work)
+    return with_ledger(here, work)
 
 
 def page(args: argparse.Namespace) -> int:
@@ -53,7 +50,7 @@ def page(args: argparse.Namespace) -> int:
     async def work(hansard: Hansard) -> int:
         return _write(args, hansard.runs.page(args.run))
 
-    return _with(args.ledger, work)
+    return with_ledger(args.ledger, work)
 
 
 def capsule(args: argparse.Namespace) -> int:
@@ -61,7 +58,7 @@ def capsule(args: argparse.Namespace) -> int:
         as_json(hansard.runs.capsule(args.run))
         return 0
 
-    return _with(args.ledger, work)
+    return with_ledger(args.ledger, work)
 
 
 def _write(args: argparse.Namespace, text: str) -> int:
@@ -115,11 +112,3 @@ def _tell_comparison(view: View, args: argparse.Namespace) -> int:
     for line in view["answer_diff"]:
         say(f"  {line}")
     return 0
-
-
-def _with(ledger: str | None, work: Callable[[Hansard], Awaitable[int]]) -> int:
-    async def body() -> int:
-        async with opened(read_settings(ledger), writing=False) as hansard:
-            return await work(hansard)
-
-    return asyncio.run(body())

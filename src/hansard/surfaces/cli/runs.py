@@ -9,7 +9,6 @@ from typing import Any
 
 from hansard.app.recorded import ENDED
 from hansard.app.service import Hansard
-from hansard.app.settings import read_settings
 from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.surfaces.cli.board import Event, reason
@@ -19,10 +18,10 @@ from hansard.surfaces.cli.driving import (
     conclude,
     exit_code,
     note,
-    opened,
     see_through,
     typed,
     watched,
+    with_ledger,
     words,
 )
 from hansard.surfaces.cli.narrate import dollars, duration, first_line, many, spent
@@ -51,7 +50,7 @@ def listed(args: argparse.Namespace) -> int:
             note("there are no runs yet; `hansard submit REQUEST` starts one")
         return 0
 
-    return _with(args, work, writing=False)
+    return with_ledger(args.ledger, work)
 
 
 def show(args: argparse.Namespace) -> int:
@@ -63,15 +62,15 @@ def show(args: argparse.Namespace) -> int:
             _tell(view)
         return 0
 
-    return _with(args, work, writing=False)
+    return with_ledger(args.ledger, work)
 
 
 def follow(args: argparse.Namespace) -> int:
     """Until the run ends; leaving earlier changes nothing for it. Gates expire while somebody follows."""
     began = False
 
-    async def gated(hansard: Hansard) -> int:
-        return int(hansard.runs.has_gates(hansard.runs.find(args.run)))
+    async def gated(hansard: Hansard) -> bool:
+        return hansard.runs.has_gates(hansard.runs.find(args.run))
 
     async def work(hansard: Hansard) -> int:
         nonlocal began
@@ -93,15 +92,15 @@ def follow(args: argparse.Namespace) -> int:
         view = hansard.runs.show(run)
         return exit_code(view) if view["state"] in EXIT else 0
 
-    writing = bool(_with(args, gated, writing=False))
+    writing = with_ledger(args.ledger, gated)
     try:
-        return _with(args, work, writing=writing)
+        return with_ledger(args.ledger, work, writing=writing)
     except StoreError as error:
         if began or not writing:
             raise
         writing = False
         note(f"deadlines of gates are not kept from here: {error}")
-        return _with(args, work, writing=False)
+        return with_ledger(args.ledger, work)
 
 
 def cancel(args: argparse.Namespace) -> int:
@@ -117,7 +116,7 @@ def cancel(args: argparse.Namespace) -> int:
             note(f"run {run[:SHORT]} was asked to stop; the process that drives it has not done so yet")
         return 0
 
-    return _with(args, work, writing=True)
+    return with_ledger(args.ledger, work, writing=True)
 
 
 def resume(args: argparse.Namespace) -> int:
@@ -136,7 +135,7 @@ def _driven(args: argparse.Namespace, go: Callable[[Hansard, str], Awaitable[obj
             ended = await see_through(hansard, go(hansard, run))
         return conclude(hansard, run, args, ended)
 
-    return _with(args, work, writing=True)
+    return with_ledger(args.ledger, work, writing=True)
 
 
 def _recall(hansard: Hansard, run: str, watching: Watcher) -> None:
@@ -152,14 +151,6 @@ def _event(hansard: Hansard, view: View) -> Event:
         return hansard.runs.text(view["seq"], part)
 
     return Event(view["run"], view["kind"], view["data"], text, view["ts"])
-
-
-def _with(args: argparse.Namespace, work: Callable[[Hansard], Awaitable[int]], *, writing: bool) -> int:
-    async def body() -> int:
-        async with opened(read_settings(args.ledger), writing=writing) as hansard:
-            return await work(hansard)
-
-    return asyncio.run(body())
 
 
 def _tell(view: View) -> None:

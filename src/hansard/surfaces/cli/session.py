@@ -22,7 +22,7 @@ from hansard.errors import HansardError, UsageError
 from hansard.surfaces.cli.custody import new_file
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
-from hansard.surfaces.cli.driving import note, opened, refuse_early
+from hansard.surfaces.cli.driving import note, refuse_early, with_ledger
 from hansard.surfaces.cli.evaluating import found as held
 from hansard.surfaces.cli.narrate import many
 from hansard.surfaces.cli.show import as_json, say
@@ -123,16 +123,16 @@ def golden(args: argparse.Namespace) -> int:
 
 
 def resume(args: argparse.Namespace) -> int:
-    async def work() -> int:
-        folder = _place(args, args.directory, gone=True)
-        async with opened(read_settings(args.ledger), writing=True) as hansard:
-            run = find_session(hansard.store, folder)
-            stop = hansard.deliberations.listen(debate(args))
-            sat = await see_out(hansard, run, hansard.deliberations.resume(run, surface="cli"))
-            stop()
-            return conclude(hansard, run, args, sat)
+    folder = _place(args, args.directory, gone=True)
 
-    return asyncio.run(work())
+    async def work(hansard: Hansard) -> int:
+        run = find_session(hansard.store, folder)
+        stop = hansard.deliberations.listen(debate(args))
+        sat = await see_out(hansard, run, hansard.deliberations.resume(run, surface="cli"))
+        stop()
+        return conclude(hansard, run, args, sat)
+
+    return with_ledger(args.ledger, work, writing=True)
 
 
 def execution_replay(args: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ from hansard.app.configuring import BOUNDED, Wishes
 from hansard.surfaces.http.bodies import Budgeted
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.problems import Refused
+from hansard.surfaces.programs import runs_programs
 
 
 def wishes_of(desk: Desk, body: Budgeted) -> Wishes:
@@ -16,10 +17,5 @@ def wishes_of(desk: Desk, body: Budgeted) -> Wishes:
 
 def refuse_commands(desk: Desk, plan: Any) -> None:
     """A check that runs a program would run it here, as the daemon: only where that was allowed."""
-    if desk.commands or not isinstance(plan, dict) or not isinstance(tasks := plan.get("tasks"), list):
-        return
-    for task in tasks:
-        checks = task.get("checks") if isinstance(task, dict) else None
-        for check in checks if isinstance(checks, list) else ():
-            if isinstance(check, dict) and "command" in check:
-                raise Refused(403, "this daemon runs no programs for plans; start it with --allow-commands to let it")
+    if not desk.commands and runs_programs(plan):
+        raise Refused(403, "this daemon runs no programs for plans; start it with --allow-commands to let it")

@@ -1,7 +1,6 @@
 """Gates over HTTP: what waits for people, and what they decide. Who decides is whoever the token belongs to."""
 
 import asyncio
-import json
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -13,6 +12,7 @@ from hansard.surfaces.http.bodies import DecisionRequest, FullGateView, GateView
 from hansard.surfaces.http.desk import answer, desk_of, token_of
 from hansard.surfaces.http.problems import documented, refusing
 from hansard.surfaces.http.runs import found
+from hansard.surfaces.programs import as_plan
 
 router = APIRouter(tags=["gates"], route_class=Strictly)
 
@@ -46,7 +46,7 @@ async def decide(request: Request, gate: str, body: DecisionRequest) -> Response
     with refusing(404):
         await asyncio.to_thread(desk.hansard.gates.show, gate)
     if body.edit is not None:
-        refuse_commands(desk, _plan(body.edit))
+        refuse_commands(desk, as_plan(body.edit))
     with refusing(409):
         view = await desk.hansard.gates.decide(
             gate,
@@ -58,11 +58,3 @@ async def decide(request: Request, gate: str, body: DecisionRequest) -> Response
             shown=None if body.shown is None else tuple(body.shown),
         )
     return answer(view)
-
-
-def _plan(edit: str) -> object:
-    try:
-        return json.loads(edit)
-    except (ValueError, RecursionError):
-        # No plan, then; whether that is wrong is for the gate to say.
-        return None

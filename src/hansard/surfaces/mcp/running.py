@@ -1,7 +1,6 @@
 """Tools that run something: submit, plan, resume; and look after runs: list, show, follow, cancel, decide at a gate."""
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from hansard.surfaces.mcp.progress import telling
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Given, Name, Run, Seq, Text, Tool, tool
 from hansard.surfaces.mcp.views import EventsView, FullGateView, FullRunView, PlanView, RunsView
+from hansard.surfaces.programs import as_plan, runs_programs
 from hansard.surfaces.shapes import Limited, State
 
 FOLLOW_LOOK_S = 0.2
@@ -193,7 +193,7 @@ async def gate_decide(call: Call, asked: Deciding) -> View:
     if call.token is not None and not call.token.may("approver"):
         raise UsageError(f"token {call.token.name!r} may not decide at gates; that needs the role approver")
     if asked.edit is not None:
-        refuse_commands(call, _as_plan(asked.edit))
+        refuse_commands(call, as_plan(asked.edit))
     view = await call.desk.hansard.gates.decide(
         asked.gate,
         asked.decision,
@@ -256,22 +256,10 @@ async def answered(call: Call) -> Given:
     return await seen_through(call, run)
 
 
-def refuse_commands(call: Call, given: Any) -> None:
+def refuse_commands(call: Call, plan: Any) -> None:
     """A check that runs a program would run it here: only where that was allowed."""
-    tasks = given.get("tasks") if isinstance(given, dict) and not call.desk.commands else None
-    for task in tasks if isinstance(tasks, list) else ():
-        checks = task.get("checks") if isinstance(task, dict) else None
-        for check in checks if isinstance(checks, list) else ():
-            if isinstance(check, dict) and "command" in check:
-                raise UsageError("no programs are run here for plans; --allow-commands lets the server do it")
-
-
-def _as_plan(edit: str) -> Any:
-    try:
-        return json.loads(edit)
-    except (ValueError, RecursionError):
-        # Not a plan, then; the gate says what it takes.
-        return None
+    if not call.desk.commands and runs_programs(plan):
+        raise UsageError("no programs are run here for plans; --allow-commands lets the server do it")
 
 
 TOOLS: tuple[Tool, ...] = (submit, plan, runs_list, run_show, run_follow, run_cancel, run_resume)
