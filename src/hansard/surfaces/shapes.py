@@ -4,6 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+MAX_SEQ = 2**53 - 1
+Seq = Annotated[int, Field(ge=0, le=MAX_SEQ)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 State = Literal[
     "requested",
     "planned",

@@ -11,18 +11,18 @@ from starlette.responses import Response
 from hansard.app.documents import check_recordable, read_body
 from hansard.surfaces import shapes
 from hansard.surfaces.http.problems import refusing
+from hansard.surfaces.shapes import MAX_SEQ as MAX_SEQ
 from hansard.surfaces.shapes import FullGateView as FullGateView
 from hansard.surfaces.shapes import FullRunView as FullRunView
 from hansard.surfaces.shapes import GateView as GateView
+from hansard.surfaces.shapes import Name as Name
 from hansard.surfaces.shapes import ReceiptView as ReceiptView
 from hansard.surfaces.shapes import RunView as RunView
+from hansard.surfaces.shapes import Seq as Seq
 from hansard.surfaces.shapes import StateView as StateView
 from hansard.surfaces.shapes import SummaryView as SummaryView
 
-MAX_SEQ = 2**53 - 1
-Seq = Annotated[int, Field(ge=0, le=MAX_SEQ)]
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
 class Strictly(APIRoute):

@@ -18,8 +18,9 @@ from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.running import owned, seen_through, settled
 from hansard.surfaces.mcp.tasks import as_task
-from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Name, Nothing, Text, Tool, tool
+from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Nothing, Text, Tool, tool
 from hansard.surfaces.mcp.views import ChainView, DeliberationView, MadePersonaView, PersonasView, SessionView
+from hansard.surfaces.shapes import Name
 
 RUNS = "runs"
 MAX_NEED = 4_096

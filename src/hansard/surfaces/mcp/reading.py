@@ -12,7 +12,7 @@ from hansard.app.routing import route as find_route
 from hansard.app.verifying import verify_apart
 from hansard.app.views import View
 from hansard.errors import UsageError
-from hansard.surfaces.mcp.tool import Arguments, Call, Name, Nothing, Run, Seq, Text, Tool, tool
+from hansard.surfaces.mcp.tool import Arguments, Call, Nothing, Run, Text, Tool, tool
 from hansard.surfaces.mcp.views import (
     EntriesView,
     FullEntryView,
@@ -24,6 +24,7 @@ from hansard.surfaces.mcp.views import (
     StatusView,
     SummaryView,
 )
+from hansard.surfaces.shapes import Name, Seq
 
 MAX_PART = 200_000
 

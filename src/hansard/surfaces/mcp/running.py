@@ -17,10 +17,10 @@ from hansard.errors import StoreError, UsageError
 from hansard.surfaces.mcp.asking import ask_now, can_be_asked, decide, input_required, questions, run_of
 from hansard.surfaces.mcp.progress import telling
 from hansard.surfaces.mcp.tasks import as_task
-from hansard.surfaces.mcp.tool import Arguments, Call, Given, Name, Run, Seq, Text, Tool, tool
+from hansard.surfaces.mcp.tool import Arguments, Call, Given, Run, Text, Tool, tool
 from hansard.surfaces.mcp.views import EventsView, FullGateView, FullRunView, PlanView, RunsView
 from hansard.surfaces.programs import as_plan, runs_programs
-from hansard.surfaces.shapes import Limited, State
+from hansard.surfaces.shapes import Limited, Name, Seq, State
 
 FOLLOW_LOOK_S = 0.2
 MAX_FOLLOWED = 200

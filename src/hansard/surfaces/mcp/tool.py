@@ -16,11 +16,9 @@ from hansard.app.tokens import Token
 from hansard.app.views import View
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.views import Shown
+from hansard.surfaces.shapes import Name
 
-MAX_SEQ = 2**53 - 1
-Seq = Annotated[int, Field(ge=0, le=MAX_SEQ)]
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Run = Annotated[Name, Field(description="A run's id, the beginning of one, or `last`.")]
 
