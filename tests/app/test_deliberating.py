@@ -24,7 +24,6 @@ from hansard import (
 )
 from hansard.app.configuring import Wishes
 from hansard.app.convening import Call, Convening, convening, default_config
-from hansard.app.deliberations import Deliberations
 from hansard.app.deliberationviews import deliberation_view, find_session
 from hansard.app.pool import Pool
 from hansard.app.sessions import validated
@@ -282,8 +281,8 @@ async def test_whoever_died_behind_the_end_leaves_a_run_that_can_be_ended_again(
     async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
         run = await service.deliberations.convene(made(service, tmp_path))
         await service.deliberations.hold(run)
-        async with service.deliberations._claimed(run) as (progress, claim, _):
-            await service.deliberations._taken(progress, claim)
+        async with service.deliberations._held(run) as hold:
+            await hold._taken()
         assert deliberation_view(service.store, run)["state"] == "running"
         assert (await service.deliberations.resume(run)).sitting.fault is None
         assert deliberation_view(service.store, run)["state"] == "answered"
@@ -309,7 +308,7 @@ async def test_a_replay_that_fails_has_ended_whatever_it_was(tmp_path: Path, mon
 
     async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
         await service.deliberations.hold(await service.deliberations.convene(made(service, tmp_path)))
-        monkeypatch.setattr("hansard.app.deliberations.execution_replay", breaks)
+        monkeypatch.setattr("hansard.app.holding.execution_replay", breaks)
         with pytest.raises(RuntimeError):
             await service.deliberations.replay(tmp_path / "s-1", lambda _: made(service, tmp_path / "again"))
         replayed = service.deliberations.listed()[0]
@@ -341,19 +340,18 @@ async def test_a_crash_between_the_directory_and_the_record_leaves_the_directory
         assert list((tmp_path / "s-1").iterdir()) == []
 
 
-class Dies(Deliberations):
-    """A process that ends when a session is over, before the run says so."""
+async def test_a_run_whose_session_is_over_is_ended_by_whoever_resumes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(*_: Any, **__: Any) -> None:
+        raise RuntimeError("killed when the session is over, before the run says so")
 
-    async def _ended(self, pen: Any, sitting: Any, *, alone: bool = True) -> None:
-        raise RuntimeError("killed")
-
-
-async def test_a_run_whose_session_is_over_is_ended_by_whoever_resumes_it(tmp_path: Path) -> None:
     async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
-        dies = Dies(service.recorder, service.store, service.pool)
-        run = await dies.convene(made(service, tmp_path))
-        with pytest.raises(RuntimeError):
-            await dies.hold(run)
+        run = await service.deliberations.convene(made(service, tmp_path))
+        with monkeypatch.context() as killed:
+            killed.setattr("hansard.app.holding.Hold._ended", dies)
+            with pytest.raises(RuntimeError):
+                await service.deliberations.hold(run)
         assert service.runs.show(run)["state"] == "running"
         sat = await service.deliberations.resume(run)
         view = service.runs.show(run)
