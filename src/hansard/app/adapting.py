@@ -29,6 +29,7 @@ from hansard.deliberation.experts import (
 from hansard.deliberation.result import as_body
 from hansard.deliberation.session import Pen
 from hansard.deliberation.setting import Setting
+from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.council import EnsembleAnswered, PersonaMade, TurnAsked, TurnFailed
 from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body, Fact
@@ -48,7 +49,6 @@ from hansard.store.base import Query, Store
 
 ROLE: Role = "persona_maker"
 CORRECTIONS = 2
-NANO = 1_000_000_000
 Tell = Callable[[str, Sequence[Recorded[Any]]], None]
 
 
@@ -81,12 +81,12 @@ def _less(config: Config, spent: Spent) -> Config:
     budget = data["budget"]
     budget["max_total_tokens"] = max(1, budget["max_total_tokens"] - spent.tokens)
     if spent.cost_usd_nano:
-        budget["max_total_cost_usd"] = max(0, _nano(config) - spent.cost_usd_nano) / NANO
+        budget["max_total_cost_usd"] = max(0, _nano(config) - spent.cost_usd_nano) / NANO_PER_USD
     return Config.parse(data)
 
 
 def _nano(config: Config) -> int:
-    return round(config.budget.max_total_cost_usd * NANO)
+    return round(config.budget.max_total_cost_usd * NANO_PER_USD)
 
 
 class _Preparing:
@@ -274,7 +274,7 @@ def _first(config: Config, id: str, provider: Provider, completion: Completion) 
     spent = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
-        "cost_usd_nano": round(usage.cost_usd * 1e9),
+        "cost_usd_nano": round(usage.cost_usd * NANO_PER_USD),
     }
     if completion.failure is not None:
         why = completion.failure

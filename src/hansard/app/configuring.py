@@ -13,7 +13,7 @@ from hansard.app.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.seams import installed
 from hansard.app.settings import Settings, check_name, recordable, working_folder
 from hansard.app.spelling import spelled
-from hansard.domain.budget import Budget
+from hansard.domain.budget import NANO_PER_USD, Budget
 from hansard.domain.roster import Policy, Roster
 from hansard.domain.value import value
 from hansard.errors import UsageError
@@ -30,8 +30,7 @@ from hansard.providers.fields import Fields
 from hansard.providers.prices import Price
 from hansard.record.codec import MAX_TEXT
 
-NANO = 1_000_000_000
-MOST_USD = (2**53 - 1) // NANO
+MOST_USD = (2**53 - 1) // NANO_PER_USD
 LIMITS = ("max_calls", "max_tokens", "max_usd", "max_seconds")
 BOUNDED = (*LIMITS, "max_parallel")
 """Of what a caller of a server wants, the flags and the file say how much there is."""
@@ -305,7 +304,7 @@ def of_server(settings: Settings, flags: Wishes) -> Wishes:
         typed=False,
         max_calls=most.max_calls,
         max_tokens=most.max_tokens,
-        max_usd=None if nano is None else f"{Decimal(nano) / NANO:f}",
+        max_usd=None if nano is None else f"{Decimal(nano) / NANO_PER_USD:f}",
         max_seconds=most.max_seconds,
         max_parallel=flags.max_parallel or settings.policy.max_parallel,
     )
@@ -369,7 +368,7 @@ def nano_usd(text: str, where: str) -> int:
     try:
         amount = Decimal(text)
         if 0 <= amount <= MOST_USD:
-            return int(amount * NANO)
+            return int(amount * NANO_PER_USD)
     except DecimalException as error:
         raise UsageError(f"{where}: {text!r:.40} is no amount of dollars, such as 0.50") from error
     raise UsageError(f"{where}: {text!r:.40} is no amount of dollars from 0 to {MOST_USD:,}, such as 0.50")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hansard.app.allowance import Allowance, Charged
-from hansard.app.configuring import MOST_USD, NANO, NOBODY, Wishes, allowed, check_price, flagged
+from hansard.app.configuring import MOST_USD, NOBODY, Wishes, allowed, check_price, flagged
 from hansard.app.panels import panel_of, personas_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
@@ -28,7 +28,7 @@ from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, 
 from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.turn import MessageShape
-from hansard.domain.budget import Budget
+from hansard.domain.budget import NANO_PER_USD, Budget
 from hansard.domain.value import value
 from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import is_panel
@@ -250,7 +250,7 @@ def _within(config: Config, most: Budget) -> tuple[Config, tuple[str, ...]]:
     """The configuration under what this host allows, and what was cut for it."""
     limits = {
         "max_total_tokens": most.max_tokens,
-        "max_total_cost_usd": None if most.max_cost_usd_nano is None else most.max_cost_usd_nano / NANO,
+        "max_total_cost_usd": None if most.max_cost_usd_nano is None else most.max_cost_usd_nano / NANO_PER_USD,
         "max_wallclock_seconds": None if most.max_seconds is None else int(most.max_seconds),
     }
     data = config.as_data()

@@ -36,6 +36,7 @@ from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.replay import ExecutionReplay, fresh_id, read_original
 from hansard.deliberation.session import Sitting
+from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
@@ -47,7 +48,6 @@ from hansard.record.reading import read_entries
 from hansard.record.recorder import Recorded, Recorder, Step, Within
 from hansard.store.base import Query, Store
 
-NANO = 1_000_000_000
 Listener = Callable[[str, Recorded[Fact]], None]
 Mode = Literal["deliberation", "persona"]
 Made = Coroutine[Any, Any, tuple[Ended, Persona | None]]
@@ -101,7 +101,7 @@ class Deliberations:
                 software=SOFTWARE,
                 max_calls=made.max_calls,
                 max_tokens=config.budget.max_total_tokens,
-                max_cost_usd_nano=round(config.budget.max_total_cost_usd * NANO),
+                max_cost_usd_nano=round(config.budget.max_total_cost_usd * NANO_PER_USD),
                 max_seconds=config.budget.max_wallclock_seconds,
                 config=Body.json(secrets.scrub(written.as_json())),
             )

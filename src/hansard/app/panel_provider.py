@@ -19,7 +19,7 @@ from hansard.deliberation.protocol.moves import Stopped
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story, entries_of, read_story
-from hansard.domain.budget import Spend
+from hansard.domain.budget import NANO_PER_USD, Spend
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
 from hansard.errors import Fenced, StoreError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
@@ -36,7 +36,6 @@ from hansard.record.history import fold
 from hansard.record.reading import read_entries
 from hansard.store.base import Query, Store
 
-NANO = 1_000_000_000
 NOTHING = Spend()
 WHOSE = "the run has set aside for this panel"
 KINDS: Mapping[str, ErrorKind] = {
@@ -169,7 +168,7 @@ class Panel:
         if share.max_tokens is not None:
             budget["max_total_tokens"] = max(1, share.max_tokens)
         if share.max_cost_usd_nano is not None:
-            budget["max_total_cost_usd"] = share.max_cost_usd_nano / NANO
+            budget["max_total_cost_usd"] = share.max_cost_usd_nano / NANO_PER_USD
         if share.max_seconds is not None:
             budget["max_wallclock_seconds"] = max(1, int(share.max_seconds))
         data = self._config.as_data()

@@ -12,7 +12,7 @@ from hansard.app.settings import Settings
 from hansard.app.tooltables import ToolTable, tool_of
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
-from hansard.domain.budget import MOST_SPENT, Budget
+from hansard.domain.budget import MOST_SPENT, NANO_PER_USD, Budget
 from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.canonical import MAX_INT
@@ -22,7 +22,6 @@ from hansard.providers.fields import Fields
 ASKER = "hansard"
 CLI_KINDS = ("claude-cli", "codex-cli", "gemini-cli", "cli-auto")
 """Agent CLIs, which can be named without a table in hansard.toml."""
-NANO = 1_000_000_000
 MAX_AGENTS = 32
 UNSAID = "(what it is asked)"
 """In place of the problem until there is one."""
@@ -117,7 +116,7 @@ def share_of(table: Mapping[str, Any]) -> Budget:
     return Budget(
         max_calls=table.get("max_calls"),
         max_tokens=caps["max_total_tokens"],
-        max_cost_usd_nano=round(caps["max_total_cost_usd"] * NANO),
+        max_cost_usd_nano=round(caps["max_total_cost_usd"] * NANO_PER_USD),
         max_seconds=caps["max_wallclock_seconds"],
     )
 
@@ -202,8 +201,8 @@ def _count(fields: Fields, name: str, usual: int = 0) -> int:
 
 def _usd(fields: Fields) -> float:
     amount = fields.number("max_usd", 5.0) or 0.0
-    if amount * NANO > MAX_INT:
-        raise UsageError(f"{fields.where}: max_usd is {amount:g}; write at most {MAX_INT // NANO:,}")
+    if amount * NANO_PER_USD > MAX_INT:
+        raise UsageError(f"{fields.where}: max_usd is {amount:g}; write at most {MAX_INT // NANO_PER_USD:,}")
     return amount
 
 

@@ -14,7 +14,8 @@ from hansard.deliberation.protocol.moves import Ask, Draft, Json, Spent, Stopped
 from hansard.deliberation.protocol.moves import Step as Moved
 from hansard.deliberation.result import as_body
 from hansard.deliberation.transcript import Transcript
-from hansard.deliberation.turn import NANO, spent_of
+from hansard.deliberation.turn import spent_of
+from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.council import (
     PanelSelected,
     SessionArchived,
@@ -218,7 +219,7 @@ def _spent(used: Usage) -> dict[str, int]:
     return {
         "prompt_tokens": used.prompt_tokens,
         "completion_tokens": used.completion_tokens,
-        "cost_usd_nano": round(used.cost_usd * NANO),
+        "cost_usd_nano": round(used.cost_usd * NANO_PER_USD),
     }
 
 

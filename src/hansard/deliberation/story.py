@@ -13,7 +13,8 @@ from typing import Any, cast
 from hansard.deliberation.documents import Artifact, Config, Invalid, SelectorOutput
 from hansard.deliberation.protocol.moves import Answered, Failed, Reading, Spent, Used
 from hansard.deliberation.result import from_body
-from hansard.deliberation.turn import NANO, heard, spent_of
+from hansard.deliberation.turn import heard, spent_of
+from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.council import (
     PanelSelected,
     SessionArchived,
@@ -242,7 +243,7 @@ def _take_message(story: Story, fact: TurnTaken, seq: int) -> None:
         before = [result.event.spent for result in story.results[story.asked :]]
         spent = Spent(
             tokens=usage["total_tokens"] - sum(each.tokens for each in before),
-            cost_usd_nano=round(usage["cost_usd"] * NANO) - sum(each.cost_usd_nano for each in before),
+            cost_usd_nano=round(usage["cost_usd"] * NANO_PER_USD) - sum(each.cost_usd_nano for each in before),
         )
         reading = Reading(elapsed_us=fact.elapsed_us)
         event = Answered(reading=reading, content=_content(message), usage=usage, spent=spent)

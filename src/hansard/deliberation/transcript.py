@@ -8,7 +8,8 @@ from typing import Any
 from hansard.deliberation.documents import digest_of, jcs
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.protocol.moves import Draft
-from hansard.deliberation.turn import NANO, MessageShape, as_message
+from hansard.deliberation.turn import MessageShape, as_message
+from hansard.domain.budget import NANO_PER_USD
 from hansard.record.encoder import kept
 
 
@@ -62,7 +63,7 @@ class Transcript:
             name: sum(usage[name] for usage in usages)
             for name in ("prompt_tokens", "completion_tokens", "total_tokens")
         }
-        total["cost_usd"] = sum(round(usage["cost_usd"] * NANO) for usage in usages) / NANO
+        total["cost_usd"] = sum(round(usage["cost_usd"] * NANO_PER_USD) for usage in usages) / NANO_PER_USD
         if any(usage.get("estimated") for usage in usages):
             total["estimated"] = True
         return total

@@ -5,13 +5,13 @@ from typing import Any, Literal
 from hansard.deliberation.documents import Usage, unrepresentable
 from hansard.deliberation.protocol.moves import Answered, Draft, Failed, Json, Reading, Spent
 from hansard.deliberation.protocol.session import GONE, UNROUTABLE
+from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.exchange import Completion
 from hansard.providers.retry import may_retry
 
 MessageShape = Literal["golden", "reference"]
 """`golden` is what the protocol's own fixtures have; `reference` what its reference runtime writes [A-1]."""
 
-NANO = 1_000_000_000
 # The reference's own words: they are part of its digests [A-16].
 _REASONS = {
     UNROUTABLE: "target not in active_panel, is originator, or is coordinator",
@@ -23,7 +23,7 @@ _ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 
 def spent_of(usage: Usage, calls: int = 1) -> Spent:
     """What caps count of a usage, by so many calls."""
-    return Spent(tokens=usage.total_tokens, cost_usd_nano=round(usage.cost_usd * NANO), calls=calls)
+    return Spent(tokens=usage.total_tokens, cost_usd_nano=round(usage.cost_usd * NANO_PER_USD), calls=calls)
 
 
 def heard(completion: Completion, usage: Usage, spent: Spent, reading: Reading) -> Answered | Failed:

@@ -3,6 +3,7 @@
 from hansard.domain.exchange import Completion
 from hansard.domain.value import value
 
+NANO_PER_USD = 1_000_000_000
 MOST_SPENT = 10**15
 """No sum says more, and no limit allows for more: the record holds no number beyond 2^53 - 1."""
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hansard.domain.budget import Budget
+from hansard.domain.budget import NANO_PER_USD, Budget
 from hansard.domain.table import Table
 from hansard.domain.value import value
 from hansard.errors import UsageError
@@ -99,7 +99,7 @@ def _budget(values: object, where: str) -> Budget | None:
     if nano is not None and usd is not None:
         raise UsageError(f"{table.where}: max_cost_usd and max_cost_usd_nano say the same thing; keep one")
     if usd is not None:
-        nano = max(round(usd * 1_000_000_000), 1)
+        nano = max(round(usd * NANO_PER_USD), 1)
     budget = Budget(
         max_calls=table.count("max_calls"),
         max_tokens=table.count("max_tokens"),

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.exchange import Cost, ErrorKind, Exchange, Finish, ToolEvent
 from hansard.domain.value import value
 from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
@@ -241,4 +242,4 @@ def _cost(result: Mapping[str, Any]) -> Cost | None:
     value = result.get("total_cost_usd")
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e6:
         return None
-    return Cost(usd_nano=round(value * 1_000_000_000), basis="estimate")
+    return Cost(usd_nano=round(value * NANO_PER_USD), basis="estimate")

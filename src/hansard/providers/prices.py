@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.exchange import Completion, Cost, Usage
 from hansard.domain.value import replace, value
 from hansard.errors import UsageError
 
 AS_OF = "2026-11-15"
 MILLION = 1_000_000
-NANO_PER_USD = 1_000_000_000
 
 
 @value

@@ -8,17 +8,17 @@ from hansard.deliberation.documents.breach import Invalid
 from hansard.deliberation.documents.exchange import CallError, ProviderResult, ToolEvent, Usage
 from hansard.deliberation.documents.golden import FakeProviderScript, ScriptEntry
 from hansard.domain import exchange
+from hansard.domain.budget import NANO_PER_USD
 from hansard.providers.checks import MOST_TOKENS, MOST_USD_NANO
 from hansard.providers.reply import Reply
 from hansard.providers.script import Entry, Script
 
 NAME = "fake_provider_script"
-NANO = 1_000_000_000
 MOST = {
     "prompt_tokens": MOST_TOKENS,
     "completion_tokens": MOST_TOKENS,
     "total_tokens": 2 * MOST_TOKENS,
-    "cost_usd": MOST_USD_NANO / NANO,
+    "cost_usd": MOST_USD_NANO / NANO_PER_USD,
 }
 """What a result may say that it used."""
 NOTHING = "the result holds neither a structured output nor an error"
@@ -68,7 +68,7 @@ def _reply(result: ProviderResult, for_selector: bool) -> Reply:
         structured=structured,
         finish=result.finish_reason,
         usage=_usage(result.usage),
-        cost=exchange.Cost(usd_nano=round(result.usage.cost_usd * NANO), basis="reported"),
+        cost=exchange.Cost(usd_nano=round(result.usage.cost_usd * NANO_PER_USD), basis="reported"),
         failure=failure,
         tool_events=tuple(_tool_event(event) for event in result.tool_events),
         output=json.dumps(result.usage.as_data()).encode(),
@@ -126,7 +126,7 @@ def added(one: Usage, other: Usage) -> Usage:
         prompt_tokens=one.prompt_tokens + other.prompt_tokens,
         completion_tokens=one.completion_tokens + other.completion_tokens,
         total_tokens=one.total_tokens + other.total_tokens,
-        cost_usd=(round(one.cost_usd * NANO) + round(other.cost_usd * NANO)) / NANO,
+        cost_usd=(round(one.cost_usd * NANO_PER_USD) + round(other.cost_usd * NANO_PER_USD)) / NANO_PER_USD,
         estimated=True if one.estimated or other.estimated else None,
     )
 
@@ -143,6 +143,6 @@ def usage_of(completion: exchange.Completion, *, scripted: bool = False) -> Usag
         prompt_tokens=used.input_tokens,
         completion_tokens=used.output_tokens,
         total_tokens=used.total,
-        cost_usd=completion.cost.usd_nano / NANO,
+        cost_usd=completion.cost.usd_nano / NANO_PER_USD,
         estimated=True if used.estimated or completion.cost.basis in {"estimate", "unknown"} else None,
     )

@@ -5,10 +5,8 @@ from dataclasses import field
 from typing import Literal, Self
 
 from hansard.deliberation.documents.config import Config
-from hansard.domain.budget import MOST_SPENT
+from hansard.domain.budget import MOST_SPENT, NANO_PER_USD
 from hansard.domain.value import value
-
-NANO = 1_000_000_000
 
 
 @value
@@ -41,7 +39,7 @@ class Rules:
             coordinator=config.coordinator.id,
             max_rounds=budget.max_rounds,
             max_total_tokens=min(budget.max_total_tokens, MOST_SPENT),
-            max_total_cost_usd_nano=round(min(budget.max_total_cost_usd, MOST_SPENT / NANO) * NANO),
+            max_total_cost_usd_nano=round(min(budget.max_total_cost_usd, MOST_SPENT / NANO_PER_USD) * NANO_PER_USD),
             max_wallclock_us=budget.max_wallclock_seconds * 1_000_000,
             agent_tokens=budget.per_agent_token_budget or {},
             max_branch_depth=knobs.max_branch_depth,
