@@ -29,7 +29,7 @@ NOTE = sign_checkpoint(ORIGIN, 7, ROOT, (IDENTITY, EPOCH))
 SOURCE = Path(__file__).parents[2] / "src"
 
 # The y of the points of low order, canonical or not, each with both signs.
-_LOW = (0, 1, ed25519.P - 1, ed25519.P, ed25519.P + 1, signing._ORDER_8_Y, ed25519.P - signing._ORDER_8_Y)
+_LOW = (0, 1, ed25519.P - 1, ed25519.P, ed25519.P + 1, ed25519._ORDER_8_Y, ed25519.P - ed25519._ORDER_8_Y)
 LOW_ORDER = [(y | sign << 255).to_bytes(32, "little") for y in _LOW for sign in (0, 1)]
 
 

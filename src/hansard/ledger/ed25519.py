@@ -35,14 +35,20 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     return _encode(_sum_of_multiples(s, k, (-x, y, z, -t))) == signature[:32]
 
 
+def is_strict(encoded: bytes) -> bool:
+    """Whether the y is canonical and not of low order; whether the point is on the curve is another question."""
+    y = _y(encoded)
+    return y < P and y not in _LOW_ORDER_Y
+
+
 def _y(encoded: bytes) -> int:
     return int.from_bytes(encoded, "little") & ~_SIGN
 
 
 def _decode(encoded: bytes) -> Point | None:
-    y = _y(encoded)
-    if y >= P or y in _LOW_ORDER_Y:
+    if not is_strict(encoded):
         return None
+    y = _y(encoded)
     u, v = (y * y - 1) % P, (_D * y * y + 1) % P
     x = u * pow(v, 3, P) * pow(u * pow(v, 7, P), (P - 5) // 8, P) % P
     if (v * x * x - u) % P:

@@ -11,16 +11,11 @@ from typing import TYPE_CHECKING, Self
 from hansard.domain.value import value
 from hansard.errors import MissingExtra, StoreError
 from hansard.ledger.checkpoint import format_checkpoint
-from hansard.ledger.ed25519 import L, P
+from hansard.ledger.ed25519 import L, is_strict
 from hansard.ledger.note import Signature, VerifierKey, format_note
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-_SIGN = 1 << 255
-_ORDER_8_Y = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
-# The y of the points of order 1, 2, 4 and 8; each y serves both signs of x.
-_LOW_ORDER_Y = frozenset({0, 1, P - 1, _ORDER_8_Y, P - _ORDER_8_Y})
 
 
 def available() -> bool:
@@ -97,7 +92,8 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     """
     if len(public) != 32 or len(signature) != 64 or int.from_bytes(signature[32:], "little") >= L:
         return False
-    if not (_is_strict_point(public) and _is_strict_point(signature[:32])):
+    # That the points are on the curve is the library's to find.
+    if not (is_strict(public) and is_strict(signature[:32])):
         return False
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -107,12 +103,6 @@ def verify(public: bytes, message: bytes, signature: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
-
-
-def _is_strict_point(encoded: bytes) -> bool:
-    """Whether the y is canonical and not of low order; that the point is on the curve is the library's to find."""
-    y = int.from_bytes(encoded, "little") & ~_SIGN
-    return y < P and y not in _LOW_ORDER_Y
 
 
 def _need_library() -> None:
