@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from hansard.deliberation.documents.vocabulary import OutputSchema
 from hansard.deliberation.packet import Packet
-from hansard.deliberation.protocol.moves import Ask, Expect, Json
+from hansard.deliberation.protocol.moves import Ask, Json
 from hansard.deliberation.quoting import (
     AT,
     RECALLED,
@@ -25,7 +26,7 @@ from hansard.deliberation.quoting import (
 from hansard.domain.exchange import Message
 from hansard.domain.value import value
 
-_TASK: dict[Expect, str] = {
+_TASK: dict[OutputSchema, str] = {
     "turn_structured_output": (
         "Give your turn as one bare JSON object: `text` is what you have to say. To ask another member of the panel, add "
         "`direct_requests`, a list of objects with `target` (an id of the panel), `type` (question, verification, critique, "

@@ -9,6 +9,15 @@ from hansard.domain.value import value
 TurnType = Literal[
     "problem_statement", "primary_turn", "coordination_turn", "branch_turn", "synthesis", "panel_contraction"
 ]
+TerminationReason = Literal[
+    "budget_exceeded",
+    "schema_error",
+    "provider_unrecoverable",
+    "user_cancel",
+    "timeout",
+    "user_input_required",
+    "external_research_required",
+]
 
 
 @value
@@ -217,18 +226,7 @@ class SessionEnded(Fact):
     )
     session: str
     outcome: Literal["synthesis", "termination"]
-    reason: (
-        Literal[
-            "budget_exceeded",
-            "schema_error",
-            "provider_unrecoverable",
-            "user_cancel",
-            "timeout",
-            "user_input_required",
-            "external_research_required",
-        ]
-        | None
-    ) = None
+    reason: TerminationReason | None = None
     rounds: int
     why: str | None = None
     artifact: Body

@@ -14,7 +14,7 @@ from hansard.deliberation.documents.turns import (
     TurnStructuredOutput,
     Verdict,
 )
-from hansard.deliberation.documents.vocabulary import MessageType, NonEmpty, OpenObject, Time
+from hansard.deliberation.documents.vocabulary import NonEmpty, OpenObject, Time, TurnType
 from hansard.domain.value import value
 
 RUNTIME = "runtime"
@@ -30,7 +30,7 @@ class SchemaFailure(Document):
     reason: NonEmpty
 
 
-def _turn(type: MessageType, rule: str, content: Shape, **others: Shape) -> When:
+def _turn(type: TurnType, rule: str, content: Shape, **others: Shape) -> When:
     required = ("parent_id",) if type == "branch_turn" else ()
     return When(rule=rule, member="type", values=(type,), required=required, shapes={"content": content, **others})
 
@@ -61,7 +61,7 @@ class Message(Document):
     )
     id: NonEmpty
     speaker: NonEmpty
-    type: MessageType
+    type: TurnType
     content: Annotated[Content, Either((Text(0), Open()))]
     round: int
     turn_index: int

@@ -14,20 +14,10 @@ from hansard.deliberation.documents.shape import (
     Text,
     Whole,
 )
-from hansard.domain.council import TurnType
+from hansard.domain.council import TerminationReason, TurnType
 from hansard.domain.exchange import ErrorKind, Finish, MessageRole
 
-MessageType = TurnType
 NextAction = Literal["continue", "finalize", "request_user_input", "request_external_research"]
-TerminationReason = Literal[
-    "budget_exceeded",
-    "schema_error",
-    "provider_unrecoverable",
-    "user_cancel",
-    "timeout",
-    "user_input_required",
-    "external_research_required",
-]
 ContractionReason = Literal["provider_unrecoverable", "schema_error"]
 Strategy = Literal["fixed", "rules", "llm"]
 PersonaClass = Literal["horizontal", "domain"]
@@ -60,7 +50,6 @@ __all__ = [
     "Finish",
     "ManifestStatus",
     "MessageRole",
-    "MessageType",
     "NextAction",
     "ObservabilityLevel",
     "OnAgentFailure",
@@ -73,6 +62,7 @@ __all__ = [
     "PinningCondition",
     "Strategy",
     "TerminationReason",
+    "TurnType",
 ]
 
 SCHEMA_VERSION = "1.0.0"

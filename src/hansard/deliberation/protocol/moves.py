@@ -7,22 +7,12 @@ was checked before it came here.
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hansard.domain.council import TurnType
+from hansard.deliberation.documents.vocabulary import OutputSchema
+from hansard.domain.council import TerminationReason, TurnType
 from hansard.domain.exchange import ErrorKind
 from hansard.domain.value import value
 
 Json = Mapping[str, Any]
-Expect = Literal["turn_structured_output", "verdict", "synthesis_content"]
-LossReason = Literal["provider_unrecoverable", "schema_error"]
-Reason = Literal[
-    "budget_exceeded",
-    "schema_error",
-    "provider_unrecoverable",
-    "user_cancel",
-    "timeout",
-    "user_input_required",
-    "external_research_required",
-]
 Cap = Literal[
     "max_rounds",
     "max_total_tokens",
@@ -127,7 +117,7 @@ class Ask:
     """Ask this agent for this turn. `request` and `parent` are set on branch turns, `correcting` after a malformed answer."""
 
     agent: str
-    expect: Expect
+    expect: OutputSchema
     round: int
     turn_index: int
     branch_depth: int = 0
@@ -149,7 +139,7 @@ class Pause:
 class Stopped:
     """The session terminates. `failed` and `agent` name the call that ended it, `cap` the limit, `why` what kept a panel from sitting."""
 
-    reason: Reason
+    reason: TerminationReason
     cap: Cap | None = None
     pending: Json | None = None
     agent: str | None = None

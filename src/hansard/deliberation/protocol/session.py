@@ -7,6 +7,7 @@ give the same moves [R-4.10-7]. Section numbers are those of the Symposium 1.0 p
 from collections.abc import Generator
 from typing import TypeVar
 
+from hansard.deliberation.documents.vocabulary import ContractionReason
 from hansard.deliberation.protocol.moves import (
     Answered,
     Ask,
@@ -15,7 +16,6 @@ from hansard.deliberation.protocol.moves import (
     Event,
     Failed,
     Json,
-    LossReason,
     Move,
     Pause,
     Rested,
@@ -266,7 +266,7 @@ def _contract(s: State, agent: str, failed: Failed, slot: int, parent: int | Non
     return None if s.active else Stopped(reason="provider_unrecoverable", agent=agent, failed=failed)
 
 
-def _loss(failed: Failed) -> LossReason:
+def _loss(failed: Failed) -> ContractionReason:
     return "schema_error" if failed.kind == "malformed_response" else "provider_unrecoverable"
 
 

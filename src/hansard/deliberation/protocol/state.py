@@ -6,8 +6,9 @@ It is a function of the events that were heard: whoever sends them again has the
 from dataclasses import dataclass, field
 from typing import Any
 
-from hansard.deliberation.protocol.moves import Cap, Draft, Json, Reading, Reason, Spent, Stopped
+from hansard.deliberation.protocol.moves import Cap, Draft, Json, Reading, Spent, Stopped
 from hansard.deliberation.protocol.rules import Rules
+from hansard.domain.council import TerminationReason
 from hansard.domain.value import replace, value
 
 
@@ -102,5 +103,5 @@ def gate(state: State) -> Stopped | None:
     return None
 
 
-def _breached(reason: Reason, cap: Cap) -> Stopped:
+def _breached(reason: TerminationReason, cap: Cap) -> Stopped:
     return Stopped(reason=reason, cap=cap)
