@@ -7,7 +7,7 @@ import pytest
 
 from hansard.app.doctor import examine
 from hansard.app.runs import read_plan
-from hansard.app.settings import ledger_settings, read_settings, wants_color
+from hansard.app.settings import ledger_settings, read_settings
 from hansard.errors import UsageError
 
 
@@ -132,12 +132,6 @@ def test_what_python_cannot_take_in_is_told_of_the_file(tmp_path: Path, name: st
 def test_secrets_of_the_environment_are_not_shown(tmp_path: Path) -> None:
     settings = read_settings(environ={"HOME": "/h", "OPENAI_API_KEY": "sk-very-secret"}, folder=tmp_path)
     assert "sk-very-secret" not in repr(settings)
-
-
-def test_colour_is_refused_by_convention() -> None:
-    assert wants_color({"TERM": "xterm"})
-    assert not wants_color({"NO_COLOR": "1"})
-    assert not wants_color({"TERM": "dumb"})
 
 
 def test_doctor_tells_of_each_provider_by_itself(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hansard.providers.base import Provider, failure
 from hansard.providers.claude import Claude
 from hansard.providers.codex import Codex
 from hansard.providers.gemini import Gemini
-from hansard.providers.open import PLACES, close_providers, open_providers
+from hansard.providers.open import PLACES, open_providers
 from hansard.providers.prices import Price, Prices
 from hansard.providers.registry import OURS, Registry
 from hansard.providers.secrets import Secrets
@@ -334,17 +334,6 @@ async def test_a_script_gives_out_as_many_refusals_as_it_says() -> None:
     provider = opened({"kind": "scripted", "mode": "sequential", "entries": entries})
     found = [(await provider.complete(asking())).failure for _ in range(5)]
     assert [each.message for each in found if each] == ["0", "1", "2", "3", "4"]
-
-
-async def test_closing_closes_all_even_when_one_cannot() -> None:
-    class Stuck(Doing):
-        async def close(self) -> None:
-            raise OSError("stuck")
-
-    fine = Doing(echo)
-    with pytest.raises(OSError, match="stuck"):
-        await close_providers({"a": Stuck(echo), "b": fine})
-    assert fine.closed == 1
 
 
 async def test_a_scripted_usage_reaches_the_caller_through_every_wrapper() -> None:

@@ -183,12 +183,6 @@ def read_text(path: Path) -> str:
         raise UsageError(f"cannot read {path}: {plainly(error)}") from error
 
 
-def wants_color(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether colour is welcome: NO_COLOR and a dumb terminal say no."""
-    env = os.environ if environ is None else environ
-    return not env.get("NO_COLOR") and env.get("TERM") != "dumb"
-
-
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Where keys, anchors and tokens are kept. It is the user's: no hansard.toml has a say in it."""
     env = os.environ if environ is None else environ

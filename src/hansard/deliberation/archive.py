@@ -295,18 +295,6 @@ def is_crashed(folder: Path) -> bool:
     return True
 
 
-def mark_crashed(folder: Path, now: str) -> None:
-    """Say in the manifest that the session is not running any more. Nothing else changes."""
-    lock = _locked(folder)
-    try:
-        manifest = read_manifest(folder)
-        if manifest.status == "in_progress":
-            data = {**manifest.as_data(), "status": "crashed", "updated_at": now}
-            write_whole(folder / MANIFEST, _shown(RunManifest.parse(data).as_data()))
-    finally:
-        os.close(lock)
-
-
 def listing(folder: Path) -> dict[str, Any]:
     """Size and SHA-256 of every file but the seal and the empty lock; of whatever is no file, only that it is there."""
     found: dict[str, Any] = {}

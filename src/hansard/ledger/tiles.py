@@ -55,13 +55,6 @@ def tiles_for(size: int) -> Iterator[tuple[int, int, int]]:
         level, size = level + 1, full
 
 
-def node_place(level: int, index: int) -> tuple[int, int, int, int]:
-    """Where a node's hash comes from: (tile level, tile index, first, end), the root of tile[first:end]."""
-    tile_level, inner = divmod(level, HEIGHT)
-    first = index << inner
-    return tile_level, first // WIDTH, first % WIDTH, first % WIDTH + (1 << inner)
-
-
 def encode_bundle(entries: Iterable[bytes]) -> bytes:
     """The bundle of up to 256 entries, each after its length as two big-endian bytes."""
     parts: list[bytes] = []

@@ -106,18 +106,6 @@ def open_providers(
     return {name: Scrubbed(provider, known) if scrubs else provider for name, provider in opened.items()}
 
 
-async def close_providers(providers: Mapping[str, Provider]) -> None:
-    """Close them all, also when closing one fails; the first error is raised at the end."""
-    errors: list[Exception] = []
-    for provider in providers.values():
-        try:
-            await provider.close()
-        except Exception as error:  # noqa: BLE001 - the others must be closed first
-            errors.append(error)
-    if errors:
-        raise errors[0]
-
-
 def _open(
     name: str,
     fields: Fields,
