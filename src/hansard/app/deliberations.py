@@ -38,17 +38,17 @@ from hansard.deliberation.replay import ExecutionReplay, fresh_id, read_original
 from hansard.deliberation.session import Sitting
 from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.council import SessionArchived
-from hansard.domain.fact import Body, Fact
+from hansard.domain.fact import Body
 from hansard.domain.value import value
 from hansard.domain.work import CancelAsked, ResumeAsked, RunConfigured, RunRequested, Surface
 from hansard.errors import Fenced, ProviderError, StoreError, UsageError
 from hansard.orchestration.ending import Ended, ended_before
+from hansard.orchestration.journal import Listener
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.record.reading import read_entries
 from hansard.record.recorder import Recorded, Recorder, Step, Within
 from hansard.store.base import Query, Store
 
-Listener = Callable[[str, Recorded[Fact]], None]
 Mode = Literal["deliberation", "persona"]
 Made = Coroutine[Any, Any, tuple[Ended, Persona | None]]
 """What makes a persona: how its run ended, and what came of it."""

@@ -11,14 +11,13 @@ from typing import Any
 
 from hansard.app.capsule import capsule_text
 from hansard.app.claiming import beginning
-from hansard.app.configuring import Wishes, run_config
 from hansard.app.finding import ANY_RUN, unknown_run
 from hansard.app.following import until_over
 from hansard.app.gates import decided
 from hansard.app.ids import new_nonce
 from hansard.app.listening import harmless
 from hansard.app.panel_provider import Panel, end_sessions
-from hansard.app.people import human as human
+from hansard.app.people import human
 from hansard.app.pool import Pool
 from hansard.app.recorded import ENDED, RecordedRuns
 from hansard.app.rerun import rerun
@@ -369,6 +368,3 @@ def _readable(config: RunConfig) -> bytes:
 
 def _mode(mode: str, plan: object, lane: str | None) -> str:
     return "plan" if plan is not None else "single" if lane is not None else mode
-
-
-__all__ = ["Runs", "Wishes", "human", "read_plan", "run_config"]

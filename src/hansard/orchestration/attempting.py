@@ -12,13 +12,12 @@ from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body
 from hansard.domain.work import TaskAttempted, TaskEscalated, TaskJudged, TaskRestarted
 from hansard.errors import StoreError
-from hansard.ledger.entry import Entry
+from hansard.ledger.entry import MAX_CAUSES, Entry
 from hansard.orchestration.asking import Asker, NoAnswer, Swallowed, Target, settle
 from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
 from hansard.orchestration.execute import WORKER_ROLE, Assignment, Rejection, returned, seen, worker_exchange
 from hansard.orchestration.fence import Fences, capped
-from hansard.orchestration.journal import MAX_CAUSES
 from hansard.orchestration.judge import WHOLE, Finding, at_a_glance, declared
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan, Task

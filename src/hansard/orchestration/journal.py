@@ -9,13 +9,12 @@ from typing import Any, TypeVar
 
 from hansard.domain.fact import Body, Fact
 from hansard.domain.work import ResultsJoined
+from hansard.ledger.entry import MAX_CAUSES
 from hansard.providers.secrets import Secrets
 from hansard.record.recorder import Cause, Recorded, Recorder, Step
 from hansard.store.base import Claim
 
 F = TypeVar("F", bound=Fact)
-
-MAX_CAUSES = 1_000
 
 Listener = Callable[[str, Recorded[Fact]], None]
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hansard.domain.work import BudgetBreached, TaskSkipped
+from hansard.ledger.entry import MAX_CAUSES
 from hansard.orchestration.asking import Asker
 from hansard.orchestration.attempting import Attempts, Judged, Passed, Ready, actor
 from hansard.orchestration.contexts import Contexts
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown
-from hansard.orchestration.journal import MAX_CAUSES
 from hansard.orchestration.plan import Plan, Task
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
