@@ -157,8 +157,8 @@ class RunConfig:
                 ladder=tuple(fields.any("ladder", [])),
                 budget=read_budget(Fields(fields.table("budget"), where)),
                 prices={target: _price(Fields(table, where)) for target, table in fields.table("prices").items()},
-                judge=fields.choice("judge", ("model", "checks"), "model"),  # type: ignore[arg-type]
-                answer=fields.choice("answer", ("synthesize", "join"), "synthesize"),  # type: ignore[arg-type]
+                judge=fields.choice("judge", ("model", "checks"), "model"),
+                answer=fields.choice("answer", ("synthesize", "join"), "synthesize"),
                 tuning=Tuning.read(Fields(fields.table("tuning"), where)),
                 templates=dict(fields.table("templates")),
                 gates=read_rules(fields.any("gates", []), where),

@@ -105,7 +105,7 @@ def _rule(fields: Fields, number: int) -> Rule:
         needed=fields.count("needed", 1, least=1),
         approvers=approvers,
         deadline_s=fields.number("deadline_s"),
-        on_expiry=fields.choice("on_expiry", ("approve", "reject"), "reject"),  # type: ignore[arg-type]
+        on_expiry=fields.choice("on_expiry", ("approve", "reject"), "reject"),
         question=fields.text("question"),
         asked=fields.flag("asked"),
     )

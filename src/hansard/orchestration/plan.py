@@ -270,7 +270,7 @@ def _task(fields: Fields) -> Task:
 
 
 def _on_failure(fields: Fields) -> OnFailure:
-    return fields.choice("on_upstream_failure", ("skip", "run"), "skip")  # type: ignore[return-value]
+    return fields.choice("on_upstream_failure", ("skip", "run"), "skip")
 
 
 def _needs(fields: Fields) -> tuple[Need, ...]:
@@ -280,7 +280,7 @@ def _needs(fields: Fields) -> tuple[Need, ...]:
             needs.append(Need(task=each))
             continue
         need = Fields(each, f"{fields.where}, needs {number}")
-        needs.append(Need(task=need.text("task"), kind=need.choice("kind", ("data", "order"), "data")))  # type: ignore[arg-type]
+        needs.append(Need(task=need.text("task"), kind=need.choice("kind", ("data", "order"), "data")))
         need.done()
     return tuple(needs)
 

@@ -148,7 +148,7 @@ def open_claude(
         isolated=read.flag("isolation", True),
         bare=read.flag("bare", False),
         tools=read.texts("tools"),
-        permission_mode=read.choice("permission_mode", _MODES),
+        permission_mode=read.one_of("permission_mode", _MODES),
         extra=read.texts("args"),
     )
     return opened(id, cli, read, environment, prices)

@@ -89,7 +89,7 @@ def open_codex(
     """A provider from its table in hansard.toml."""
     read = Options(id, options)
     cli = Codex(
-        isolated=read.flag("isolation", True), sandbox=read.choice("sandbox", _SANDBOXES), extra=read.texts("args")
+        isolated=read.flag("isolation", True), sandbox=read.one_of("sandbox", _SANDBOXES), extra=read.texts("args")
     )
     return opened(id, cli, read, environment, prices)
 

@@ -133,7 +133,7 @@ def open_command(id: str, options: Mapping[str, Any], environment: Mapping[str, 
     """A provider from its table in hansard.toml."""
     where, read = f"[providers.{id}]", Options(id, options)
     argv = read.texts("argv")
-    input_, output = read.choice("input", INPUTS), read.choice("output", OUTPUTS)
+    input_, output = read.one_of("input", INPUTS), read.one_of("output", OUTPUTS)
     sees = {**passed_on(environment, names=read.texts("env")), **read.variables("set_env")}
     workspace, timeout_s, model = workspace_of(read), read.seconds("timeout_s"), read.text("model")
     max_spill_bytes, unmetered = spill_of(read), read.flag("unmetered", True)

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from sys import float_info
-from typing import Any
+from typing import Any, TypeVar
 
 from hansard.errors import UsageError
 
+Word = TypeVar("Word", bound=str)
 _TEXT = frozenset({str})
 
 
@@ -34,10 +35,11 @@ class Fields:
             return value
         raise self._wrong(name, "a text", value)
 
-    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+    def choice(self, name: str, allowed: tuple[Word, ...], default: Word) -> Word:
         value = self.text(name, default)
-        if value in allowed:
-            return value
+        for word in allowed:
+            if value == word:
+                return word
         raise self._wrong(name, f"one of {', '.join(allowed)}", value)
 
     def flag(self, name: str, default: bool = False) -> bool:

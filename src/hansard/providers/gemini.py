@@ -74,7 +74,7 @@ def open_gemini(
     read = Options(id, options)
     cli = Gemini(
         isolated=read.flag("isolation", True),
-        approval_mode=read.choice("approval_mode", _MODES),
+        approval_mode=read.one_of("approval_mode", _MODES),
         extra=read.texts("args"),
     )
     return opened(id, cli, read, environment, prices)

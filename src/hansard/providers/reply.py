@@ -91,7 +91,7 @@ def _given(fields: Fields) -> bool:
 def _read_failure(fields: Fields) -> Failure:
     kind = fields.choice("kind", get_args(ErrorKind), "internal")
     failure = Failure(
-        kind=kind,  # type: ignore[arg-type]
+        kind=kind,
         message=fields.text("message", kind.replace("_", " ")),
         retryable=fields.flag("retryable", kind in RETRYABLE),
         retry_after_s=fields.number("retry_after_s"),
@@ -115,7 +115,7 @@ def _read_usage(fields: Fields) -> Usage:
 def _read_cost(fields: Fields) -> Cost:
     given = fields.has("cost_usd_nano")
     basis = fields.choice("cost_basis", get_args(CostBasis), "reported" if given else "unknown")
-    return Cost(usd_nano=fields.count("cost_usd_nano"), basis=basis)  # type: ignore[arg-type]
+    return Cost(usd_nano=fields.count("cost_usd_nano"), basis=basis)
 
 
 def _read_call(fields: Fields, number: int) -> ToolCall:

@@ -78,8 +78,8 @@ class Script:
         fields = Fields(table, where)
         script = cls(
             entries=tuple(_read_entry(each) for each in fields.tables("entries")),
-            mode=fields.choice("mode", ("sequential", "keyed"), "keyed"),  # type: ignore[arg-type]
-            on_exhaustion=fields.choice("on_exhaustion", ("error", "loop"), "error"),  # type: ignore[arg-type]
+            mode=fields.choice("mode", ("sequential", "keyed"), "keyed"),
+            on_exhaustion=fields.choice("on_exhaustion", ("error", "loop"), "error"),
             name=fields.text("name", "script"),
         )
         fields.done()

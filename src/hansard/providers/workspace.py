@@ -82,7 +82,7 @@ class Place:
 def workspace_of(options: Options) -> Workspace:
     """From `workspace`, `source`, `commit` and `max_workspace_bytes`; a relative source is meant from here, and is there."""
     kinds: tuple[Kind, ...] = get_args(Kind)
-    kind, source = options.choice("workspace", kinds), options.text("source")
+    kind, source = options.one_of("workspace", kinds), options.text("source")
     commit, max_bytes = options.text("commit", "HEAD"), options.count("max_workspace_bytes", MAX_BYTES)
     folder = Path(source).absolute() if source else None
     try:

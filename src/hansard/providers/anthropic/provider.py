@@ -83,9 +83,9 @@ def open_anthropic(
     options = Options(id, table)
     place = place_of(id, options, environment, base_url=BASE_URL, key_env=KEY_ENV)
     known = "anthropic" if is_at(place.base_url, BASE_URL) else "other"
-    server = options.choice("server", (known, *(name for name in SERVERS if name != known)))
+    server = options.one_of("server", (known, *(name for name in SERVERS if name != known)))
     best = SERVERS[server]
-    structured: Any = options.choice("structured", (best, *(way for way in get_args(Structured) if way != best)))
+    structured: Any = options.one_of("structured", (best, *(way for way in get_args(Structured) if way != best)))
     opened = Hosted(
         id=id,
         kind="anthropic",

@@ -87,11 +87,11 @@ def open_openai(
     """A provider from its table in hansard.toml."""
     options = Options(id, table)
     place = place_of(id, options, environment, base_url=BASE_URL, key_env=KEY_ENV)
-    api: Any = options.choice("api", get_args(Api))
+    api: Any = options.one_of("api", get_args(Api))
     known = "openai" if is_at(place.base_url, BASE_URL) else "other"
-    server = SERVERS[options.choice("server", (known, *(name for name in SERVERS if name != known)))]
+    server = SERVERS[options.one_of("server", (known, *(name for name in SERVERS if name != known)))]
     best = server.chat if api == "chat" else server.responses
-    structured: Any = options.choice("structured", (best, *(way for way in get_args(Structured) if way != best)))
+    structured: Any = options.one_of("structured", (best, *(way for way in get_args(Structured) if way != best)))
     opened = Hosted(
         id=id,
         kind="openai",
