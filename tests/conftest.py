@@ -5,6 +5,8 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import hypothesis
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from components import need
 from hansard.surfaces.cli.main import collect_seldom
 from requirements_shown import Shown
+from shell import Shell
 from traced_first import TracedFirst
 
 # The suites ship in the package, where pytest does not explain failed asserts unless it is asked to.
@@ -36,6 +39,19 @@ def _a_home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         patch.setenv("HOME", str(home))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         yield
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory where that is possible: a sync costs nothing there, and a kill loses nothing that a kernel holds."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(tmp_path, capfdbinary, monkeypatch)
 
 
 def pytest_configure(config: pytest.Config) -> None:

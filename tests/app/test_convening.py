@@ -204,11 +204,6 @@ def test_a_limit_of_money_needs_a_price_for_every_model(tmp_path: Path) -> None:
     assert not made(tmp_path, voices=billed).cut
 
 
-@pytest.fixture
-def shell(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(tmp_path, capfdbinary, monkeypatch)
-
-
 def test_a_session_that_no_panel_can_hold_says_why_wherever_it_is_shown(shell: Shell) -> None:
     wrong = data()
     wrong["agents"][0]["persona_ref"] = "zork"

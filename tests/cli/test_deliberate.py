@@ -44,11 +44,6 @@ def case(folder: Path, *heard: Heard, budget: dict[str, Any] | None = None, **kn
 ROUND = (turn(), turn(), turn())
 
 
-@pytest.fixture
-def shell(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(tmp_path, capfdbinary, monkeypatch)
-
-
 def test_a_session_ends_with_its_answer_and_a_summary_of_one_screen(tmp_path: Path) -> None:
     done = hansard(tmp_path, "deliberate", *SKELETON)
     assert done.returncode == 0, done.stderr

@@ -33,11 +33,6 @@ HEARD = [
 
 
 @pytest.fixture
-def shell(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    return Shell(tmp_path, capfdbinary, monkeypatch)
-
-
-@pytest.fixture
 def held(shell: Shell) -> Shell:
     """A session that was held with a script."""
     shell.write("config.json", config().as_data())

@@ -4,33 +4,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 HERE = Path(__file__).parent
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where that is possible: a kill loses nothing that a kernel holds, so waiting for a disk shows nothing more."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=memory) as made:
-        yield Path(made)
-
-
 @pytest.mark.requirement("R-7.3-3", "R-7.4-1", "R-7.4-3")
 @pytest.mark.parametrize(
     ("first", "last"), [(0, 10), pytest.param(10, 100, marks=pytest.mark.long)], ids=["ten", "ninety"]
 )
-def test_a_session_that_was_killed_is_resumed_to_the_same_end(first: int, last: int, folder: Path) -> None:
+def test_a_session_that_was_killed_is_resumed_to_the_same_end(first: int, last: int, quick_folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(HERE / "killed_sessions.py"), str(folder), str(first), str(last)],
+        [sys.executable, str(HERE / "killed_sessions.py"), str(quick_folder), str(first), str(last)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parent.parent / "src")])},
         capture_output=True,
         text=True,

@@ -3,9 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,17 +16,6 @@ from sealing import Log, say
 
 HERE = Path(__file__).parent
 SEALED = 7
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where that is possible: SIGKILL loses nothing that a kernel holds, so waiting for a disk shows nothing more."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=memory) as made:
-        yield Path(made)
 
 
 def lives(act: str, form: str, folder: Path) -> list[Log]:
@@ -88,8 +75,8 @@ def check_after_death(log: Log, *, lost_key: bool = False) -> None:
     ("act", "form"),
     [("seal", "db"), ("seal", "jsonl"), ("rotate", "db"), ("rotate", "jsonl"), ("rotate_without_key", "db")],
 )
-def test_a_sealer_may_be_killed_at_any_step(act: str, form: str, folder: Path) -> None:
-    after = lives(act, form, folder)
+def test_a_sealer_may_be_killed_at_any_step(act: str, form: str, quick_folder: Path) -> None:
+    after = lives(act, form, quick_folder)
     assert len(after) > 20
     seen = {state_of(log) for log in after}
     for log in after:
