@@ -10,8 +10,9 @@ from typing import Any
 from hansard.app.panels import CLI_KINDS, panel_of
 from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
+from hansard.app.rosters import roster_of
 from hansard.app.seams import installed
-from hansard.app.settings import Settings, check_name, recordable, working_folder
+from hansard.app.settings import LIMITS, Settings, check_name, recordable, working_folder
 from hansard.app.spelling import spelled
 from hansard.domain.budget import NANO_PER_USD, Budget
 from hansard.domain.roster import Policy, Roster
@@ -31,7 +32,6 @@ from hansard.providers.prices import Price
 from hansard.record.codec import MAX_TEXT
 
 MOST_USD = (2**53 - 1) // NANO_PER_USD
-LIMITS = ("max_calls", "max_tokens", "max_usd", "max_seconds")
 BOUNDED = (*LIMITS, "max_parallel")
 """Of what a caller of a server wants, the flags and the file say how much there is."""
 ITS_OWN = "default"
@@ -99,7 +99,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     where = str(settings.config or "hansard.toml")
     tables = {name: dict(table) for name, table in settings.providers.items()}
     tables |= {name: _described(name, provider) for name, provider in pool.given.items()}
-    roster = wishes.roster or settings_roster(settings)
+    roster = wishes.roster or roster_of(settings)
     chosen, named = flagged(wishes)
     tables |= named
     if chosen == REHEARSAL and REHEARSAL not in tables:
@@ -189,18 +189,12 @@ def _without_unasked(config: RunConfig, pool: Pool) -> RunConfig:
     return replace(config, providers={name: table for name, table in config.providers.items() if stays(name)})
 
 
-def settings_roster(settings: Settings) -> Roster:
-    """The roster that hansard.toml names, else the default one."""
-    found: Roster | None = getattr(settings, "roster", None)
-    return found or Roster.default()
-
-
 def _policy(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> Policy:
     """What the run may use of its roster. A rule about a lane that is not there would be passed over, and is refused."""
-    found: Policy = wishes.policy or getattr(settings, "policy", None) or Policy()
+    found = wishes.policy or settings.policy
     where = "the policy" if wishes.policy else f"{where} [policy]"
     # What stands in the file may be about the file's own roster, where another one is named for this run.
-    own = roster if wishes.policy else settings_roster(settings)
+    own = roster if wishes.policy else roster_of(settings)
     lanes = (*found.allow_lanes, *found.deny_lanes)
     _refuse_unknown("lane", set(lanes).difference(own.names), roster.names, roster, where)
     wanted = {*found.allow_categories, *found.deny_categories}.difference(lane.category for lane in own.lanes)
@@ -312,7 +306,7 @@ def of_server(settings: Settings, flags: Wishes) -> Wishes:
 
 def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tuple[Rule, ...]:
     rules = list(read_rules(settings.gates, where))
-    own = settings_roster(settings) if rules else roster
+    own = roster_of(settings) if rules else roster
     for standing in rules:
         strange = set(standing.lanes).difference(own.names)
         _refuse_unknown("lane", strange, roster.names, roster, f"{where}: gate {standing.name!r}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hansard.app.allowance import Allowance, Charged
-from hansard.app.configuring import MOST_USD, NOBODY, Wishes, allowed, check_price, flagged
+from hansard.app.configuring import ITS_OWN, MOST_USD, NOBODY, Wishes, allowed, check_price, flagged
 from hansard.app.panels import panel_of, personas_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
@@ -39,7 +39,6 @@ CLI_AUTO = "cli-auto"
 FAKE = "fake"
 BARE = ("openai", "anthropic", "claude-cli", "codex-cli", "gemini-cli", CLI_AUTO)
 """Kinds of providers that can be named in a configuration without a table in hansard.toml."""
-ITS_OWN = "default"
 UNNAMED = "new"
 """The id of a session whose configuration names none; it gets its run's when there is one."""
 DEFAULT_EXPANSIONS = 2

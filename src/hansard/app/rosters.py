@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from hansard.app.settings import Settings
-from hansard.app.settings import read_roster as read_roster
+from hansard.app.settings import Settings, read_roster
 from hansard.app.views import View
 from hansard.domain.roster import Roster
 from hansard.errors import UsageError

@@ -20,7 +20,7 @@ MAX_FILE_BYTES = 64_000_000
 OF_KEYS = ("tiers", "roles", "run", "budget", "policy", "roster", "verifier", "reviser")
 OF_NAMES = ("providers", "prices", "panels", "personas", "tools", "witnesses")
 """Tables that hold one table for each name."""
-BUDGET = ("max_calls", "max_tokens", "max_usd", "max_seconds")
+LIMITS = ("max_calls", "max_tokens", "max_usd", "max_seconds")
 ROLES = ("default", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
 KNOWN = ("ledger", "origin", "gate", "context", *OF_KEYS, *OF_NAMES)
 """What hansard.toml may hold. Anything else is a mistake in writing, and would be passed over."""
@@ -89,7 +89,7 @@ def read_settings(
     config = _nearest(folder or working_folder())
     table = _read(config) if config else {}
     Fields(table, str(config)).done(KNOWN)
-    for name, keys in (("roles", ROLES), ("tiers", (*TIERS, *_own_tiers(table, config))), ("budget", BUDGET)):
+    for name, keys in (("roles", ROLES), ("tiers", (*TIERS, *_own_tiers(table, config))), ("budget", LIMITS)):
         Fields(_table(table, name, config), f"{config} [{name}]").done(keys)
     state = state_folder(env)
     found = ledger or _from_environment(env) or _from_table(table, config)

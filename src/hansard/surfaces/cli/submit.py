@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hansard.app.configuring import Wishes, run_config
-from hansard.app.rosters import read_roster
 from hansard.app.runs import read_plan
 from hansard.app.service import Hansard
-from hansard.app.settings import Settings, read_settings
+from hansard.app.settings import Settings, read_roster, read_settings
 from hansard.app.wiring import ledger_exists
 from hansard.app.worker import is_alive
 from hansard.errors import Fenced, UsageError

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hansard.app.chaining import Continuation, chain_view, continuation, go_on
-from hansard.app.configuring import LIMITS, Wishes
+from hansard.app.configuring import Wishes
 from hansard.app.convening import DEFAULT_EXPANSIONS, Convening, convening
 from hansard.app.convening import Call as Convened
 from hansard.app.deliberationviews import deliberation_view, rounds_of
 from hansard.app.panels import personas_of
 from hansard.app.sessions import replayed, whole_artifact
+from hansard.app.settings import LIMITS
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk
