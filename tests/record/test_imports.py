@@ -168,6 +168,18 @@ def test_an_existing_ledger_is_never_overwritten(log: SignedLog, tmp_path: Path)
     assert not [path for path in log.path.parent.iterdir() if path.name.endswith(".partial")]
 
 
+@pytest.mark.parametrize("ending", ["-wal", "-journal"])
+def test_a_log_is_not_laid_beside_what_sqlite_kept_of_another(log: SignedLog, tmp_path: Path, ending: str) -> None:
+    place = tmp_path / "new" / "log.db"
+    place.parent.mkdir()
+    Path(f"{place}{ending}").write_bytes(b"pages of a ledger that was moved away")
+    with pytest.raises(StoreError, match=f"log.db{ending} exists already"):
+        import_log(log.path, partial(restore, place))
+    with pytest.raises(StoreError, match=f"log.db{ending} exists already"):
+        SignedLog.create(place.parent, signed=False)
+    assert sorted(each.name for each in place.parent.iterdir()) == [f"log.db{ending}", "log.db.lock"]
+
+
 @pytest.mark.parametrize("what", ["nothing", "receipt", "noise"])
 def test_what_is_no_log_is_refused_by_name(log: SignedLog, tmp_path: Path, what: str) -> None:
     path = tmp_path / what

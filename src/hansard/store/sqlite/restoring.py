@@ -18,6 +18,7 @@ from hansard.ledger.entry import FIRST_PREV, Entry, parse
 from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.base import Head, Part, StoredCheckpoint
+from hansard.store.sqlite.rows import check_unused
 
 Restored = tuple[bytes, Sequence[Part]]
 """An entry's line, and those of its parts that are at hand."""
@@ -120,8 +121,7 @@ def _put_in_place(partial: Path, path: Path) -> None:
     lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX)
-        if path.exists() and path.stat().st_size:
-            raise StoreError(f"{path} exists already; choose another name")
+        check_unused(path)
         os.rename(partial, path)
         _sync(path.parent)
     finally:

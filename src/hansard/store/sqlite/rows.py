@@ -5,7 +5,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from hansard.errors import Broken
+from hansard.errors import Broken, StoreError
 from hansard.ledger.body import digest
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
@@ -19,6 +19,13 @@ MAX_NUMBER = 1 << 62
 _TOGETHER = (64, 16, 4, 3, 2, 1)
 
 READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
+
+
+def check_unused(path: Path) -> None:
+    """StoreError where a ledger is, or what SQLite kept beside one: it would bring that into whatever file has its name."""
+    for found in (path, Path(f"{path}-wal"), Path(f"{path}-journal")):
+        if found.exists() and found.stat().st_size:
+            raise StoreError(f"{found} exists already; open the ledger that it belongs to, or choose another name")
 
 
 def lay_out(path: Path, genesis: Draft, now_us: int) -> None:

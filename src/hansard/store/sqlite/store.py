@@ -25,6 +25,7 @@ from hansard.store.sqlite.rows import (
     READ_HEAD,
     as_bytes,
     as_text,
+    check_unused,
     erase_body,
     insert,
     keep_note,
@@ -68,9 +69,7 @@ class SqliteStore:
         unfinished = Path(f"{path}.new")
         try:
             take_turn(lock_fd, str(path))
-            for found in (path, Path(f"{path}-wal")):
-                if found.exists() and found.stat().st_size:
-                    raise StoreError(f"{found} exists already; open the ledger, or choose another name")
+            check_unused(path)
             _clear(unfinished)
             os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             lay_out(unfinished, genesis, int(clock() * 1_000_000))
