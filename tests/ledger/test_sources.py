@@ -375,6 +375,14 @@ class TestReadingLines:
         assert verify(path, tools=FAST).ok
         assert verify(path, Options(deep=True), FAST).exit_code == 20
 
+    def test_a_body_before_the_first_entry_is_caught(self, tmp_path: Path) -> None:
+        path = honest().write_jsonl(tmp_path / "x.jsonl")
+        bodies = tmp_path / "x.bodies.jsonl"
+        lines = bodies.read_bytes().splitlines(keepends=True)
+        at = next(index for index, line in enumerate(lines) if b'"seq":1,' in line)
+        bodies.write_bytes(b"".join([lines[at].replace(b'"seq":1,', b'"seq":-1,'), *lines]))
+        assert verify(path, Options(deep=True), FAST).exit_code == 20
+
     def test_checkpoints_that_do_not_rise_are_a_finding(self, tmp_path: Path) -> None:
         log = honest()
         log.checkpoints[0], log.checkpoints[2] = log.checkpoints[2], log.checkpoints[0]

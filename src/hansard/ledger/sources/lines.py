@@ -249,7 +249,7 @@ def _read_body(line: bytes) -> tuple[Stored, tuple[int, str]]:
     if type(value) is not dict or set(value) not in _MEMBERS:
         raise Malformed("[J2] not an object with media, part, salt, seq and text or b64")
     seq, part, salt, media = value["seq"], value["part"], value["salt"], value["media"]
-    if type(seq) is not int or type(part) is not str or not PART.fullmatch(part):
+    if type(seq) is not int or seq < 0 or type(part) is not str or not PART.fullmatch(part):
         raise Malformed("[J2] it names no part of an entry")
     if type(salt) is not str or not HASH.fullmatch(salt) or len(salt) != 2 * SALT_BYTES or type(media) is not str:
         raise Malformed("[J2] salt or media type is not of its form")
