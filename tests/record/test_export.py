@@ -256,6 +256,21 @@ def test_a_body_whose_redaction_is_pending_stays_at_home(log: SignedLog, tmp_pat
     assert deep(tmp_path / "out").bodies.redacted == 1
 
 
+def test_a_body_that_is_erased_while_an_export_is_made_goes_with_its_tombstone(log: SignedLog, tmp_path: Path) -> None:
+    log.ask_many(300)
+    secret = log.ask("secret")
+    stones: list[int] = []
+
+    def redact_once(done: int, _: int) -> None:
+        if done < secret and not stones:
+            stones.append(log.redact(secret, "request"))
+
+    done = export(log.store, tmp_path / "out", progress=redact_once)
+    assert (done.size, done.redacted, done.missing) == (stones[0] + 1, 1, 0)
+    assert deep(tmp_path / "out").ok
+    assert [each.name for each in tmp_path.glob("*out*")] == ["out"]
+
+
 def test_a_missing_body_is_counted_and_stays_a_finding(log: SignedLog, tmp_path: Path) -> None:
     log.store.erase(log.ask("gone"), "request")
     assert export(log.store, tmp_path / "out").missing == 1

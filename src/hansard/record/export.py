@@ -18,7 +18,7 @@ from hansard.domain.value import value
 from hansard.errors import StoreError, Tampered, UsageError, unwritten
 from hansard.ledger.canonical import Json, Malformed, dump, encode
 from hansard.ledger.entry import parse
-from hansard.ledger.events import tombstone_of
+from hansard.ledger.events import REDACTED, tombstone_of
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import to_base64
 from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, tiles_for
@@ -27,6 +27,8 @@ from hansard.record.verifier_archive import archive, readme
 from hansard.store.base import Query, Store, StoredBody
 
 Progress = Callable[[int, int], None]
+
+_TRIES = 3
 
 
 @value
@@ -58,17 +60,17 @@ def export(
 
     A body whose tombstone stands anywhere in the log is not exported, even where its deletion is still pending.
     """
-    size = store.head().size
-    if upto is not None:
-        if not 1 <= upto <= size:
-            raise UsageError(f"cannot export {upto} entries of {store.place}: it has {size}; name 1 to {size}")
-        size = upto
     _check_target(folder)
     partial = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.partial")
     try:
-        partial.mkdir(mode=0o700)
-        writing = _Export(store, partial, size, bodies, progress)
-        done = writing.run(folder)
+        for tries_left in reversed(range(_TRIES)):
+            size = _size(store, upto)
+            partial.mkdir(mode=0o700)
+            done = _Export(store, partial, size, bodies, progress).run(folder)
+            # A body that was erased meanwhile is missing here, and so is the entry that says so: it comes with a new beginning.
+            if not (tries_left and upto is None and done.missing and _redacted_past(store, size)):
+                break
+            shutil.rmtree(partial)
         _sync(partial)
         os.rename(partial, folder)
         _sync(folder.parent)
@@ -78,6 +80,19 @@ def export(
             raise unwritten(f"cannot export to {folder}: {error.strerror}; nothing was left there", error) from error
         raise
     return done
+
+
+def _size(store: Store, upto: int | None) -> int:
+    size = store.head().size
+    if upto is None:
+        return size
+    if not 1 <= upto <= size:
+        raise UsageError(f"cannot export {upto} entries of {store.place}: it has {size}; name 1 to {size}")
+    return upto
+
+
+def _redacted_past(store: Store, size: int) -> bool:
+    return any(store.select(Query(kind=REDACTED, after=size - 1, limit=1)))
 
 
 def _check_target(folder: Path) -> None:
@@ -106,7 +121,7 @@ class _Export:
     def run(self, name: Path) -> Exported:
         self._tombstones = frozenset(
             (stone.seq, stone.part, stone.commitment)
-            for entry in self._store.select(Query(kind="body.redacted"))
+            for entry in self._store.select(Query(kind=REDACTED))
             if (stone := tombstone_of(entry))
         )
         checkpoints = self._write_checkpoints()
