@@ -6,6 +6,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, get_args
 
@@ -517,6 +518,17 @@ def test_a_field_that_stands_twice_is_named(tmp_path: Path) -> None:
     path = folder / "entries.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"actor"', b'"actor": "x", "actor"', 1))
     assert found(examine(folder)) == {"field_repeated": 1}
+
+
+def test_a_field_that_stands_twice_in_a_payload_of_a_database_is_named(tmp_path: Path) -> None:
+    path = Forum.of(2).write_sqlite(tmp_path / "forum.db")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(
+            """UPDATE payloads SET body = replace(body, '"text"', '"text": "another", "text"') WHERE rowid = 1"""
+        )
+        db.commit()
+    report = examine(path)
+    assert (found(report), report.verified) == ({"field_repeated": 1}, False)
 
 
 def test_a_missing_payload_file_is_named(tmp_path: Path) -> None:

@@ -148,6 +148,19 @@ class ForeignSource(Protocol):
     def close(self) -> None: ...
 
 
+def parsed(text: str) -> tuple[Any, bool]:
+    """A JSON text's value, and whether a field stands twice in it. ValueError or RecursionError where it is none."""
+    repeated = False
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal repeated
+        made = dict(pairs)
+        repeated = repeated or len(made) < len(pairs)
+        return made
+
+    return json.loads(text, object_pairs_hook=members), repeated
+
+
 def canonical(body: Any) -> bytes:
     """The bytes that a payload's hash is taken over: Python's JSON, keys sorted, no spaces, ASCII, NaN allowed."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")

@@ -19,6 +19,7 @@ from hansard.record.foreign_format import (
     check_row,
     gives,
     is_hash,
+    parsed,
     pieces,
     row_of,
 )
@@ -129,16 +130,8 @@ class JsonlLedger:
 
 def _values(raw: bytes, marker: str, place: str, findings: Findings) -> Iterator[tuple[int, int, Any]]:
     """The JSON values on one line as (offset, length, value): one, or the whole ones among torn ones."""
-    repeated = False
-
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal repeated
-        made = dict(pairs)
-        repeated = repeated or len(made) < len(pairs)
-        return made
-
     try:
-        value = json.loads(raw.decode(), object_pairs_hook=members)
+        value, repeated = parsed(raw.decode())
     except (ValueError, RecursionError):
         yield from _salvaged(raw, marker, place, findings)
         return

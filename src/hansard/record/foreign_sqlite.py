@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hansard.errors import StoreError, UsageError
-from hansard.record.foreign_format import FIELDS, Findings, Payload, Row, canonical, check_row, gives, is_hash, row_of
+from hansard.record.foreign_format import (
+    FIELDS,
+    Findings,
+    Payload,
+    Row,
+    canonical,
+    check_row,
+    gives,
+    is_hash,
+    parsed,
+    row_of,
+)
 
 _PAYLOAD_COLUMNS = ("payload_hash", "body")
 _SUFFIXES = ("", "-wal", "-journal")
@@ -57,10 +68,13 @@ class SqliteLedger:
             for line, (rowid, digest, text) in enumerate(
                 self._db.execute("SELECT rowid, payload_hash, body FROM payloads ORDER BY rowid"), 1
             ):
-                body = _parsed(text)
+                place = f"payloads row {line}"
+                body, repeated = _parsed(text)
                 if not is_hash(digest) or (body is None and text != "null"):
-                    findings.tell("payload_malformed", f"payloads row {line}")
+                    findings.tell("payload_malformed", place)
                     continue
+                if repeated:
+                    findings.tell("field_repeated", place)
                 yield Payload(bytes.fromhex(digest), gives(body, digest), line, rowid, 0)
         except sqlite3.Error:
             findings.tell("database_damaged", f"payloads after row {line}")
@@ -80,7 +94,8 @@ class SqliteLedger:
         for (text,) in self._again(sql, payload.at, digest):
             if not payload.holds:
                 return str(text).encode("utf-8", "surrogateescape")
-            if gives(body := _parsed(text), digest):
+            body, _ = _parsed(text)
+            if gives(body, digest):
                 return canonical(body)
         raise self._not_found_again()
 
@@ -142,12 +157,12 @@ def _copy(path: Path, folder: Path) -> list[dict[str, Any]]:
     return [_digested(folder / each.name) for each, _ in before]
 
 
-def _parsed(text: object) -> Any:
-    """What a cell holds as JSON; None where it holds none."""
+def _parsed(text: object) -> tuple[Any, bool]:
+    """What a cell holds as JSON, and whether a field stands twice in it; None where it holds none."""
     try:
-        return json.loads(text) if isinstance(text, str) else None
+        return parsed(text) if isinstance(text, str) else (None, False)
     except (ValueError, RecursionError):
-        return None
+        return None, False
 
 
 def _digested(path: Path) -> dict[str, Any]:
