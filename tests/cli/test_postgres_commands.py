@@ -47,6 +47,20 @@ def test_a_report_names_the_ledger_and_not_the_export_that_was_made_of_it(tmp_pa
     assert json.loads(hansard(tmp_path, "verify", url, "--json").stdout)["path"] == place
 
 
+def test_a_body_that_should_have_been_erased_is_told_as_pending(tmp_path: Path, server: Server) -> None:
+    database = server.database()
+    url = server.url(database)
+    assert hansard(tmp_path, "submit", "x", "--provider", "rehearsal", "--ledger", url).returncode == 0
+    server.execute("CREATE TABLE kept AS SELECT * FROM hansard.bodies", database)
+    assert hansard(tmp_path, "ledger", "redact", "1", "request", "--reason", "secret", "--ledger", url).returncode == 0
+    assert hansard(tmp_path, "ledger", "checkpoint", "--ledger", url).returncode == 0
+    assert hansard(tmp_path, "verify", url, "--strict").returncode == 0
+    back = "INSERT INTO hansard.bodies SELECT * FROM kept WHERE id NOT IN (SELECT id FROM hansard.bodies) RETURNING id"
+    assert len(server.execute(back, database)) == 1
+    done = hansard(tmp_path, "verify", url, "--strict", "--json")
+    assert (done.returncode, json.loads(done.stdout)["bodies"]["pending"]) == (23, 1)
+
+
 def test_what_to_type_next_names_the_ledger_without_its_password(tmp_path: Path, url: str) -> None:
     place = url.replace(f":{SECRET}", "")
     for words, code, then in (

@@ -69,7 +69,7 @@ def readable(location: str) -> Iterator[str]:
     try:
         store = open_store(location, reading=True)
         try:
-            export(store, folder / "export")
+            export(store, folder / "export", pending=True)
         finally:
             store.close()
         yield str(folder / "export")

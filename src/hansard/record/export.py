@@ -54,11 +54,18 @@ class _Parts:
 
 
 def export(
-    store: Store, folder: Path, *, upto: int | None = None, bodies: bool = True, progress: Progress | None = None
+    store: Store,
+    folder: Path,
+    *,
+    upto: int | None = None,
+    bodies: bool = True,
+    pending: bool = False,
+    progress: Progress | None = None,
 ) -> Exported:
     """Write the first `upto` entries, or all, to a new folder; files are 0600 and folders 0700.
 
-    A body whose tombstone stands anywhere in the log is not exported, even where its deletion is still pending.
+    A body whose tombstone stands anywhere in the log is not exported, even where its deletion is still `pending`; but for a
+    copy that is verified and thrown away it is, since a verifier has to tell that it is still there.
     """
     _check_target(folder)
     partial = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.partial")
@@ -66,7 +73,7 @@ def export(
         for tries_left in reversed(range(_TRIES)):
             size = _size(store, upto)
             partial.mkdir(mode=0o700)
-            done = _Export(store, partial, size, bodies, progress).run(folder)
+            done = _Export(store, partial, size, bodies, pending, progress).run(folder)
             # A body that was erased meanwhile is missing here, and so is the entry that says so: it comes with a new beginning.
             if not (tries_left and upto is None and done.missing and _redacted_past(store, size)):
                 break
@@ -109,11 +116,14 @@ def _check_target(folder: Path) -> None:
 class _Export:
     """One export on its way; every file is durable when it is closed."""
 
-    def __init__(self, store: Store, folder: Path, size: int, bodies: bool, progress: Progress | None) -> None:
+    def __init__(
+        self, store: Store, folder: Path, size: int, bodies: bool, pending: bool, progress: Progress | None
+    ) -> None:
         self._store = store
         self._folder = folder
         self._size = size
         self._bodies = bodies
+        self._pending = pending
         self._progress = progress
         self._parts = _Parts()
         self._tombstones: frozenset[tuple[int, str, str]] = frozenset()
@@ -177,15 +187,18 @@ class _Export:
             # The entry is exported as it is; what it might commit to cannot be told.
             return
         for part in sorted(entry.body):
-            if (entry.seq, part, entry.body[part]) in self._tombstones:
+            buried = (entry.seq, part, entry.body[part]) in self._tombstones
+            if buried and not self._pending:
                 self._parts.redacted += 1
             elif not self._bodies:
                 self._parts.left_out += 1
-            elif (found := self._body(entry.seq, part)) is None:
-                self._parts.missing += 1
-            else:
+            elif (found := self._body(entry.seq, part)) is not None:
                 self._parts.written += 1
                 yield body_line(found)
+            elif buried:
+                self._parts.redacted += 1
+            else:
+                self._parts.missing += 1
 
     def _body(self, seq: int, part: str) -> StoredBody | None:
         """What is damaged beyond reading is missing from the copy, as a verifier finds it missing here."""
