@@ -201,6 +201,60 @@ async def test_an_edit_voids_earlier_approvals_and_the_others_decide_on_the_new_
     audit(at.store, run)
 
 
+async def test_where_anybody_may_decide_an_editor_does_not_approve_his_own_text() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"], "needed": 2})
+    gates = gates_of(at)
+    await gates.decide(gate, "edit", actor="human:bob", edit="do something else")
+    [second] = (await at.runs.drive(run)).gates
+    assert (await gates.decide(second, "approve", actor="human:bob"))["state"] == "open"
+    assert (await at.runs.drive(run)).state == "waiting"
+    # Another text: Bob's word was about his own.
+    await gates.decide(second, "edit", actor="human:ann", edit="do it gently")
+    [third] = (await at.runs.drive(run)).gates
+    assert (await gates.decide(third, "approve", actor="human:ann"))["state"] == "open"
+    assert (await gates.decide(third, "approve", actor="human:bob"))["state"] == "approved"
+    assert (await at.runs.drive(run)).state == "answered"
+    assert (await at.runs.rerun(run))["identical"] is True
+    audit(at.store, run)
+
+
+async def test_an_edit_at_one_gate_is_shown_to_those_who_approved_at_another() -> None:
+    told = Answers()
+    at = desk(told)
+    law = {"name": "law", "tasks": ["b"], "needed": 2}
+    run, gate = await started(at, {"name": "safety", "tasks": ["b"], "approvers": ["human:ann"]}, law)
+    gates = gates_of(at)
+    await gates.decide(gate, "approve", actor="human:ann")
+    [gate] = (await at.runs.drive(run)).gates
+    await gates.decide(gate, "edit", actor="human:bob", edit="do something else")
+    [gate] = (await at.runs.drive(run)).gates
+    assert (gates.show(gate)["rule"], "do something else" in gates.show(gate)["question"]) == ("safety", True)
+    await gates.decide(gate, "approve", actor="human:ann")
+    [gate] = (await at.runs.drive(run)).gates
+    assert (gates.show(gate)["rule"], gates.show(gate)["needed"]) == ("law", 1)
+    assert (await gates.decide(gate, "approve", actor="human:bob"))["state"] == "open"
+    await gates.decide(gate, "approve", actor="human:cyd")
+    assert (await at.runs.drive(run)).state == "answered"
+    assert "do something else" in told.asked("worker", "b")[0].messages[1].content
+    assert (await at.runs.rerun(run))["identical"] is True
+    audit(at.store, run)
+
+
+async def test_an_edit_does_not_count_for_a_text_that_came_afterwards() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"], "needed": 2})
+    gates = gates_of(at)
+    await gates.decide(gate, "edit", actor="human:bob", edit="do something else")
+    assert (await at.runs.drive(run)).state == "waiting"
+    # What the task is built on is made anew, and its own words are shown with that.
+    [gate] = (await at.runs.retry(run, "a")).gates
+    assert (gates.show(gate)["needed"], "do something else" in gates.show(gate)["question"]) == (2, False)
+    assert (await gates.decide(gate, "approve", actor="human:bob"))["state"] == "open"
+    await gates.decide(gate, "approve", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "answered"
+
+
 async def test_a_decision_on_something_else_than_is_shown_does_not_count() -> None:
     at = desk(Answers())
     run, gate = await started(at, {"tasks": ["b"]})

@@ -136,18 +136,15 @@ class Gates:
             rule = next(rule for rule in self._config(opened.run).gates if rule.name == opened.data["rule"])
         except (HansardError, StopIteration):
             return None
-        editors = self._editors(opened)
-        approvers = tuple(each for each in rule.approvers if each not in editors)
-        return replace(rule, needed=opened.data["needed"], approvers=approvers)
+        return replace(rule, needed=opened.data["needed"], editor=self._editor(opened))
 
-    def _editors(self, opened: Entry) -> list[str]:
-        """Who edited what the gate shows: they have had their say."""
+    def _editor(self, opened: Entry) -> str:
+        """Who edited what the gate shows, where he did it at this rule: he has had his say."""
         for closed in map(self._entry, opened.causes):
             said = [self._entry(seq) for seq in closed.causes] if closed.kind == "gate.closed" else []
-            for before in said:
-                if before.kind == "gate.opened" and before.data["rule"] == opened.data["rule"]:
-                    return [each.actor for each in said if each.kind == "gate.decided"] + self._editors(before)
-        return []
+            if any(each.kind == "gate.opened" and each.data["rule"] == opened.data["rule"] for each in said):
+                return next((each.actor for each in said if each.kind == "gate.decided"), "")
+        return ""
 
     def _opened(self, gate: str) -> Entry:
         for entry in self._store.select(Query(kind="gate.opened")):

@@ -87,40 +87,37 @@ class Gatekeeper:
         """What is decided by now about a task, or the plan; None while somebody still has to decide."""
         closed: list[int] = []
         edit: int | None = None
-        for rule in rules:
-            while True:
-                gate, rule_now = await self._gate(rule, task, shown)
-                end = gate.closed
-                if end is None and not await self._close(gate, rule_now):
-                    return None
-                end = gate.closed
-                assert end is not None
-                closed.append(end.seq)
-                if end.data["outcome"] == "rejected":
-                    return Passage(text=None, closed=tuple(closed), edit=edit)
-                if end.data["outcome"] != "edited":
-                    break
+        left: Sequence[Rule] = rules
+        while left:
+            rule = left[0]
+            gate = await self._gate(rule, task, shown)
+            if gate.closed is None and not await self._close(gate, rule):
+                return None
+            end = gate.closed
+            assert end is not None
+            closed.append(end.seq)
+            if end.data["outcome"] == "rejected":
+                return Passage(text=None, closed=tuple(closed), edit=edit)
+            left = left[1:]
+            if end.data["outcome"] == "edited":
                 shown, edit = self._edited(gate, shown)
-                if after_edit(rule_now, self._editor(gate)) is None:
-                    break
+                # Whoever approved before, at whichever gate, approved another text.
+                asked = [after_edit(each, self._editor(gate)) if each.name == rule.name else each for each in rules]
+                left = [each for each in asked if each is not None]
         return Passage(text=shown.text, closed=tuple(closed), edit=edit)
 
-    async def _gate(self, rule: Rule, task: Task | None, shown: Shown) -> tuple[Gate, Rule]:
-        """The gate of a rule that shows exactly this, with what it takes to open it; a new one where there is none."""
+    async def _gate(self, rule: Rule, task: Task | None, shown: Shown) -> Gate:
+        """The gate of a rule that shows exactly this; a new one where there is none."""
         id = task.id if task else None
         after = self._asked_again(id)
         older = [gate for gate in self._progress.gates.values() if gate.rule == rule.name and gate.task == id]
-        needed = rule
         for gate in older:
             # Where a task is to be done again, people are asked again.
-            counts = gate.opened.seq > after
-            if counts and gate.shown == shown.all:
-                return gate, needed
+            if gate.opened.seq > after and gate.shown == shown.all:
+                return gate
             if gate.closed is None:
                 await self._record_close(gate, "rejected", (), expired=False)
-            elif counts and gate.closed.data["outcome"] == "edited":
-                needed = after_edit(needed, self._editor(gate)) or rule
-        return await self._open(needed, task, shown, len(older) + 1), needed
+        return await self._open(rule, task, shown, len(older) + 1)
 
     def _asked_again(self, task: str | None) -> int:
         progress = self._progress.tasks.get(task) if task else None

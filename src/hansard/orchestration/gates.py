@@ -1,7 +1,7 @@
 """Gates: where people decide before the machine goes on. Pure: times and entries are passed in.
 
 A decision counts when it was made on exactly what the gate shows, by somebody who may decide. An edit voids what others had
-approved before it: they approved something else.
+approved before it, at this gate or at another: they approved something else.
 """
 
 import hmac
@@ -37,6 +37,8 @@ class Rule:
     question: str = ""
     asked: bool = False
     """Asked for in this run: a plan without such a task waits as a whole. A standing rule is about tasks that may never come."""
+    editor: str = ""
+    """Who wrote what is shown now: he has had his say."""
 
     def holds(self, task: Task) -> bool:
         return task.id in self.tasks or task.lane in self.lanes
@@ -150,7 +152,7 @@ def _settled(standing: Mapping[str, Entry], rule: Rule) -> Closing | None:
     if len(approvals) >= rule.needed:
         return Closing("approved", tuple(sorted(approvals)))
     rejections = [each.seq for each in standing.values() if each.data["decision"] == "reject"]
-    left = len(set(rule.approvers)) - len(rejections) if rule.approvers else 0
+    left = len({*rule.approvers} - {rule.editor}) - len(rejections) if rule.approvers else 0
     return Closing("rejected", tuple(sorted(rejections))) if rejections and left < rule.needed else None
 
 
@@ -164,7 +166,7 @@ def counting(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
         late = gate.deadline_us is not None and each.ts > gate.deadline_us
         if late or tuple(each.data["shown"]) != gate.shown:
             continue
-        if rule.approvers and each.actor not in rule.approvers:
+        if each.actor == rule.editor or (rule.approvers and each.actor not in rule.approvers):
             continue
         standing[each.actor] = each
         if _settled(standing, rule):
@@ -174,6 +176,4 @@ def counting(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
 
 def after_edit(rule: Rule, editor: str) -> Rule | None:
     """What is still needed once somebody edited: the others' word on the new text. None where his was enough."""
-    if rule.needed <= 1:
-        return None
-    return replace(rule, needed=rule.needed - 1, approvers=tuple(each for each in rule.approvers if each != editor))
+    return None if rule.needed <= 1 else replace(rule, needed=rule.needed - 1, editor=editor)
