@@ -300,6 +300,16 @@ async def test_of_two_who_decide_at_the_same_moment_the_first_on_the_record_has_
     assert one(at.entries(run, "gate.closed")).data["outcome"] == state
 
 
+async def test_of_two_who_edit_at_the_same_moment_one_is_told_that_his_text_is_not_taken() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    deciding = [gates_of(at).decide(gate, "edit", actor=f"human:{name}", edit=name) for name in ("ann", "bob")]
+    found = await asyncio.gather(*deciding, return_exceptions=True)
+    first, _ = at.entries(run, "gate.decided")
+    [told] = map(str, filter(lambda each: isinstance(each, UsageError), found))
+    assert f"was edited a moment before, by {first.actor}; your word is on the record, and changes nothing" in told
+
+
 async def test_words_that_do_not_count_leave_a_gate_open() -> None:
     at = desk(Answers())
     people = ["human:ann", "human:bob", "human:cyd"]

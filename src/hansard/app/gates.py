@@ -98,11 +98,13 @@ class Gates:
             note=Body.text(note) if note else None,
             edit=Body.text(edit) if edit is not None else None,
         )
-        await self._recorder.record(
+        recorded = await self._recorder.record(
             fact, actor=human() if actor is None else actor, run=opened.run, causes=[opened.seq]
         )
         view = self._shown(opened)
-        if view["state"] in SAID and SAID[view["state"]] != decision:
+        counts = any(each["seq"] == recorded.seq and each["counts"] for each in view["decisions"])
+        # Who approved beside others has got what he wanted; of two texts only one goes on.
+        if view["state"] in SAID and (SAID[view["state"]] != decision or (decision == "edit" and not counts)):
             was = f"{view['state']} a moment before, by {_by(view)}"
             raise UsageError(f"gate {gate} was {was}; your word is on the record, and changes nothing")
         return view
