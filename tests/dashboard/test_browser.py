@@ -122,6 +122,26 @@ def test_a_gate_is_decided_and_what_somebody_types_is_left_alone(daemon: Served,
     daemon.until(run, "answered")
 
 
+def test_what_somebody_begins_to_type_while_news_are_on_their_way_is_left_alone(
+    daemon: Served, browsing: Browsing
+) -> None:
+    run = daemon.submit("ask me slowly", gates=["task:one"])["run"]
+    daemon.until(run, "waiting")
+    page = browsing.visit(daemon)
+    page.goto("/dashboard/gates")
+    expect(page.locator("#live")).to_have_text("live", timeout=30_000)
+    held: list[Route] = []
+    page.route("**/dashboard/gates", lambda route: held.append(route))
+    with page.expect_request("**/dashboard/gates", timeout=30_000):
+        daemon.submit("news", wait=30)
+    page.get_by_label("Reason").fill("it may")
+    held[0].continue_()
+    expect(page.locator("#live")).to_have_text("there is news; reload when you are done", timeout=30_000)
+    expect(page.get_by_label("Reason")).to_have_value("it may")
+    page.unroute("**/dashboard/gates")
+    assert daemon.post(f"/v1/runs/{run}/cancel").json()["state"] == "cancelled"
+
+
 def test_a_gate_that_shows_very_much_is_decided_and_edited(daemon: Served, browsing: Browsing) -> None:
     page = browsing.visit(daemon)
     plan = {"tasks": [{"id": "one", "lane": "backend", "instruction": "語" * 180_000}]}

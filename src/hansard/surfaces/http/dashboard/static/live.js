@@ -37,16 +37,20 @@ function keepFocus(old) {
 
 const nameOf = (each) => [each.tagName, each.id, each.getAttribute("href") ?? each.textContent].join("\n");
 
-async function refresh() {
+function mustWait() {
   stale = isTouched();
-  if (stale) {
-    say("there is news; reload when you are done");
-    return;
-  }
+  if (stale) say("there is news; reload when you are done");
+  return stale;
+}
+
+async function refresh() {
+  if (mustWait()) return;
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
   if (answer.redirected) location.reload();
   if (!answer.ok) throw new Error(`the page answered ${answer.status}`);
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  // Somebody may have begun to write while the page was on its way.
+  if (mustWait()) return;
   const old = main();
   const open = new Set([...old.querySelectorAll("details[open][id]")].map((each) => each.id));
   const focusAgain = keepFocus(old);
