@@ -86,7 +86,7 @@ async def test_a_task_asks_for_a_decision_and_goes_on_with_it(tmp_path: Path) ->
         waiting = await until(wire, task, "input_required")
         [(key, form)] = waiting["inputRequests"].items()
         assert form["method"] == "elicitation/create"
-        stray = {"nobody/0": {"action": "accept", "content": {"decision": "approve"}}}
+        stray = {"nobody": {"action": "accept", "content": {"decision": "approve"}}}
         assert (await wire.modern("tasks/update", {"taskId": task, "inputResponses": stray}))["result"]
         assert (await until(wire, task, "input_required"))["inputRequests"].keys() == {key}
         wrong = {key: {"action": "accept", "content": {"decision": "maybe"}}}
@@ -108,7 +108,7 @@ async def test_without_the_grant_a_task_waits_and_says_where(tmp_path: Path) -> 
         view = await eventually(waiting)
         assert "inputRequests" not in view
         gate = view["statusMessage"].rpartition(" ")[2]
-        answers = {f"{gate}/0": {"action": "accept", "content": {"decision": "approve"}}}
+        answers = {gate: {"action": "accept", "content": {"decision": "approve"}}}
         assert (await wire.modern("tasks/update", {"taskId": task, "inputResponses": answers}))["result"]
         assert (await until(wire, task, "working"))["statusMessage"] == view["statusMessage"], "nothing was decided"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 from hansard.app.configuring import Wishes, run_config
 from hansard.app.daemon import Daemon
 from hansard.domain.exchange import Exchange
+from hansard.orchestration.gates import read_rules
 from hansard.surfaces.mcp.desk import Desk
 from mcp_clients import called, client_of, desk_in, eventually, refused
 from running import Answers, obliging
@@ -333,18 +335,40 @@ async def test_a_client_who_cannot_ask_is_told_that_the_run_waits(tmp_path: Path
         assert waiting["state"] == "waiting"
 
 
-async def test_what_was_decided_elsewhere_while_the_form_was_open_is_waited_for(tmp_path: Path) -> None:
+@GENERATIONS
+@pytest.mark.parametrize("answer", [ElicitResult(action="cancel"), decides("approve")], ids=["closed", "approved"])
+async def test_what_was_decided_elsewhere_while_the_form_was_open_is_waited_for(
+    tmp_path: Path, mode: str, answer: ElicitResult
+) -> None:
     async def late(_: Any, __: ElicitRequestParams) -> ElicitResult:
         [gate] = desk.hansard.gates.listed()
         await desk.hansard.gates.decide(gate["gate"], "approve")
-        return ElicitResult(action="cancel")
+        return answer
 
     async with (
         desk_in(tmp_path, Answers(), gates=True) as desk,
-        client_of(desk, "legacy", elicitation_callback=late) as client,
+        client_of(desk, mode, elicitation_callback=late) as client,
     ):
         done = await called(client, "submit", GATED | {"gates": ["plan"]})
         assert done["state"] == "answered"
+
+
+@GENERATIONS
+async def test_a_word_counts_though_somebody_else_spoke_while_the_form_was_open(tmp_path: Path, mode: str) -> None:
+    async def second(_: Any, __: ElicitRequestParams) -> ElicitResult:
+        [gate] = desk.hansard.gates.listed()
+        assert not gate["decisions"], "he is asked once"
+        await desk.hansard.gates.decide(gate["gate"], "approve", actor="human:ann")
+        return decides("approve")
+
+    async with (
+        desk_in(tmp_path, Answers(), gates=True) as desk,
+        client_of(desk, mode, elicitation_callback=second) as client,
+    ):
+        config = run_config(desk.hansard.settings, desk.hansard.pool, Wishes(provider="told"))
+        both = replace(config, gates=read_rules([{"before": "plan", "needed": 2}], "test"))
+        run = await desk.hansard.runs.submit("x", both, plan=PLAN, surface="python")
+        assert (await called(client, "run_resume", {"run": run}))["state"] == "answered"
 
 
 @GENERATIONS

@@ -46,13 +46,13 @@ def can_be_asked(call: Call) -> bool:
 
 
 def questions(call: Call, run: str) -> dict[str, ElicitRequest]:
-    """A form for each open gate of a run that this caller has not decided at yet. Each decision at a gate has its own key."""
+    """A form for each open gate of a run that this caller has not decided at yet; its key is the gate's."""
     found, gates = {}, call.desk.hansard.gates
     for gate in gates.listed(run=run):
         if any(each["by"] == (call.actor or human()) for each in gate["decisions"]):
             continue
         form = ElicitRequestFormParams(message=_message(gates.show(gate["gate"])), requested_schema=FORM)
-        found[f"{gate['gate']}/{len(gate['decisions'])}"] = ElicitRequest(params=form)
+        found[str(gate["gate"])] = ElicitRequest(params=form)
     return found
 
 
@@ -79,7 +79,7 @@ async def decide(call: Call, run: str, answers: InputResponses) -> int:
     for key, answer in answers.items():
         decision = _decision(answer)
         if key in open_now and decision:
-            await _record(call, key.rpartition("/")[0], *decision)
+            await _record(call, key, *decision)
             counted += 1
     if counted:
         call.desk.nudge(run)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
@@ -242,19 +242,25 @@ async def _seen_through(call: Call, run: str, aloud: bool) -> Given:
             return input_required(run, asked)
         if not asked:
             return view
-        if not await ask_now(call, run, asked):
-            if asked.keys() <= (await asyncio.to_thread(questions, call, run)).keys():
-                return view
-            # Somebody else has decided meanwhile.
-            call.desk.nudge(run)
+        if not await ask_now(call, run, asked) and await _waits_still(call, run, asked.keys()):
+            return view
 
 
 async def answered(call: Call) -> Given:
     """The call comes again, with what the person said."""
     run = run_of(call.state or "")
-    if not await decide(call, run, call.answers or {}):
+    answers = call.answers or {}
+    if not await decide(call, run, answers) and await _waits_still(call, run, answers.keys()):
         return await call.desk.shown(run)
     return await seen_through(call, run)
+
+
+async def _waits_still(call: Call, run: str, asked: Set[str]) -> bool:
+    """Whether nobody else has decided, where the person behind the client has not; else the run may go on."""
+    if asked <= (await asyncio.to_thread(questions, call, run)).keys():
+        return True
+    call.desk.nudge(run)
+    return False
 
 
 def refuse_commands(call: Call, plan: Any) -> None:
