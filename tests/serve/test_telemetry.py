@@ -1,19 +1,23 @@
+import asyncio
 import gzip
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from daemons import place, serving, wait_for
 from hansard.app import span_names as names
+from hansard.app.service import Hansard
 from hansard.app.spans import Span, run_spans
 from hansard.domain.exchange import Exchange
 from hansard.record.history import fold
 from hansard.store.base import Query, Store
+from hansard.surfaces.http.telemetry import Telemetry
 from panels import PANELS, Voices
 from running import FINE, POOR, Answers, Said, desk, obliging, plan, task, who
 
@@ -23,8 +27,10 @@ proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_servic
 class Collector(ThreadingHTTPServer):
     """Takes what is exported."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_s: float = 0) -> None:
         self.got: list[tuple[str, bytes]] = []
+        self.spans: list[Any] = []
+        self.first_s = first_s
         super().__init__(("127.0.0.1", 0), Taking)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -34,7 +40,12 @@ class Taking(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.got.append((self.path, gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body))
+        time.sleep(self.server.first_s if not self.server.got else 0)
+        body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
+        self.server.got.append((self.path, body))
+        if self.path == "/v1/traces":
+            resources = proto.ExportTraceServiceRequest.FromString(body).resource_spans
+            self.server.spans += [span for each in resources for scope in each.scope_spans for span in scope.spans]
         self.send_response(200)
         self.end_headers()
 
@@ -111,25 +122,32 @@ def test_finished_runs_reach_a_collector(tmp_path: Path) -> None:
         ) as daemon:
             run = daemon.submit(wait=60)["run"]
             wait_for(lambda: [path for path, _ in collector.got if path == "/v1/traces"])
-        requests = [
-            proto.ExportTraceServiceRequest.FromString(body) for path, body in collector.got if path == "/v1/traces"
-        ]
         assert [path for path, _ in collector.got if path == "/v1/metrics"]
     finally:
         collector.shutdown()
         collector.server_close()
-    spans = [
-        span
-        for each in requests
-        for resource in each.resource_spans
-        for scope in resource.scope_spans
-        for span in scope.spans
-    ]
+    spans = collector.spans
     whole = next(span for span in spans if span.name == "invoke_workflow plan")
     said = {each.key: each.value.string_value or each.value.int_value for each in whole.attributes}
     assert said[names.CONVERSATION] == run
     assert len(said[names.ENTRY_HASH]) == 64
     assert {span.trace_id for span in spans} == {whole.trace_id}
+
+
+async def test_more_spans_than_the_sdk_keeps_wait_for_a_collector_that_takes_its_time() -> None:
+    here, collector = desk(Answers()), Collector(first_s=0.5)
+    ended = await here.run(plan=plan(*(task(f"t{number}") for number in range(20))))
+    times, spans = 40, run_spans(here.store, ended.run)
+    assert times * len(spans) > 3_000
+    telemetry = Telemetry(cast(Hansard, here), f"http://127.0.0.1:{collector.server_port}", "0")
+    for _ in range(times):
+        telemetry.take(ended.run, here.entries(ended.run)[-1].seq)
+    try:
+        await asyncio.to_thread(wait_for, lambda: len(collector.spans) >= 3_000)
+    finally:
+        telemetry.close()
+        collector.shutdown()
+        collector.server_close()
 
 
 def test_a_collector_that_hangs_costs_nothing(tmp_path: Path) -> None:
