@@ -435,3 +435,41 @@ async def test_a_first_answer_for_which_no_call_is_left_is_not_on_the_record_as_
     alone = [each for each in voices.calls if each.schema_name == "ensemble_answer"]
     asked = [entry for entry in at.entries(run, "turn.asked") if entry.data["round"] == 0]
     assert len(asked) == len(alone) == limit
+
+
+async def test_the_time_before_a_session_is_the_runs_and_the_sessions_too(tmp_path: Path) -> None:
+    """Also where the driver ends in between: what was taken of a cap does not come back."""
+    stop, gone_s = asyncio.Event(), 0.2
+
+    async def says(exchange: Exchange) -> Any:
+        if exchange.schema_name == "turn_structured_output" and not stop.is_set():
+            stop.set()
+            await asyncio.sleep(60)
+        if exchange.schema_name in ("expert", "ensemble_answer"):
+            await asyncio.sleep(gone_s)
+        return versed(exchange)
+
+    voices = Voices(says)
+    async with opened(tmp_path, voices) as hansard:
+        run = await convened(hansard, experts=["a lawyer"], ensemble=True)
+        held = asyncio.ensure_future(hansard.deliberations.hold(run))
+        await stop.wait()
+        held.cancel()
+        await asyncio.gather(held, return_exceptions=True)
+        await hansard.deliberations.resume(run)
+        first = entries(hansard, run, "turn.taken")[1]
+        assert first.data["elapsed_us"] >= 1.5e6 * gone_s
+        [ended] = entries(hansard, run, "run.ended")
+        assert ended.data["elapsed_us"] >= 1.5e6 * gone_s
+
+
+async def test_making_a_persona_takes_time(tmp_path: Path) -> None:
+    async def says(exchange: Exchange) -> Any:
+        await asyncio.sleep(0.1)
+        return versed(exchange)
+
+    async with opened(tmp_path, Voices(says)) as hansard:
+        call = Call(config=default_config("A law?", "voices", "voice"), experts=["a lawyer"])
+        made = await hansard.deliberations.generate(convening(hansard.settings, hansard.pool, call))
+        [ended] = entries(hansard, made["run"], "run.ended")
+        assert ended.data["elapsed_us"] >= 50_000

@@ -60,6 +60,8 @@ class Ready:
     causes: Sequence[Cause]
     used_up: str | None = None
     """Which limit kept an expert from being made, in words, where one did."""
+    elapsed_us: int = 0
+    """The time that is gone when the session begins."""
 
 
 async def prepared(store: Store, pool: Pool, made: Convening, pen: Pen, cancel: asyncio.Event, tell: Tell) -> Ready:
@@ -70,9 +72,10 @@ async def prepared(store: Store, pool: Pool, made: Convening, pen: Pen, cancel: 
     experts, from_experts = await preparing.experts(made)
     made = replace(made, config=with_experts(made.config, experts))
     answers, from_answers = await preparing.first_answers(made) if made.ensemble else ([], [])
-    config = _less(with_first_answers(made.config, answers), spent_on_record(store, pen.run))
+    spent = spent_on_record(store, pen.run)
+    made = replace(made, config=_less(with_first_answers(made.config, answers), spent))
     causes = [*pen.causes, *from_experts, *from_answers]
-    return Ready(made=replace(made, config=config), causes=causes, used_up=preparing.used_up)
+    return Ready(made=made, causes=causes, used_up=preparing.used_up, elapsed_us=spent.elapsed_us)
 
 
 def _less(config: Config, spent: Spent) -> Config:
@@ -96,7 +99,7 @@ class _Preparing:
         self._store, self._pool, self._pen, self._cancel, self._tell = store, pool, pen, cancel, tell
         self.used_up: str | None = None
         spent, budget, now = spent_on_record(store, pen.run), made.config.budget, asyncio.get_running_loop().time
-        until = now() + budget.max_wallclock_seconds
+        until = now() + budget.max_wallclock_seconds - spent.elapsed_us / 1e6
         self._allowance = Allowance(
             calls=None if made.max_calls is None else made.max_calls - spent.calls,
             tokens=budget.max_total_tokens - spent.tokens,

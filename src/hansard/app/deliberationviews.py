@@ -16,7 +16,8 @@ from hansard.deliberation.story import read_artifact
 from hansard.domain.value import value
 from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
-from hansard.record.history import TURNS, fold
+from hansard.orchestration.progress import progress_of
+from hansard.record.history import fold
 from hansard.record.reading import formed, read_body, read_entries, read_text, strange
 from hansard.store.base import Query, Store
 
@@ -140,7 +141,7 @@ def spent_on_record(store: Store, run: str) -> Spent:
         calls=spent.calls + len(spent.calling),
         tokens=spent.tokens,
         cost_usd_nano=spent.cost_usd_nano,
-        elapsed_us=max((int(entry.data.get("elapsed_us", 0)) for entry in entries if entry.kind in TURNS), default=0),
+        elapsed_us=progress_of(run, entries).spent.elapsed_us,
         ended_seq=max((entry.seq for entry in entries if entry.kind == "session.ended"), default=0),
     )
 

@@ -18,7 +18,7 @@ from hansard.deliberation.archive import Taken
 from hansard.deliberation.chair import Held
 from hansard.deliberation.documents import Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
-from hansard.deliberation.pins import Pins
+from hansard.deliberation.pins import Pins, live
 from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, Original, execution_replay
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.story import Story, read_story
@@ -68,6 +68,7 @@ class Hold:
             made, story = convening_of(self._store, progress.configured), self._story()
             if story is None:
                 ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
+                pins = pins or live(elapsed_before_us=ready.elapsed_us)
                 sitting = await self._begin(ready.made, replace(pen, causes=ready.causes), pins)
             else:
                 sitting = await self._go_on(made, pen, story, pins)
@@ -140,7 +141,7 @@ class Hold:
         known = [each for each in (progress.requested, progress.configured) if each is not None]
         return Pen(recorder=self._recorder, run=progress.run, claim=claim, causes=known)
 
-    async def _begin(self, made: Convening, pen: Pen, pins: Pins | None) -> Sitting:
+    async def _begin(self, made: Convening, pen: Pen, pins: Pins) -> Sitting:
         runs = Path(made.runs) if made.runs else None
         async with self._or_ended():
             made.check()
@@ -167,11 +168,12 @@ class Hold:
     async def _go_on(self, made: Convening, pen: Pen, story: Story, pins: Pins | None) -> Sitting:
         # What the record says: experts and first answers came to it before the session began.
         made = replace(made, config=story.config)
+        gone_us = max(story.elapsed_us, spent_on_record(self._store, pen.run).elapsed_us)
         return await resume_session(
             made.setting(self._pool, answered=story.calls, calls=self._calls(made)),
             pen,
             story,
-            pins=pins,
+            pins=pins or live(elapsed_before_us=gone_us, seed=story.seed),
             runs=Path(made.runs) if made.runs else None,
             cancel=self._cancel,
             listener=lambda recorded: self._tell(pen.run, [recorded]),
