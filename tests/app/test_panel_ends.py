@@ -247,6 +247,18 @@ async def test_a_task_whose_driver_died_too_often_fails_and_its_session_ends_wit
     audit(last.store, run)
 
 
+async def test_a_panel_that_was_given_up_before_anybody_was_asked_takes_no_call_from_a_rerun() -> None:
+    settings = {**bench(), "budget": {"max_calls": 1}, "run": {"judge": "checks", "answer": "join", "restarts": 0}}
+    d = desk(Answers(), Voices(), settings=settings)
+    run = await d.submit("x", plan=plan(task("a"), task("b", lane="beta")), wishes=replace(LANES, max_parallel=1))
+    await d.runs.drive(run)
+    [(again, _)] = [each for each in cut(d, run, agreeing, settings) if len(each[0].entries(run)) == 5]
+    assert [entry.kind for entry in again.entries(run)][-2:] == ["plan.made", "task.attempted"]
+    assert (await again.runs.resume(run)).state == "partial"
+    report = await again.runs.rerun(run)
+    assert report["identical"] is True, report
+
+
 async def test_a_crash_in_the_correction_of_a_panels_answer_asks_nobody_twice() -> None:
     def out_of_shape_first(exchange: Exchange) -> Any:
         if exchange.schema_name != "synthesis_content":

@@ -187,7 +187,8 @@ class Asker:
         except (Swallowed, Unanswered) as none:
             model = target.model_name
             nothing = Completion(provider=target.name, requested_model=model, returned_model=model)
-            settle(held, nothing)
+            # What a session took is counted call by call.
+            settle(held, None if target.convenes else nothing)
             held = ()
             if isinstance(none, Unanswered):
                 self._freed.set()
