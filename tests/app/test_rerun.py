@@ -232,6 +232,15 @@ async def test_what_a_session_took_counts_behind_a_gate_too(limit: int) -> None:
     assert report["identical"] is True, report
 
 
+async def test_a_panel_that_money_refused_whenever_it_was_asked_is_refused_again() -> None:
+    given = {"panels": PANELS, "prices": {"voice": {"input": 1, "output": 5}}, "budget": {"max_usd": "0"}}
+    at = desk(Answers(), Voices(unmetered=False), settings=given)
+    ended = await at.run(plan=plan(task("a")), wishes=IN_PANEL)
+    assert (ended.state, ended.reason) == ("stopped", "budget")
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
 async def test_a_panel_cannot_be_swapped_in_and_can_be_swapped_out() -> None:
     at = before_a_panel(agreeing)
     ended = await at.run(plan=plan(task("a")), wishes=IN_PANEL)

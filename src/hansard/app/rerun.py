@@ -356,7 +356,10 @@ class _Rerun:
         unmetered = name not in self._metered
         if not is_panel(name):
             return Stage(name, model, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered)
-        share = share_of(config.providers[name])
+        table = config.providers[name]
+        # A panel that a limit of money has refused each time said nothing: what its agents cost is known then.
+        unmetered = unmetered and config.prices.keys().isdisjoint(_agents(table["config"]))
+        share = share_of(table)
         return PanelStage(name, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered, share=share)
 
     def _route(self, _: str) -> Route:
@@ -365,6 +368,11 @@ class _Rerun:
         if found is None:
             return Route(lane=None, confidence_ppm=0, runner_up=None, evidence=(), tier=0, scores=())
         return recorded_route(json.loads(self._reader.data(found, "evidence")))
+
+
+def _agents(panel: Mapping[str, Any]) -> list[str]:
+    """Whom the agents of a panel ask, as PROVIDER:MODEL."""
+    return [f"{agent['provider']}:{agent['model']}" for agent in (*panel["agents"], panel["coordinator"])]
 
 
 def _is_limited(config: RunConfig) -> bool:
