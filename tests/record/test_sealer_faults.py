@@ -23,7 +23,7 @@ class Contested(MemoryStore):
 
     def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
         if seal and self.contested:
-            self.release(Claim(name="seal", epoch=self.epoch("seal"), because=""))
+            self.release(Claim(name="seal", epoch=self.epoch("seal"), because="new"))
             self.claim("seal", 15)
         return super().append(groups, seal)
 

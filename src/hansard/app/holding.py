@@ -132,7 +132,7 @@ class Hold:
         """Say on the record who holds it from here."""
         progress, claim = self.progress, self._claim
         causes = (progress.requested, *progress.claims[-1:], progress.resumed_by)
-        fact = RunClaimed(epoch=claim.epoch, because=claim.because)  # type: ignore[arg-type]
+        fact = RunClaimed(epoch=claim.epoch, because=claim.because)
         recorded = await self._recorder.record(
             fact, actor=ENGINE, run=progress.run, causes=[each for each in causes if each is not None], claim=claim
         )

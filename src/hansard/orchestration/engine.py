@@ -128,7 +128,7 @@ class Engine:
     async def _taken(self, journal: Journal, progress: Progress) -> None:
         """Say on the record who drives from here."""
         known = (progress.requested, *progress.claims[-1:], progress.resumed_by)
-        fact = RunClaimed(epoch=journal.claim.epoch, because=journal.claim.because)  # type: ignore[arg-type]
+        fact = RunClaimed(epoch=journal.claim.epoch, because=journal.claim.because)
         claimed = await journal.record(fact, "engine", [seq for seq in known if seq is not None])
         progress.claim(claimed.seq)
 

@@ -5,11 +5,14 @@ the pure rules of `sequence` only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from hansard.domain.value import value
 from hansard.errors import HansardError
 from hansard.ledger.entry import Entry, Sketch
+
+Freed = Literal["new", "resumed", "expired", "dead"]
+"""Why a claim could be taken."""
 
 
 class Part(NamedTuple):
@@ -120,7 +123,7 @@ class Claim:
 
     name: str
     epoch: int
-    because: str
+    because: Freed
 
 
 class Store(Protocol):

@@ -9,6 +9,7 @@ from typing import Self
 
 from hansard.domain.value import value
 from hansard.errors import Fenced
+from hansard.store.base import Freed
 
 LONGEST_US = 86_400 * 1_000_000
 """No lease is as long: one that has more time left was given by a clock that was ahead, and set right since."""
@@ -49,8 +50,8 @@ class Holder:
         return self.boot != _boot() or _started(self.pid) != self.started
 
 
-def why_free(name: str, epoch: int, holder: str, left_us: int, place: str) -> str:
-    """Why a claim may be taken, or Fenced when it may not."""
+def why_free(claim: str, epoch: int, holder: str, left_us: int) -> Freed:
+    """Why a claim may be taken, or Fenced, by the name that is given here, when it may not."""
     if not epoch:
         return "new"
     if not holder:
@@ -61,7 +62,7 @@ def why_free(name: str, epoch: int, holder: str, left_us: int, place: str) -> st
     if who and who.is_dead():
         return "dead"
     by = f"process {who.pid} on {who.host}" if who else "somebody"
-    raise Fenced(f"{name} in {place} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
+    raise Fenced(f"{claim} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
 
 
 @cache

@@ -157,8 +157,7 @@ class MemoryStore:
             if holder and self._clock() < until:
                 raise Fenced(f"{name} is held, epoch {epoch}, for {until - self._clock():.0f} s more")
             self._claims[name] = (epoch + 1, Holder.here().text(), self._clock() + lease_s)
-            because = "expired" if holder else "resumed" if epoch else "new"
-            return Claim(name=name, epoch=epoch + 1, because=because)
+            return Claim(name=name, epoch=epoch + 1, because="expired" if holder else "resumed" if epoch else "new")
 
     def renew(self, claim: Claim, lease_s: float) -> None:
         with self._changed:

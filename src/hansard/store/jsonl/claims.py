@@ -7,7 +7,7 @@ from hansard.domain.value import value
 from hansard.errors import Fenced, StoreError
 from hansard.ledger.canonical import Malformed, encode, parse
 from hansard.store.base import Claim
-from hansard.store.holder import LONGEST_US, Holder
+from hansard.store.holder import Holder, why_free
 from hansard.store.jsonl.files import replace
 
 
@@ -34,7 +34,7 @@ class Claims:
 
     def claim(self, name: str, lease_s: float) -> Claim:
         held = self._held.get(name)
-        because = self._why_free(name, held) if held else "new"
+        because = why_free(name, held.epoch, held.holder, held.until_us - self._now_us()) if held else "new"
         epoch = self.epoch(name) + 1
         self._change(name, Held(epoch=epoch, holder=Holder.here().text(), until_us=self._until(lease_s)))
         return Claim(name=name, epoch=epoch, because=because)
@@ -48,18 +48,6 @@ class Claims:
     def release(self, claim: Claim) -> None:
         if self.epoch(claim.name) == claim.epoch:
             self._change(claim.name, Held(epoch=claim.epoch, holder="", until_us=0))
-
-    def _why_free(self, name: str, held: Held) -> str:
-        left_us = held.until_us - self._now_us()
-        if not held.holder:
-            return "resumed"
-        if not 0 < left_us <= LONGEST_US:
-            return "expired"
-        who = Holder.parse(held.holder)
-        if who and who.is_dead():
-            return "dead"
-        by = f"process {who.pid} on {who.host}" if who else "somebody"
-        raise Fenced(f"{name} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
 
     def _until(self, lease_s: float) -> int:
         return self._now_us() + int(lease_s * 1_000_000)

@@ -236,7 +236,7 @@ class PostgresStore:
         with self._turn() as turn:
             query = "SELECT epoch, holder, until_us FROM claims WHERE name = %s"
             epoch, holder, until_us = turn.writer.execute(query, (name,)).fetchone() or (0, "", 0)
-            because = why_free(name, epoch, holder, until_us - turn.now_us, self.place)
+            because = why_free(f"{name} in {self.place}", epoch, holder, until_us - turn.now_us)
             turn.writer.execute(
                 "INSERT INTO claims VALUES (%s, %s, %s, %s) ON CONFLICT(name) DO UPDATE SET"
                 " epoch = excluded.epoch, holder = excluded.holder, until_us = excluded.until_us",

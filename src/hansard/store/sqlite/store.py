@@ -241,7 +241,7 @@ class SqliteStore:
             row = connection.execute("SELECT epoch, holder, until_us FROM claims WHERE name = ?", (name,)).fetchone()
             epoch, holder, until_us = row or (0, "", 0)
             epoch, holder, until_us = self._number(epoch), as_text(holder), self._number(until_us)
-            because = why_free(name, epoch, holder, until_us - self._writer.now_us(), self.place)
+            because = why_free(f"{name} in {self.place}", epoch, holder, until_us - self._writer.now_us())
             connection.execute(
                 "INSERT INTO claims VALUES (?, ?, ?, ?) ON CONFLICT(name) DO UPDATE SET"
                 " epoch = excluded.epoch, holder = excluded.holder, until_us = excluded.until_us",
