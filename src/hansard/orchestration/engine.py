@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from math import ceil
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hansard.domain.budget import Spend
 from hansard.domain.fact import Body
@@ -202,9 +202,9 @@ class _Drive:
             if not self._cancelling:
                 await self._interrupted("signal")
                 raise
-            ending = await self._cut("cancelled", "cancelled")
+            ending = await self._cut("cancelled")
         except TimeoutError:
-            ending = await self._cut("deadline", "budget")
+            ending = await self._cut("deadline")
         except HansardError:
             raise
         except Exception:
@@ -308,7 +308,7 @@ class _Drive:
         self._progress.plan, self._progress.plan_causes = recorded.seq, (passage.edit,)
         return edited, recorded.seq
 
-    async def _cut(self, why: Because, because: str) -> Ending:
+    async def _cut(self, why: Literal["cancelled", "deadline"]) -> Ending:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
         await self._abandon(why)
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
@@ -316,45 +316,38 @@ class _Drive:
         # What was under way was made, inside of sessions too: the record counts it, and so does the run's last word.
         progress.lose()
         self._purse.spent = _sum(progress.spent, *self._engine.elsewhere.values())
-        cause: Cause
-        if because == "cancelled":
+        if why == "cancelled":
             assert progress.cancel_asked is not None
-            cause, state, reason = progress.cancel_asked, "cancelled", "cancelled"
-        else:
-            limit = ceil(self._config.budget.max_seconds or 0)
-            spent = ceil(self._elapsed_us() / 1e6)
-            steps.append(Step(BudgetBreached(unit="seconds", limit=limit, spent=spent), "engine", [self._configured]))
-            cause, state, reason = Within(len(steps) - 1), "stopped", "deadline"
-        breach = len(steps) - 1
-        steps += [
-            Step(TaskSkipped(task=id, because=because), "engine", [cause])  # type: ignore[arg-type]
-            for id in self._undone(progress)
-        ]
-        recorded = await self._journal.record_all(steps) if steps else []
-        if because != "cancelled" and progress.answered is not None:
+            steps += self._skipped(progress, "cancelled", progress.cancel_asked)
+            if steps:
+                await self._journal.record_all(steps)
+            return Ending(state="cancelled", reason="cancelled", causes=(progress.cancel_asked,))
+        breach, limit = len(steps), ceil(self._config.budget.max_seconds or 0)
+        fact = BudgetBreached(unit="seconds", limit=limit, spent=ceil(self._elapsed_us() / 1e6))
+        steps.append(Step(fact, "engine", [self._configured]))
+        recorded = await self._journal.record_all([*steps, *self._skipped(progress, "budget", Within(breach))])
+        if progress.answered is not None:
             # The answer came in time. What was cut off is a look at it, and those never block.
             return with_answer(self._answers(progress).recorded(progress.answered))
-        last = progress.cancel_asked if because == "cancelled" else recorded[breach].seq
-        assert last is not None
-        return Ending(state=state, reason=reason, causes=(last,))  # type: ignore[arg-type]
+        return Ending(state="stopped", reason="deadline", causes=(recorded[breach].seq,))
 
     async def _abandon(self, why: Because) -> None:
         """The run ends: so do the sessions inside of it that are still open."""
         if any(map(is_panel, self._config.providers)):
             await self._engine.abandon(self._journal, why)
 
-    def _undone(self, progress: Progress) -> list[str]:
+    def _skipped(self, progress: Progress, because: Literal["cancelled", "budget"], cause: Cause) -> list[Step]:
+        """What will not be done, as far as the plan can be read: whoever cannot read it can still stop."""
         if progress.plan is None:
             return []
         try:
-            return undone(progress, self._planner.recorded(progress.plan))
+            left = undone(progress, self._planner.recorded(progress.plan))
         except StoreError:
-            # Whoever cannot read the plan can still stop, without a word on what will not be done.
             return []
+        return [Step(TaskSkipped(task=id, because=because), "engine", [cause]) for id in left]
 
-    async def _interrupted(self, by: str) -> None:
-        fact = RunInterrupted(by=by)  # type: ignore[arg-type]
-        await self._journal.record(fact, "engine", self._progress.claims[-1:])
+    async def _interrupted(self, by: Literal["signal", "error"]) -> None:
+        await self._journal.record(RunInterrupted(by=by), "engine", self._progress.claims[-1:])
 
     async def _end(self, ending: Ending) -> Ended:
         await self._abandon("over")

@@ -11,7 +11,7 @@ from hansard.domain.fact import Body
 from hansard.domain.gate import GateClosed, GateOpened
 from hansard.domain.value import value
 from hansard.ledger.entry import Entry
-from hansard.orchestration.gates import Gate, Rule, after_edit, closing, gate_id
+from hansard.orchestration.gates import Gate, Outcome, Rule, after_edit, closing, gate_id
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.plan import Task
 from hansard.orchestration.progress import Progress, take_gate
@@ -151,8 +151,8 @@ class Gatekeeper:
         await self._record_close(gate, end.outcome, end.because, expired=end.expired)
         return True
 
-    async def _record_close(self, gate: Gate, outcome: str, because: Sequence[int], *, expired: bool) -> None:
-        fact = GateClosed(gate=gate.id, outcome=outcome, expired=expired)  # type: ignore[arg-type]
+    async def _record_close(self, gate: Gate, outcome: Outcome, because: Sequence[int], *, expired: bool) -> None:
+        fact = GateClosed(gate=gate.id, outcome=outcome, expired=expired)
         recorded = await self._journal.record(fact, "engine", [gate.opened.seq, *because])
         take_gate(self._progress.gates, await asyncio.to_thread(self._store.entry, recorded.seq))
 
