@@ -4,10 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from hansard.app.custody import pin_of, sign_anew
+from hansard.app.opened import Opened
 from hansard.app.settings import Settings
 from hansard.app.verifying import readable
 from hansard.app.views import View
-from hansard.app.wiring import Opened, found_ledger, ledger_exists, open_or_found, place_of, restorer
+from hansard.app.wiring import found_ledger, ledger_exists, open_or_found, place_of, restorer
 from hansard.errors import UsageError
 from hansard.record.adopt import adopt
 from hansard.record.export import export

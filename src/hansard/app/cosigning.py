@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
+from hansard.app.opened import Opened
 from hansard.app.posting import Answer, check_url, post
 from hansard.app.views import View
-from hansard.app.wiring import Opened
 from hansard.domain.custody import AnchorRecorded
 from hansard.domain.fact import Body
 from hansard.domain.value import value

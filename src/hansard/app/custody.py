@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from hansard.app.opened import Opened
 from hansard.app.views import View
-from hansard.app.wiring import Opened
 from hansard.domain.custody import AnchorRecorded
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.checkpoint import parse_checkpoint

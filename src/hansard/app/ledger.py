@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Self, get_args
 
+from hansard.app.opened import Opened
 from hansard.app.settings import Settings
 from hansard.app.views import View, broken_view, entry_view, part_view, state_view, summary_view
-from hansard.app.wiring import Opened, open_ledger
+from hansard.app.wiring import open_ledger
 from hansard.domain.custody import BodyRedacted, RedactionReason, Repaired
 from hansard.errors import StoreError, Tampered, UsageError
 from hansard.ledger import body as bodies

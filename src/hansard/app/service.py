@@ -11,11 +11,12 @@ from hansard.app.configuring import Wishes, run_config
 from hansard.app.deliberations import Deliberations
 from hansard.app.gates import Gates
 from hansard.app.ledger import LedgerService
+from hansard.app.opened import Opened
 from hansard.app.pool import Pool
 from hansard.app.runs import Runs
 from hansard.app.settings import Settings, check_name, read_settings
 from hansard.app.views import View
-from hansard.app.wiring import Opened, open_or_found
+from hansard.app.wiring import open_or_found
 from hansard.domain.fact import Body
 from hansard.domain.work import Surface
 from hansard.errors import ProviderError

@@ -13,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hansard.app.opened import Opened
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
 from hansard.app.views import View
-from hansard.app.wiring import Opened, ledger_exists, open_ledger, place_of
+from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError, plainly
 from hansard.surfaces.cli.narrate import duration, spent
 from hansard.surfaces.cli.progress import Nobody, Watcher, listener, ticking, watcher
