@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import reference_runtime
-from hansard.app.chaining import adapt, chain_of, chain_view, continuation, go_on
+from hansard.app.chaining import chain_of, chain_view, continuation, expansion, go_on
 from hansard.app.convening import Call, convening, default_config
-from hansard.app.deliberations import Deliberations
+from hansard.app.deliberations import Deliberations, Sat
 from hansard.app.deliberationviews import convening_of
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
@@ -52,6 +52,14 @@ async def convened(hansard: Hansard, folder: Path | None = None, **call: Any) ->
 
 def entries(hansard: Hansard, run: str, *kinds: str) -> list[Entry]:
     return [each for each in hansard.store.select(Query(run=run)) if not kinds or each.kind in kinds]
+
+
+async def adapted(hansard: Hansard, run: str) -> list[Sat]:
+    """The session of a run, and whatever goes on from it by itself."""
+    held = [await hansard.deliberations.hold(run)]
+    while (found := expansion(hansard.store, hansard.pool, held[-1].run)) is not None:
+        held.append(await hansard.deliberations.hold(await go_on(hansard.deliberations, found)))
+    return held
 
 
 def versed(exchange: Exchange) -> Any:
@@ -283,7 +291,7 @@ async def test_what_was_taken_before_a_session_is_not_taken_from_the_caps_of_tho
 async def test_after_a_request_for_research_the_chain_goes_on_with_an_expert_for_it(tmp_path: Path) -> None:
     async with opened(tmp_path, Voices(asking_until(1))) as hansard:
         run = await convened(hansard, tmp_path)
-        held = await adapt(hansard.deliberations, hansard.store, hansard.pool, run)
+        held = await adapted(hansard, run)
         assert [each.sitting.reason for each in held] == ["external_research_required", "synthesis"]
         panel = held[1].sitting.artifact["config"]["selector"]["default_deliberation_panel"]
         assert panel == ["critic", "engineer", "data-protection"]
@@ -300,7 +308,7 @@ async def test_after_a_request_for_research_the_chain_goes_on_with_an_expert_for
 async def test_a_chain_goes_on_no_more_often_than_its_cap_allows(tmp_path: Path, cap: int, sessions: int) -> None:
     async with opened(tmp_path, Voices(asking_until(99))) as hansard:
         run = await convened(hansard, max_expansions=cap)
-        held = await adapt(hansard.deliberations, hansard.store, hansard.pool, run)
+        held = await adapted(hansard, run)
         assert len(held) == sessions
         assert len(held[-1].sitting.artifact["config"]["agents"]) == 5 + sessions - 1
         with pytest.raises(UsageError, match=f"{cap} are allowed"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from hansard.app.configuring import Wishes, flagged
 from hansard.app.convening import UNNAMED, Call, Convening, convening, within_limits
-from hansard.app.deliberations import Deliberations, Sat
+from hansard.app.deliberations import Deliberations
 from hansard.app.deliberationviews import artifact_on_record, convening_of, deliberation_view, spent_on_record
 from hansard.app.pool import Pool
 from hansard.app.settings import recordable
@@ -172,14 +172,6 @@ def expansion(store: Store, pool: Pool, run: str) -> Continuation | None:
         return continuation(store, pool, run, None, experts=[need])
     except UsageError:
         return None
-
-
-async def adapt(deliberations: Deliberations, store: Store, pool: Pool, run: str) -> list[Sat]:
-    """Hold a session, and whatever goes on from it by itself."""
-    held = [await deliberations.hold(run)]
-    while (found := expansion(store, pool, held[-1].run)) is not None:
-        held.append(await deliberations.hold(await go_on(deliberations, found)))
-    return held
 
 
 def chain_view(store: Store, run: str) -> View:

@@ -31,7 +31,6 @@ from hansard.surfaces.http.runs import found
 
 router = APIRouter(tags=["ledger"], route_class=Strictly)
 At = Annotated[int, Path(ge=0, le=MAX_SEQ)]
-PLAIN = ("text/plain", "application/json")
 BYTES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 }

@@ -71,11 +71,6 @@ def prose(text: str | None) -> str | None:
     )
 
 
-def _tells(value: object) -> bool:
-    """Not what is empty, and not what is only of use to programs."""
-    return value not in ("", [], None) and not isinstance(value, dict)
-
-
 def cut(text: str | None, most: int = SHOWN_CHARACTERS) -> str | None:
     """The beginning of a long text, and how much is left out."""
     if text is None or len(text) <= most:
