@@ -19,6 +19,7 @@ from typing import Any, Self
 from hansard.deliberation.documents import SCHEMA_VERSION, Breach, Invalid, RunManifest
 from hansard.deliberation.documents.vocabulary import NAME
 from hansard.errors import StoreError, UsageError, plainly
+from hansard.seal.private import sync_folder
 
 ARTIFACT, CONFIG, MANIFEST = "artifact.json", "config.json", "manifest.json"
 JOURNAL, EVENTS, SEAL, LOCK = "transcript.jsonl", "observability.jsonl", "seal.json", ".lock"
@@ -234,11 +235,7 @@ def write_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
             beside.unlink()

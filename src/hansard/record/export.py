@@ -24,6 +24,7 @@ from hansard.ledger.note import to_base64
 from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, tiles_for
 from hansard.record.sealed import newest_sealed
 from hansard.record.verifier_archive import archive, readme
+from hansard.seal.private import sync_folder
 from hansard.store.base import Query, Store, StoredBody
 
 Progress = Callable[[int, int], None]
@@ -78,9 +79,9 @@ def export(
             if not (tries_left and upto is None and done.missing and _redacted_past(store, size)):
                 break
             shutil.rmtree(partial)
-        _sync(partial)
+        sync_folder(partial)
         os.rename(partial, folder)
-        _sync(folder.parent)
+        sync_folder(folder.parent)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
         if isinstance(error, OSError):
@@ -256,11 +257,3 @@ def body_line(body: StoredBody) -> bytes:
     except UnicodeDecodeError:
         value["b64"] = to_base64(body.body)
     return dump(value) + b"\n"
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -19,6 +19,7 @@ from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USE
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.base import Head, Part, StoredCheckpoint
 from hansard.store.sqlite.rows import check_unused
+from hansard.store.sqlite.store import sync
 
 Restored = tuple[bytes, Sequence[Part]]
 """An entry's line, and those of its parts that are at hand."""
@@ -117,20 +118,12 @@ class _Filler:
 
 def _put_in_place(partial: Path, path: Path) -> None:
     """Give the finished file its name, unless another has taken it; [S5] keeps a second restore and a create out."""
-    _sync(partial)
+    sync(partial)
     lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX)
         check_unused(path)
         os.rename(partial, path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         os.close(lock_fd)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

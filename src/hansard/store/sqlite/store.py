@@ -74,7 +74,7 @@ class SqliteStore:
             os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             lay_out(unfinished, genesis, int(clock() * 1_000_000))
             unfinished.replace(path)
-            _sync_folder(path.parent)
+            sync(path.parent)
         except (sqlite3.Error, OSError) as error:
             with suppress(OSError):
                 _clear(unfinished)
@@ -396,8 +396,9 @@ def _bounded(seq: int) -> int:
     return min(max(seq, 0), MAX_NUMBER)
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, durable."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
