@@ -135,7 +135,7 @@ def test_finished_runs_reach_a_collector(tmp_path: Path) -> None:
 
 
 async def test_more_spans_than_the_sdk_keeps_wait_for_a_collector_that_takes_its_time() -> None:
-    here, collector = desk(Answers()), Collector(first_s=0.5)
+    here, collector = desk(Answers()), Collector(first_s=3)
     ended = await here.run(plan=plan(*(task(f"t{number}") for number in range(20))))
     times, spans = 40, run_spans(here.store, ended.run)
     assert times * len(spans) > 3_000
