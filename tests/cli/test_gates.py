@@ -64,7 +64,8 @@ def test_only_approvers_are_counted_and_named(tmp_path: Path) -> None:
     (place / "hansard.toml").write_text(f'ledger = "l.db"\n{rule}')
     assert hansard(place, "submit", "x", "--plan", "plan.json", "--provider", "rehearsal").returncode == 14
     waiting = gate(place)
-    hansard(place, "gates", "approve", waiting, "--by", "human:mallory")
+    told = hansard(place, "gates", "approve", waiting, "--by", "human:mallory").stderr
+    assert "human:mallory is none of those who may decide there, and this does not count" in told
     assert " 0 of 1 approved" in hansard(place, "gates", "list").stdout
     assert "(does not count)" in hansard(place, "gates", "show", waiting).stdout
     hansard(place, "gates", "approve", waiting, "--by", "human:ann")

@@ -3,6 +3,7 @@
 import argparse
 
 from hansard.app.gates import Decision, approvals
+from hansard.app.people import human
 from hansard.app.service import Hansard
 from hansard.app.views import View
 from hansard.surfaces.cli.driving import SHORT, conclude, note, see_through, text_of, typed, watched, with_ledger
@@ -58,7 +59,8 @@ def edit(args: argparse.Namespace) -> int:
 
 def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> int:
     async def work(hansard: Hansard) -> int:
-        view = await hansard.gates.decide(args.gate, decision, actor=args.by, note=args.note, edit=text)
+        by = args.by or human()
+        view = await hansard.gates.decide(args.gate, decision, actor=by, note=args.note, edit=text)
         run = view["run"]
         if args.resume:
             async with watched(hansard, args):
@@ -67,9 +69,12 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
         if args.json:
             as_json(view)
             return 0
-        waits = f"it still waits for others ({view['needed']} needed)"
-        stands = waits if view["state"] == "open" else f"it is {view['state']}"
-        note(f"gate {args.gate}: {decision} is on the record; {stands}")
+        counts = any(each["counts"] and each["by"] == by for each in view["decisions"])
+        waits = f"still waits for others ({view['needed']} needed)"
+        if not counts:
+            waits = f"{waits}: {by} is none of those who may decide there, and this does not count"
+        stands = waits if view["state"] == "open" else f"is {view['state']}"
+        note(f"gate {args.gate}: {decision} is on the record; it {stands}")
         note(f"whoever drives the run goes on; where nobody does, {typed(args, 'runs resume', run)} does")
         return 0
 
