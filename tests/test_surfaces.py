@@ -44,6 +44,7 @@ TABLE = {
     "Runs.figures": On(*[f"{SHOWN}comparisons"] * 3),
     "Runs.views": On(*[f"{SHOWN}follow"] * 3),
     "Runs.entries": On(*[f"{SHOWN}follow"] * 3),
+    "Runs.state": On(*[f"{SHOWN}the run"] * 3),
     "Runs.text": On(*[f"{SHOWN}the ledger's parts"] * 3),
     "Runs.find": On(*[f"{INSIDE}every surface finds runs with it"] * 3),
     "Runs.keep": On(*[f"{INSIDE}who follows a run keeps its gates' deadlines"] * 3),

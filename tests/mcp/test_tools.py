@@ -10,6 +10,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from hansard.app.configuring import Wishes
+from hansard.surfaces.mcp.running import MAX_FOLLOWED
 from hansard.surfaces.mcp.server import tools_of
 from hansard.surfaces.mcp.tool import described
 from mcp_clients import called, client_of, desk_in, refused
@@ -218,15 +219,18 @@ async def test_what_breaks_behind_a_tool_is_told_without_our_insides(tmp_path: P
 
 async def test_a_run_can_be_left_and_followed_to_its_end(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk, client_of(desk) as client:
-        run = (await called(client, "submit", {"request": "compare three queues", "wait": False}))["run"]
-        seen, after, state = [], -1, ""
-        while state != "answered":
-            page = await called(client, "run_follow", {"run": run, "after": after})
-            state, after = page["state"], page["after"]
-            seen += [each["seq"] for each in page["entries"]]
-        page = await called(client, "run_follow", {"run": run, "after": after})
-        seen += [each["seq"] for each in page["entries"]]
-        assert seen == [each["seq"] for each in desk.hansard.runs.views(run)]
+        tasks = [{"id": f"t{number}", "lane": "backend", "instruction": "do it"} for number in range(50)]
+        asked = {"request": "compare fifty queues", "plan": {"tasks": tasks}, "wait": False}
+        run = (await called(client, "submit", asked))["run"]
+        # While it goes on, and once more when it has long ended.
+        for _ in range(2):
+            seen, after, state = list[int](), -1, ""
+            while state != "answered":
+                page = await called(client, "run_follow", {"run": run, "after": after})
+                state, after = page["state"], page["after"]
+                seen += [each["seq"] for each in page["entries"]]
+            assert seen == [each["seq"] for each in desk.hansard.runs.views(run)]
+            assert len(seen) > MAX_FOLLOWED
 
 
 async def test_runs_are_listed_page_by_page(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ class RecordedRuns:
     def entries(self, run: str) -> list[Entry]:
         return list(read_entries(self._store, Query(run=run)))
 
+    def state(self, run: str, at: int) -> str:
+        """In which state a run was when this entry was written."""
+        return fold(entry for entry in self.entries(run) if entry.seq <= at).runs[run].state
+
     def find(self, run: str) -> str:
         """A run by its id or the beginning of it; `last` is the newest."""
         return find_run(self._store, run)

@@ -141,7 +141,7 @@ async def run_show(call: Call, asked: OfRun) -> View:
 
 @tool("Follow a run", "reads", EventsView)
 async def run_follow(call: Call, asked: Following) -> View:
-    """Give what was recorded of a run behind `after`; waits a while when there is nothing new. Ask again until it has ended."""
+    """Give what was recorded of a run behind `after`, and its state then; waits a while for something new. Ask again until it has ended."""
     hansard = call.desk.hansard
     run = await asyncio.to_thread(hansard.runs.find, asked.run)
     until = time.monotonic() + asked.wait_seconds
@@ -156,7 +156,8 @@ async def run_follow(call: Call, asked: Following) -> View:
             break
         await asyncio.sleep(FOLLOW_LOOK_S)
     after = views[-1]["seq"] if views else asked.after
-    state = (await call.desk.shown(run))["state"]
+    # Of what was given: whoever stops asking at the end has got everything.
+    state = await asyncio.to_thread(hansard.runs.state, run, after)
     return {"run": run, "state": state, "entries": views, "after": after}
 
 
