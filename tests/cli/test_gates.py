@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from command_line import UNJUDGED, hansard, started, workplace
+from daemons import wait_for
 from forging import swap_body
 
 
@@ -72,6 +73,28 @@ def test_only_approvers_are_counted_and_named(tmp_path: Path) -> None:
     late = hansard(place, "gates", "reject", waiting, "--by", "human:ann")
     assert "is approved already, by human:ann; nothing was changed" in late.stderr
     assert " 1 of 1 approved" in hansard(place, "gates", "list", "--all").stdout
+
+
+def test_where_another_process_drives_the_run_a_decision_is_not_called_a_failure(tmp_path: Path) -> None:
+    place = workplace(tmp_path)
+    (place / "hansard.toml").write_text('ledger = "l.db"')
+    tasks = [{"id": name, "lane": "backend", "instruction": "x"} for name in ("slow", "held")]
+    (place / "two.json").write_text(json.dumps({"tasks": tasks}))
+    (place / "until.py").write_text(
+        f"import pathlib, time\nwhile not pathlib.Path({str(place / 'go')!r}).exists(): time.sleep(0.05)\nprint('done')"
+    )
+    asked = ("--cmd", f"{sys.executable} {place / 'until.py'}", "--gate", "task:held", *UNJUDGED)
+    driver = started(place, "submit", "x", "--plan", "two.json", *asked)
+    try:
+        found = wait_for(lambda: json.loads(hansard(place, "gates", "--json").stdout or "[]"))
+        decided = hansard(place, "gates", "approve", found[0]["gate"], "--resume")
+        assert (decided.returncode, "it is approved" in decided.stderr) == (0, True), decided.stderr
+        assert "another process drives the run, and goes on; `hansard runs follow" in decided.stderr
+        (place / "go").touch()
+        assert driver.wait(60) == 0
+    finally:
+        driver.kill()
+        driver.communicate()
 
 
 def test_nobody_decides_without_a_name(place: Path) -> None:

@@ -6,6 +6,7 @@ from hansard.app.gates import Decision, approvals
 from hansard.app.people import human
 from hansard.app.service import Hansard
 from hansard.app.views import View
+from hansard.errors import Fenced
 from hansard.surfaces.cli.driving import SHORT, conclude, note, see_through, text_of, typed, watched, with_ledger
 from hansard.surfaces.cli.show import as_json, say
 
@@ -62,10 +63,14 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
         by = args.by or human()
         view = await hansard.gates.decide(args.gate, decision, actor=by, note=args.note, edit=text)
         run = view["run"]
+        goes_on = f"whoever drives the run goes on; where nobody does, {typed(args, 'runs resume', run)} does"
         if args.resume:
-            async with watched(hansard, args):
-                ended = await see_through(hansard, hansard.runs.drive(run))
-            return conclude(hansard, run, args, ended)
+            try:
+                async with watched(hansard, args):
+                    ended = await see_through(hansard, hansard.runs.drive(run))
+                return conclude(hansard, run, args, ended)
+            except Fenced:
+                goes_on = f"another process drives the run, and goes on; {typed(args, 'runs follow', run)} shows how"
         if args.json:
             as_json(view)
             return 0
@@ -75,7 +80,7 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
             waits = f"{waits}: {by} is none of those who may decide there, and this does not count"
         stands = waits if view["state"] == "open" else f"is {view['state']}"
         note(f"gate {args.gate}: {decision} is on the record; it {stands}")
-        note(f"whoever drives the run goes on; where nobody does, {typed(args, 'runs resume', run)} does")
+        note(goes_on)
         return 0
 
     return with_ledger(args.ledger, work, writing=True)
