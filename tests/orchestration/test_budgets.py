@@ -85,6 +85,31 @@ async def test_a_limit_of_money_holds_for_a_model_with_a_price() -> None:
     assert breach["spent"] == 2_000_000 * len(provider.calls) <= 10_000_000
 
 
+async def test_whoever_waited_for_the_budget_asks_nobody_once_it_has_ended_the_run() -> None:
+    """`dear` climbs to a model for which the rest of the money is too little; it would be enough for `later`, who waits behind."""
+    before = {"first": ("task.escalated", "dear"), "slow": ("task.judged", "first")}
+
+    async def says(exchange: Exchange) -> Said:
+        about = who(exchange)[1]
+        if about in before:
+            kind, other = before[about]
+            while other not in [each.data["task"] for each in made.entries(run, kind)]:  # noqa: ASYNC110 - the record tells
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+        return completion("" if about == "dear" else "done", cost_usd_nano=100_000 if about == "slow" else 2_000_000)
+
+    provider = Answers(says, unmetered=False)
+    prices = {"told": {"input": 1, "output": 5}, "better": {"input": 100, "output": 5}}
+    made = desk(provider, settings={"prices": prices, "run": {"max_output_tokens": 400}})
+    limits = wishes(max_usd="0.007", max_parallel=20, ladder=("told", "told:better"))
+    run = await made.submit(plan=plan(task("dear"), task("slow"), task("first"), task("later", "first")), wishes=limits)
+    assert (await made.runs.drive(run)).state == "stopped"
+    breach = one(made.entries(run, "budget.breached"))
+    assert breach.data["limit"] - breach.data["spent"] > 2_500_000
+    assert {who(each)[1] for each in provider.calls} == {"dear", "slow", "first"}
+    assert [each for each in made.entries(run, "task.attempted") if each.seq > breach.seq] == []
+
+
 async def test_under_a_limit_of_money_a_model_without_a_price_is_refused_before_anything_is_recorded() -> None:
     provider = Answers(unmetered=False)
     made = desk(provider)

@@ -114,6 +114,8 @@ class Asker:
         self.purse, self._lanes = purse, lanes
         self.deadline: float | None = None
         """When the run's time is over, by the loop's clock."""
+        self.stopped_by: Breach | None = None
+        """What ends the run: no other attempt begins behind it, though it might cost less."""
         self._targets: dict[str, Target] = {}
         self._freed = asyncio.Event()
         self._going_on: set[str] = set()

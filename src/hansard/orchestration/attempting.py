@@ -130,7 +130,9 @@ class Attempts:
             at = Standing(rung=above, number=judged.attempt, tries=again, causes=(cause,))
 
     def ready(self, task: Task, rung: Rung, number: int, pending: Mapping[str, Passed]) -> Ready:
-        """Prepare an attempt: its prompt, and what it may cost. Breach where the budget says no."""
+        """Prepare an attempt: its prompt, and what it may cost. Breach where the budget says no, or has ended the run."""
+        if self._asker.stopped_by is not None:
+            raise self._asker.stopped_by
         target = self._asker.target(rung.target)
         held = self._asker.reserve(self._exchange(task, rung, number, target, pending), target, task.lane)
         fact = TaskAttempted(

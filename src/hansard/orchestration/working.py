@@ -283,6 +283,7 @@ class Crew:
         """A budget said no. A lane's ends this task and what needs it; the run's ends the run."""
         if breach.lane is None:
             self.schedule.halted = True
+            self._asker.stopped_by = breach
             if self.breach is None:
                 self.breach, self.breach_said = -1, str(breach)
                 self.breach = (await self._journal.record_all([self._breach_step(breach)]))[0].seq
