@@ -12,7 +12,7 @@ import pytest
 from deliberating import config as plain_config
 from deliberating import script, synthesis, turn, verdict
 from hansard.app.configuring import Wishes
-from hansard.app.convening import Call, Convening, convening
+from hansard.app.convening import Call, Convening, convening, default_config
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
@@ -111,6 +111,21 @@ def test_a_budget_is_the_smaller_of_what_is_asked_for_and_what_is_allowed(tmp_pa
     assert (written.config.budget.max_total_tokens, written.max_calls, len(written.cut)) == (20, 1, 2)
     small = made(tmp_path, config=data({"max_total_tokens": 400}), wishes=Wishes(max_tokens=500))
     assert (small.config.budget.max_total_tokens, small.cut) == (400, ())
+
+
+@pytest.mark.parametrize("price", [None, 0, 1])
+def test_where_no_money_is_allowed_nobody_is_convened_who_costs_some(tmp_path: Path, price: int | None) -> None:
+    prices = {"prices": {"": {"input": 0, "output": price}}} if price is not None else {}
+    given = settings(tmp_path, budget={"max_usd": 0}, **prices)
+    pool = Pool(given, {"voices": Voices(unmetered=price is None)})
+    call = Call(config=default_config("Keep it?", "voices", "voice"))
+    if not price:
+        assert convening(given, pool, call).config.budget.max_total_cost_usd == 0
+        return
+    with pytest.raises(
+        UsageError, match=r"no session can be held here: .* no money, and 'voice' \(voices\) costs some"
+    ):
+        convening(given, pool, call)
 
 
 async def held_with(folder: Path, voices: Voices, most: int, **more: Any) -> tuple[Hansard, str]:

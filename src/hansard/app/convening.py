@@ -29,6 +29,7 @@ from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.turn import MessageShape
 from hansard.domain.budget import NANO_PER_USD, Budget
+from hansard.domain.exchange import Usage
 from hansard.domain.value import value
 from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import is_panel
@@ -224,7 +225,7 @@ def within_limits(settings: Settings, pool: Pool, made: Convening, wishes: Wishe
     # Opened now: what cannot be opened here is a mistake of usage, and its keys are known before anything is recorded.
     setting = made.setting(pool)
     if most.max_cost_usd_nano is not None and made.script is None:
-        _check_prices(setting, pool)
+        _check_prices(setting, pool, most.max_cost_usd_nano)
     made.check()
     return made
 
@@ -263,12 +264,17 @@ def _within(config: Config, most: Budget) -> tuple[Config, tuple[str, ...]]:
     return (Config.parse(data), tuple(cut)) if cut else (config, ())
 
 
-def _check_prices(setting: Setting, pool: Pool) -> None:
-    """Under a host's limit of money every model has a known price, or nobody sends a bill for it."""
+def _check_prices(setting: Setting, pool: Pool, most_usd_nano: int) -> None:
+    """Under a host's limit of money each model has a known price, or nobody sends a bill for it; under one of 0 none costs any."""
     for agent in (*setting.config.agents, setting.config.coordinator):
         if provider := setting.providers.get(agent.provider):
             model = provider.describe().get("model", "") if agent.model == ITS_OWN else agent.model
             check_price(pool, provider, model)
+            price = None if provider.unmetered else pool.prices.find(model)
+            if price is not None and price.of(Usage(input_tokens=1, output_tokens=1)) and not most_usd_nano:
+                raise UsageError(
+                    f"no session can be held here: the host's limit leaves it no money, and {model!r} ({provider.id}) costs some"
+                )
 
 
 def _config(settings: Settings, call: Call) -> Config:
