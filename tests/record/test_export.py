@@ -257,18 +257,36 @@ def test_a_body_whose_redaction_is_pending_stays_at_home(log: SignedLog, tmp_pat
 
 
 def test_a_body_that_is_erased_while_an_export_is_made_goes_with_its_tombstone(log: SignedLog, tmp_path: Path) -> None:
+    early = log.ask("an early secret")
     log.ask_many(300)
-    secret = log.ask("secret")
+    late = log.ask("a late secret")
     stones: list[int] = []
 
-    def redact_once(done: int, _: int) -> None:
-        if done < secret and not stones:
-            stones.append(log.redact(secret, "request"))
+    def redact_meanwhile(done: int, _: int) -> None:
+        if not stones:
+            assert early < done <= late
+            stones.extend(log.redact(seq, "request") for seq in (early, late))
 
-    done = export(log.store, tmp_path / "out", progress=redact_once)
-    assert (done.size, done.redacted, done.missing) == (stones[0] + 1, 1, 0)
-    assert deep(tmp_path / "out").ok
-    assert [each.name for each in tmp_path.glob("*out*")] == ["out"]
+    done = export(log.store, tmp_path / "out", progress=redact_meanwhile)
+    assert (done.size, done.redacted, done.missing, done.bodies) == (stones[-1] + 1, 2, 0, 300)
+    report = deep(tmp_path / "out")
+    assert (report.ok, report.bodies.redacted, report.bodies.pending) == (True, 2, 0)
+    assert b"secret" not in (tmp_path / "out" / "bodies.jsonl").read_bytes()
+
+
+def test_an_export_of_a_log_in_which_bodies_are_erased_all_the_time_verifies(log: SignedLog, tmp_path: Path) -> None:
+    log.ask_many(600)
+    left = list(range(600, 400, -1))
+
+    def redact(done: int, _: int) -> None:
+        for seq in left[:50]:
+            log.redact(seq, "request")
+        del left[:50]
+
+    done = export(log.store, tmp_path / "out", progress=redact)
+    report = deep(tmp_path / "out")
+    assert (report.ok, report.bodies.pending, report.bodies.redacted) == (True, 0, done.redacted)
+    assert done.bodies == report.bodies.opened
 
 
 def test_a_missing_body_is_counted_and_stays_a_finding(log: SignedLog, tmp_path: Path) -> None:

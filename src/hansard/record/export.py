@@ -4,6 +4,7 @@ Writes what the store holds and judges nothing: what is broken, and can be read,
 name only when it is complete; a crash leaves at most a hidden folder beside it.
 """
 
+import json
 import os
 import secrets
 import shutil
@@ -29,8 +30,6 @@ from hansard.store.base import Query, Store, StoredBody
 
 Progress = Callable[[int, int], None]
 
-_TRIES = 3
-
 
 @value
 class Exported:
@@ -46,12 +45,16 @@ class Exported:
     missing: int
 
 
+_Part = tuple[int, str, str]
+"""A part by its entry, its name and its commitment."""
+
+
 @dataclass(slots=True)
 class _Parts:
     written: int = 0
     redacted: int = 0
     left_out: int = 0
-    missing: int = 0
+    missing: set[_Part] = field(default_factory=set)
 
 
 def export(
@@ -65,20 +68,15 @@ def export(
 ) -> Exported:
     """Write the first `upto` entries, or all, to a new folder; files are 0600 and folders 0700.
 
-    A body whose tombstone stands anywhere in the log is not exported, even where its deletion is still `pending`; but for a
-    copy that is verified and thrown away it is, since a verifier has to tell that it is still there.
+    Where a body is erased meanwhile, the entries up to the one that says so come along. A body whose tombstone stands
+    anywhere in the log is not exported, even where its deletion is still `pending`; but for a copy that is verified and
+    thrown away it is, since a verifier has to tell that it is still there.
     """
     _check_target(folder)
     partial = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.partial")
     try:
-        for tries_left in reversed(range(_TRIES)):
-            size = _size(store, upto)
-            partial.mkdir(mode=0o700)
-            done = _Export(store, partial, size, bodies, pending, progress).run(folder)
-            # A body that was erased meanwhile is missing here, and so is the entry that says so: it comes with a new beginning.
-            if not (tries_left and upto is None and done.missing and _redacted_past(store, size)):
-                break
-            shutil.rmtree(partial)
+        partial.mkdir(mode=0o700)
+        done = _Export(store, partial, _size(store, upto), upto is None, bodies, pending, progress).run(folder)
         sync_folder(partial)
         os.rename(partial, folder)
         sync_folder(folder.parent)
@@ -99,10 +97,6 @@ def _size(store: Store, upto: int | None) -> int:
     return upto
 
 
-def _redacted_past(store: Store, size: int) -> bool:
-    return any(store.select(Query(kind=REDACTED, after=size - 1, limit=1)))
-
-
 def _check_target(folder: Path) -> None:
     if not folder.name:
         raise UsageError(f"cannot export to {folder}: an export is a new folder; name one, such as {folder / 'audit'}")
@@ -118,23 +112,27 @@ class _Export:
     """One export on its way; every file is durable when it is closed."""
 
     def __init__(
-        self, store: Store, folder: Path, size: int, bodies: bool, pending: bool, progress: Progress | None
+        self,
+        store: Store,
+        folder: Path,
+        size: int,
+        grows: bool,
+        bodies: bool,
+        pending: bool,
+        progress: Progress | None,
     ) -> None:
         self._store = store
         self._folder = folder
         self._size = size
+        self._grows = grows
         self._bodies = bodies
         self._pending = pending
         self._progress = progress
         self._parts = _Parts()
-        self._tombstones: frozenset[tuple[int, str, str]] = frozenset()
+        self._tombstones = self._buried(Query(kind=REDACTED, before=size if grows else None))
+        self._later: set[_Part] = set()
 
     def run(self, name: Path) -> Exported:
-        self._tombstones = frozenset(
-            (stone.seq, stone.part, stone.commitment)
-            for entry in self._store.select(Query(kind=REDACTED))
-            if (stone := tombstone_of(entry))
-        )
         checkpoints = self._write_checkpoints()
         sealed = newest_sealed(self._store, self._size)
         published = sealed.checkpoint.size if sealed else 0
@@ -152,7 +150,7 @@ class _Export:
             bodies=self._parts.written,
             redacted=self._parts.redacted,
             left_out=self._parts.left_out,
-            missing=self._parts.missing,
+            missing=len(self._parts.missing),
         )
 
     def _write_checkpoints(self) -> int:
@@ -168,18 +166,63 @@ class _Export:
         with ExitStack() as stack:
             entries = stack.enter_context(self._file("entries.jsonl"))
             bodies = stack.enter_context(self._file("bodies.jsonl"))
-            lines = self._store.lines(0, self._size)
             done = 0
-            while block := list(islice(lines, WIDTH)):
-                entries.writelines(line + b"\n" for line in block)
-                for line in block:
-                    bodies.writelines(self._body_lines(line))
-                self._write_block(done // WIDTH, block[: max(0, published - done)])
-                done += len(block)
-                if self._progress:
-                    self._progress(done, self._size)
+            while done < self._size:
+                done = self._write_lines(entries, bodies, done, published)
+                self._follow()
+        if self._later and not self._pending:
+            self._take_out({(seq, part) for seq, part, commitment in self._later if self._has(seq, part, commitment)})
+
+    def _write_lines(self, entries: BinaryIO, bodies: BinaryIO, done: int, published: int) -> int:
+        lines = self._store.lines(done, self._size)
+        while block := list(islice(lines, WIDTH)):
+            entries.writelines(line + b"\n" for line in block)
+            for line in block:
+                bodies.writelines(self._body_lines(line))
+            self._write_block(done // WIDTH, block[: max(0, published - done)])
+            done += len(block)
+            if self._progress:
+                self._progress(done, self._size)
         if done != self._size:
             raise StoreError(f"{self._store.place} gave {done} entries of {self._size}; run: hansard verify")
+        return done
+
+    def _buried(self, query: Query) -> set[_Part]:
+        """What these tombstones name."""
+        stones = map(tombstone_of, self._store.select(query))
+        return {(stone.seq, stone.part, stone.commitment) for stone in stones if stone}
+
+    def _follow(self) -> None:
+        """Where a body was erased since this began, go on up to the entry that says so."""
+        if not (self._grows and self._parts.missing):
+            return
+        size = self._store.head().size
+        later = self._buried(Query(kind=REDACTED, after=self._size - 1, before=size))
+        if told := self._parts.missing & later:
+            self._parts.missing -= told
+            self._parts.redacted += len(told)
+            self._tombstones |= later
+            self._later |= later
+            self._size = size
+
+    def _has(self, seq: int, part: str, commitment: str) -> bool:
+        try:
+            return any(parse(line).body.get(part) == commitment for line in self._store.lines(seq, seq + 1))
+        except Malformed:
+            return False
+
+    def _take_out(self, buried: set[tuple[int, str]]) -> None:
+        """Bodies that were still there when they were read, and whose tombstones came along."""
+        old, new = self._folder / "bodies.jsonl", self._folder / "bodies.new"
+        with old.open("rb") as read, self._file(new.name) as kept:
+            for line in read:
+                stored = json.loads(line)
+                if (stored["seq"], stored["part"]) in buried:
+                    self._parts.written -= 1
+                    self._parts.redacted += 1
+                else:
+                    kept.write(line)
+        new.replace(old)
 
     def _body_lines(self, line: bytes) -> Iterator[bytes]:
         try:
@@ -188,7 +231,8 @@ class _Export:
             # The entry is exported as it is; what it might commit to cannot be told.
             return
         for part in sorted(entry.body):
-            buried = (entry.seq, part, entry.body[part]) in self._tombstones
+            place = (entry.seq, part, entry.body[part])
+            buried = place in self._tombstones
             if buried and not self._pending:
                 self._parts.redacted += 1
             elif not self._bodies:
@@ -199,7 +243,7 @@ class _Export:
             elif buried:
                 self._parts.redacted += 1
             else:
-                self._parts.missing += 1
+                self._parts.missing.add(place)
 
     def _body(self, seq: int, part: str) -> StoredBody | None:
         """What is damaged beyond reading is missing from the copy, as a verifier finds it missing here."""
