@@ -81,9 +81,9 @@ def _asked(options: Options) -> Asked:
 
 def _steady(place: Path, asked: Asked, tools: Tools, progress: Progress | None) -> Report:
     """Verify one state of the files, beginning anew when they move under the reading."""
-    for _ in range(_TRIES):
+    for tried in range(_TRIES):
         findings = Findings()
-        source = open_source(place, findings)
+        source = open_source(place, findings, moving=tried > 0)
         try:
             report = Audit(str(place), source, asked, findings, tools=tools, progress=progress).run()
             unchanged = source.unchanged()

@@ -9,7 +9,7 @@ from .base import CannotRead, NotALedger, Source
 from .export import ENTRIES, ExportSource
 from .lines import LinesSource
 from .sqlite import MAGIC, SqliteSource
-from .view import take_view
+from .view import View, take_view
 
 _ENTRY = b'{"actor":'
 
@@ -32,14 +32,17 @@ def recognise(path: Path) -> Form:
     return "jsonl" if start.startswith(_ENTRY) or path.suffix == ".jsonl" else "unknown"
 
 
-def open_source(path: Path, findings: Findings) -> Source:
-    """Open the ledger at this path; NotALedger when the bytes are something else, CannotRead when they cannot be had."""
+def open_source(path: Path, findings: Findings, *, moving: bool = False) -> Source:
+    """Open the ledger at this path; NotALedger when the bytes are something else, CannotRead when they cannot be had.
+
+    One that is `moving`, since somebody writes there all the time, is read from a copy where its form has no other way.
+    """
     form = recognise(path)
     if form in ("sqlite", "jsonl"):
         # The other files of a ledger lie beside the file itself, not beside a link to it.
         path = Path(os.path.realpath(path))
     if form == "sqlite":
-        return _open_sqlite(path, findings)
+        return _open_sqlite(take_view(path, aside=moving), findings)
     if form == "jsonl":
         stem = path.name.removesuffix(".jsonl")
         bodies, checkpoints = path.with_name(f"{stem}.bodies.jsonl"), path.with_name(f"{stem}.checkpoints.jsonl")
@@ -56,8 +59,7 @@ def open_source(path: Path, findings: Findings) -> Source:
     raise NotALedger(what)
 
 
-def _open_sqlite(path: Path, findings: Findings) -> SqliteSource:
-    view = take_view(path)
+def _open_sqlite(view: View, findings: Findings) -> SqliteSource:
     try:
         return SqliteSource(view, findings)
     except BaseException:

@@ -1,7 +1,7 @@
 """A state of a SQLite file that does not move while it is read, and that reading does not change ([S5]).
 
-Without a write-ahead log the file itself is read as immutable. With one, database and log are copied aside and joined
-there. It opens no ledger and knows no table.
+Without a write-ahead log the file itself is read as immutable, unless it is known to move. With one, database and log are
+copied aside and joined there. It opens no ledger and knows no table.
 """
 
 import os
@@ -59,11 +59,13 @@ class View:
             self.aside.remove()
 
 
-def take_view(path: Path) -> View:
-    """Take a view of a database; CannotRead when the files refuse."""
+def take_view(path: Path, *, aside: bool = False) -> View:
+    """Take a view of a database, of a copy where it has a write-ahead log or `aside` asks for one; CannotRead when the files
+    refuse.
+    """
     try:
         stamp = _stamp(path)
-        if not _has_content(stamp[1]):
+        if not aside and not _has_content(stamp[1]):
             return View(original=path, readable=path, aside=None, stamp=stamp, steady=True)
         return _copied(path)
     except OSError as error:
