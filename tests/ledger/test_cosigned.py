@@ -9,7 +9,7 @@ import pytest
 from hansard.domain.custody import AnchorRecorded
 from hansard.domain.fact import Body
 from hansard.ledger.checkpoint import parse_checkpoint
-from hansard.ledger.note import Signature, VerifierKey, format_note, parse_note
+from hansard.ledger.note import Signature, VerifierKey, cosignature_message, format_note, parse_note
 from hansard.ledger.report import Witnessed
 from hansard.ledger.verify import CannotRead, Options, Report, verify
 from hansard.record.export import export
@@ -18,6 +18,7 @@ from hansard.record.recorder import Step, record_now
 from hansard.seal.signing import SigningKey, sign_checkpoint
 from hansard.seal.witness import Witness
 from signed_log import SignedLog
+from specimens import Key, Log
 
 NAME, NOW = "witness.example/w1", 1_800_000_000
 MANY = 1_200
@@ -152,6 +153,32 @@ def test_what_a_witness_said_of_another_log_is_no_word_on_this_one(
     report = checked(log, witness)
     assert report.exit_code == 23
     assert report.witnessed == ()
+
+
+@pytest.mark.parametrize("part", ["note", "token", "word"])
+def test_a_word_counts_where_it_is_the_token_in_every_form_of_a_log(tmp_path: Path, part: str) -> None:
+    log = Log.begun()
+    log.grow(5)
+    text = parse_note(log.note()).text
+    private = Key.of(NAME).private
+    key = VerifierKey.cosigner(NAME, private.public_key().public_bytes_raw())
+    blob = NOW.to_bytes(8, "big") + private.sign(cosignature_message(text, NOW))
+    note = format_note(text, [Signature(name=NAME, key_id=key.key_id, blob=blob)])
+    seen = parse_checkpoint(text)
+    log.append(
+        "anchor.recorded",
+        data={"by": "witness", "size": seen.size, "root": seen.root.hex(), "time_us": NOW},
+        bodies={"another": b"x", "token": b"x"} | {part: note.encode()},
+        run="",
+    )
+    log.checkpoint()
+    for path in (
+        log.write_sqlite(tmp_path / "x.db"),
+        log.write_jsonl(tmp_path / "x.jsonl"),
+        log.write_export(tmp_path / "x"),
+    ):
+        report = verify(path, Options(witnesses=(key.text(),)))
+        assert [each.size for each in report.witnessed] == ([6] if part == "token" else []), path
 
 
 def test_a_token_that_was_redacted_is_gone(log: SignedLog, witness: Witness, checked: Checked) -> None:

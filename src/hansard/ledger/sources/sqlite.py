@@ -12,7 +12,7 @@ from typing import Any
 from .. import layout
 from ..body import digest
 from ..canonical import Malformed
-from ..entry import MAX_LINE, new
+from ..entry import MAX_LINE, new, parse
 from ..events import ROTATED, Noted, read_note
 from ..merkle import HASH, Frontier, leaf_hash
 from ..report import Findings, Form
@@ -179,9 +179,12 @@ class SqliteSource:
             self._refused(error)
 
     def tokens(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        for seq in seqs:
-            for stored in self.bodies(seq, seq + 1):
-                yield seq, stored.body
+        for seq, line in self.pick(seqs):
+            try:
+                place = parse(line or b"").part_position("token")
+            except Malformed:
+                continue
+            yield from ((seq, stored.body) for stored in self.bodies(seq, seq + 1) if stored.part == place)
 
     def _shared_body(self, place: int, salt: Any, media: Any, body: Any, shared: Any) -> Stored:
         """A body that lies in `shared`; a row of any other shape comes out as a body that opens nothing."""
