@@ -230,6 +230,17 @@ async def test_a_rerun_refuses_whom_the_record_refused_beside_a_session_that_wen
             check_sums(again, run)
 
 
+async def test_a_rerun_refuses_the_one_for_whom_the_budget_was_too_little_and_nobody_who_came_before_him() -> None:
+    """For a panel anything that is left will do; `b` needs more, and ends the run before `a` tries again."""
+    settings = {**bench(), "budget": {"max_tokens": 100}, "run": {"judge": "checks", "answer": "join", "tries": 2}}
+    d = desk(Answers(), Voices(), settings=settings)
+    ended = await d.run("x", plan=plan(task("a"), task("b", lane="beta")), wishes=LANES)
+    assert (ended.state, ended.reason) == ("stopped", "budget")
+    assert [entry.data["task"] for entry in d.entries(ended.run, "task.attempted")] == ["a"]
+    report = await d.runs.rerun(ended.run)
+    assert report["identical"] is True, report
+
+
 async def test_a_task_whose_driver_died_too_often_fails_and_its_session_ends_with_the_run() -> None:
     settings = bench()
     d = desk(Answers(), Voices(), settings=settings)

@@ -38,8 +38,9 @@ from hansard.record.recorder import Cause, Step, Within
 
 V = TypeVar("V")
 T = TypeVar("T")
-Turn = Callable[[Call, str | None], AbstractAsyncContextManager[None]]
-"""Is entered when it is the turn of a call, of a lane or of none; what happens inside comes before the next one's turn."""
+Turn = Callable[[Call, str | None, Callable[[], bool]], AbstractAsyncContextManager[None]]
+"""Is entered when it is the turn of a call, of a lane or of none; what happens inside comes before the next one's turn. The
+last tells whether the run's budget says no to it for good."""
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 
 
@@ -222,9 +223,19 @@ class Asker:
         nested = Nested(journal=self.journal, entry=entry, share=share, charge=charge)
         return checks.checked(exchange, await convenes.convene(exchange, nested))
 
-    async def affordable(self, call: Call, lane: str | None, reserve: Callable[[], T]) -> T:
+    async def affordable(
+        self, call: Call, lane: str | None, reserve: Callable[[], T], give_back: Callable[[T], None]
+    ) -> T:
         """What `reserve` gives once the budget allows it; Breach when no call that is under way could change that."""
-        async with self.means.turn(call, lane) if self.means.turn else nullcontext():
+
+        def is_refused() -> bool:
+            try:
+                give_back(reserve())
+            except Breach as breach:
+                return breach.lane is None and not breach.passing
+            return False
+
+        async with self.means.turn(call, lane, is_refused) if self.means.turn else nullcontext():
             while True:
                 try:
                     return reserve()
@@ -321,7 +332,7 @@ class Asker:
                 before = [each.seq for each in await self.journal.record_all(ahead)]
                 causes = [before[cause.index] if isinstance(cause, Within) else cause for cause in causes]
                 ahead = ()
-            held = await self.affordable(call_of(exchange), lane, reserve)
+            held = await self.affordable(call_of(exchange), lane, reserve, lambda each: settle(each, None))
         asked = held[-1][1].exchange
         fact = RoleAsked(
             role=question.role,

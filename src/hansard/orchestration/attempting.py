@@ -311,7 +311,9 @@ class Attempts:
     async def _affordable(self, task: Task, rung: Rung, number: int) -> Ready:
         """An attempt once the budget allows it; Breach when no call that is under way could change that."""
         call = Call(WORKER_ROLE, task.id, number, 1)
-        return await self._asker.affordable(call, task.lane, lambda: self.ready(task, rung, number, {}))
+        return await self._asker.affordable(
+            call, task.lane, lambda: self.ready(task, rung, number, {}), lambda ready: settle(ready.held, None)
+        )
 
     async def _put(self, task: Task, ready: Ready, extra: Sequence[Cause]) -> int:
         """Put an attempt on the record, before anybody is asked."""
