@@ -317,3 +317,6 @@ async def test_no_sum_says_more_than_the_record_can_hold() -> None:
     assert ended.state == "answered"
     assert len(FAN) * MOST_USD_NANO > MOST_SPENT
     assert one(d.entries(ended.run, "run.ended")).data["cost_usd_nano"] == MOST_SPENT
+    [listed] = d.runs.listed()
+    assert d.runs.show(ended.run)["spent"] == listed["spent"]
+    assert d.runs.figures(ended.run)["cost_usd_nano"] == MOST_SPENT

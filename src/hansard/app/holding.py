@@ -22,6 +22,7 @@ from hansard.deliberation.pins import Pins, live
 from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, Original, execution_replay
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.story import Story, read_story
+from hansard.domain.budget import MOST_SPENT
 from hansard.domain.fact import Body
 from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded, RunInterrupted
 from hansard.errors import Fenced, StoreError, Unavailable, UsageError
@@ -236,7 +237,7 @@ def _end(state: EndState, reason: str, spent: Spent | Held) -> RunEnded:
         state=state,
         reason=reason,
         calls=spent.calls,
-        tokens=spent.tokens,
-        cost_usd_nano=spent.cost_usd_nano,
+        tokens=min(spent.tokens, MOST_SPENT),
+        cost_usd_nano=min(spent.cost_usd_nano, MOST_SPENT),
         elapsed_us=spent.elapsed_us,
     )

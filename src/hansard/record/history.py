@@ -6,9 +6,10 @@ a kind that it does not know is counted and changes nothing else.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from hansard.domain.budget import MOST_SPENT
 from hansard.ledger.entry import Entry
 from hansard.store.base import Query, Store
 
@@ -60,6 +61,11 @@ class RunState:
     def open_gates(self) -> set[str]:
         """Gates that wait for somebody: none where the run has ended."""
         return set() if self.over else self.undecided
+
+    def spend(self, data: Mapping[str, object], asked: str, said: str) -> None:
+        """Count what a call took. Sums stop where those of the run's own end do."""
+        self.tokens = min(self.tokens + _number(data.get(asked)) + _number(data.get(said)), MOST_SPENT)
+        self.cost_usd_nano = min(self.cost_usd_nano + _number(data.get("cost_usd_nano")), MOST_SPENT)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,13 +131,11 @@ class LedgerState:
             case "task.returned" | "role.answered" if run.panels.isdisjoint(entry.causes):
                 run.calls += run.lost.isdisjoint(entry.causes)
                 run.calling.difference_update(entry.causes)
-                run.tokens += _number(data.get("input_tokens")) + _number(data.get("output_tokens"))
-                run.cost_usd_nano += _number(data.get("cost_usd_nano"))
+                run.spend(data, "input_tokens", "output_tokens")
             case kind if kind in TURNS:
                 run.calls += calls_of_turn(entry)
                 run.calling.difference_update(entry.causes)
-                run.tokens += _number(data.get("prompt_tokens")) + _number(data.get("completion_tokens"))
-                run.cost_usd_nano += _number(data.get("cost_usd_nano"))
+                run.spend(data, "prompt_tokens", "completion_tokens")
             case "gate.opened":
                 run.undecided.add(str(data.get("gate")))
             case "gate.closed":
