@@ -107,6 +107,16 @@ def test_an_export_carries_its_verifier(run: Any, ledger: Path, tmp_path: Path) 
     assert run("ledger", "export", folder, "--ledger", ledger)[0] == 2
 
 
+def test_what_another_process_writes_is_carried_away_meanwhile(run: Any, state: Path, tmp_path: Path) -> None:
+    lines, receipt = tmp_path / "ledger.jsonl", tmp_path / "six.tlog-proof"
+    asyncio.run(record_run(lines, state))
+    with open_ledger(Settings(ledger=str(lines), state=state), writing=True):
+        assert run("ledger", "checkpoint", "--ledger", lines)[0] == 11
+        assert run("ledger", "receipt", 6, "-o", receipt, "--ledger", lines)[0] == 0
+        assert run("ledger", "export", tmp_path / "out", "--ledger", lines)[0] == 0
+    assert run("verify", receipt)[0] == run("verify", tmp_path / "out", "--deep")[0] == 0
+
+
 def test_an_export_comes_back_as_the_same_log(run: Any, ledger: Path, tmp_path: Path) -> None:
     run("ledger", "export", tmp_path / "out", "--ledger", ledger)
     back = tmp_path / "back.db"

@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hansard.__about__ import __version__
 from hansard.app.opened import Opened
 from hansard.app.settings import Settings
-from hansard.errors import HansardError, StoreError, UsageError, unwritten
+from hansard.errors import HansardError, StoreError, Unavailable, UsageError, unwritten
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
 from hansard.store.base import Draft, Store
@@ -38,6 +39,15 @@ def open_ledger(settings: Settings, *, writing: bool = False, lost_key: bool = F
     """
     store = open_store(settings.ledger, reading=not writing)
     return _opened(store, settings, writing=writing, lost_key=lost_key)
+
+
+def open_to_carry(settings: Settings) -> Opened:
+    """For whoever takes something out of a ledger, and signs it anew before that, where this process may write there now."""
+    if can_be_written(settings.ledger):
+        # A ledger in JSON lines has one writer, who may be another process.
+        with suppress(Unavailable):
+            return open_ledger(settings, writing=True)
+    return open_ledger(settings)
 
 
 def open_or_found(settings: Settings, *, writing: bool = True) -> Opened:

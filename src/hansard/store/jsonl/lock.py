@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from hansard.errors import StoreError
+from hansard.errors import StoreError, Unavailable
 from hansard.store.holder import Holder
 
 
@@ -42,9 +42,9 @@ def _take(fd: int, path: Path) -> None:
     except BlockingIOError as error:
         who = Holder.parse(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
         by = f"process {who.pid} on {who.host}" if who else "another process"
-        raise StoreError(
+        raise Unavailable(
             f"{by} writes here and holds {path}; a ledger in JSON lines has one writer:"
-            " wait until it ends, open the ledger for reading, or keep it in SQLite"
+            " wait until it ends, or keep it in SQLite; whoever only reads needs no lock"
         ) from error
     except OSError as error:
         raise StoreError(f"cannot lock {path}: {error.strerror}; keep the ledger on a local disk with space") from error

@@ -10,7 +10,7 @@ from typing import Any
 from hansard.app import carrying
 from hansard.app import custody as service
 from hansard.app.settings import ledger_settings, read_settings
-from hansard.app.wiring import can_be_written, open_ledger
+from hansard.app.wiring import open_ledger, open_to_carry
 from hansard.errors import UsageError, unwritten
 from hansard.surfaces.cli.show import as_json, plain, say
 
@@ -45,8 +45,7 @@ def seal(args: argparse.Namespace) -> int:
 
 
 def receipt(args: argparse.Namespace) -> int:
-    settings = ledger_settings(args.ledger)
-    with open_ledger(settings, writing=can_be_written(settings.ledger)) as opened:
+    with open_to_carry(ledger_settings(args.ledger)) as opened:
         view = service.receipt(opened, args.seq, tuple(args.disclose), cosigned=args.cosigned)
     _warn(view)
     if not args.html:
@@ -65,8 +64,7 @@ def consistency(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
-    settings = ledger_settings(args.ledger)
-    with open_ledger(settings, writing=can_be_written(settings.ledger)) as opened:
+    with open_to_carry(ledger_settings(args.ledger)) as opened:
         view = carrying.export_to(opened, Path(args.folder), bodies=not args.without_bodies)
     _warn(view)
     _print(args, view, f"exported {view['entries']:,} entries and {view['bodies']:,} bodies to {view['folder']}")
