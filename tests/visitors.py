@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE_MS = 60_000
+"""How long a browser is waited for: the machine may be busy with other tests."""
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 
 
@@ -90,6 +92,7 @@ class Browsing:
     def _page(self, **how: Any) -> "Page":
         context = self.browser.new_context(**how)
         self._contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.on(
             "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
@@ -108,8 +111,9 @@ def chromium() -> "Iterator[Browser]":
     """Chromium without a window; skips visibly where there is none."""
     path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
     need(find_spec("playwright") is not None and path is not None, "playwright and chromium (apt install chromium)")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, headless=True, args=list(FLAGS))
         try:

@@ -36,21 +36,21 @@ def verified(page: Page, pin: str | None = None) -> str:
         page.locator("#pin").fill(pin)
     page.get_by_role("button", name="Verify the ledger").click()
     result = page.locator("#ledger-result .result")
-    expect(result).to_be_visible(timeout=30_000)
+    expect(result).to_be_visible()
     return result.inner_text()
 
 
 def test_a_run_is_seen_to_go_on_to_its_end(daemon: Served, browsing: Browsing) -> None:
     page = browsing.visit(daemon)
     run = daemon.submit("watch me", plan=LINE, provider="slow", gates=["task:three"])["run"]
-    page.get_by_role("link", name="watch me").click(timeout=10_000)
-    expect(page.locator("main .state").first).to_have_text("waiting", timeout=20_000)
+    page.get_by_role("link", name="watch me").click()
+    expect(page.locator("main .state").first).to_have_text("waiting")
     expect(page.locator("#live")).to_have_text("live")
     [gate] = daemon.get(f"/v1/gates?run={run}").json()
     daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "approve"})
-    expect(page.locator("main .state").first).to_have_text("answered", timeout=20_000)
+    expect(page.locator("main .state").first).to_have_text("answered")
     expect(page.locator(".graph .box.good")).to_have_count(3)
-    expect(page.locator("#live")).to_have_text("", timeout=10_000)
+    expect(page.locator("#live")).to_have_text("")
 
 
 def test_news_that_could_not_be_fetched_are_fetched_again(daemon: Served, browsing: Browsing) -> None:
@@ -65,10 +65,10 @@ def test_news_that_could_not_be_fetched_are_fetched_again(daemon: Served, browsi
             route.fulfill(status=503)
 
     page.route("**/dashboard/", refuse_once)
-    expect(page.locator("#live")).to_have_text("live", timeout=10_000)
+    expect(page.locator("#live")).to_have_text("live")
     daemon.submit("it came late", wait=30)
-    expect(page.locator("#live")).to_have_text("the daemon does not answer; trying again", timeout=10_000)
-    expect(page.get_by_role("link", name="it came late")).to_be_visible(timeout=10_000)
+    expect(page.locator("#live")).to_have_text("the daemon does not answer; trying again")
+    expect(page.get_by_role("link", name="it came late")).to_be_visible()
     expect(page.locator("#live")).to_have_text("live")
     browsing.complaints[:] = [each for each in browsing.complaints if "503" not in each]
 
@@ -78,9 +78,9 @@ def test_what_is_open_stays_open_while_the_page_is_replaced(daemon: Served, brow
     run = daemon.submit("keep it open", plan=LINE, provider="slow")["run"]
     page.goto(f"/dashboard/runs/{run}")
     prompt = page.locator("details[id^=prompt]").first
-    prompt.locator("summary").click(timeout=10_000)
+    prompt.locator("summary").click()
     page.locator("summary").first.focus()
-    expect(page.locator("main .state").first).to_have_text("answered", timeout=20_000)
+    expect(page.locator("main .state").first).to_have_text("answered")
     expect(prompt).to_have_attribute("open", "")
     expect(page.locator("summary").first).to_be_focused()
 
@@ -97,13 +97,13 @@ def test_the_keyboard_stays_at_its_gate_and_moves_to_no_other(daemon: Served, br
     [other] = daemon.get(f"/v1/gates?run={runs[1]}").json()
     page.evaluate("document.querySelector('h1').textContent = 'old'")
     daemon.submit("news", wait=30)
-    expect(page.locator("h1")).not_to_have_text("old", timeout=10_000)
+    expect(page.locator("h1")).not_to_have_text("old")
     expect(reject).to_be_focused()
     daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "approve"})
-    expect(reject).to_have_count(0, timeout=10_000)
+    expect(reject).to_have_count(0)
     assert page.evaluate("document.activeElement.tagName") == "BODY"
     daemon.post(f"/v1/gates/{other['gate']}/decision", {"decision": "approve"})
-    expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible(timeout=10_000)
+    expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible()
 
 
 def test_a_gate_is_decided_and_what_somebody_types_is_left_alone(daemon: Served, browsing: Browsing) -> None:
@@ -113,7 +113,7 @@ def test_a_gate_is_decided_and_what_somebody_types_is_left_alone(daemon: Served,
     page.get_by_role("link", name="decide").click()
     page.get_by_label("Reason").fill("it may")
     daemon.submit("news", wait=30)
-    expect(page.locator("#live")).to_have_text("there is news; reload when you are done", timeout=10_000)
+    expect(page.locator("#live")).to_have_text("there is news; reload when you are done")
     expect(page.get_by_label("Reason")).to_have_value("it may")
     page.get_by_label("Reason").press("Enter")
     assert daemon.show(run)["state"] == "waiting"
@@ -129,14 +129,14 @@ def test_what_somebody_begins_to_type_while_news_are_on_their_way_is_left_alone(
     daemon.until(run, "waiting")
     page = browsing.visit(daemon)
     page.goto("/dashboard/gates")
-    expect(page.locator("#live")).to_have_text("live", timeout=30_000)
+    expect(page.locator("#live")).to_have_text("live")
     held: list[Route] = []
     page.route("**/dashboard/gates", lambda route: held.append(route))
-    with page.expect_request("**/dashboard/gates", timeout=30_000):
+    with page.expect_request("**/dashboard/gates"):
         daemon.submit("news", wait=30)
     page.get_by_label("Reason").fill("it may")
     held[0].continue_()
-    expect(page.locator("#live")).to_have_text("there is news; reload when you are done", timeout=30_000)
+    expect(page.locator("#live")).to_have_text("there is news; reload when you are done")
     expect(page.get_by_label("Reason")).to_have_value("it may")
     page.unroute("**/dashboard/gates")
     assert daemon.post(f"/v1/runs/{run}/cancel").json()["state"] == "cancelled"
@@ -158,7 +158,7 @@ def test_a_gate_that_shows_very_much_is_decided_and_edited(daemon: Served, brows
         page.goto("/dashboard/gates")
         page.get_by_text("Edit, and let that go on instead").click()
         page.get_by_role("button", name=decision).click()
-        expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible(timeout=20_000)
+        expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible()
         daemon.until(run, "answered")
 
 
@@ -168,7 +168,7 @@ def test_signing_out_in_one_tab_ends_the_other(daemon: Served, browsing: Browsin
     other.goto("/dashboard/")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-    expect(other.get_by_role("heading", name="Sign in")).to_be_visible(timeout=10_000)
+    expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
     browsing.complaints[:] = [each for each in browsing.complaints if "401" not in each]
 
 
@@ -340,7 +340,7 @@ def test_a_phone_is_told_too_that_its_page_is_not_live(daemon: Served, browsing:
     page.goto("/dashboard/ledger")
     page.get_by_label("Kind").fill("run.")
     daemon.submit("news", wait=30)
-    expect(page.get_by_text("there is news; reload when you are done")).to_be_visible(timeout=10_000)
+    expect(page.get_by_text("there is news; reload when you are done")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
