@@ -19,6 +19,7 @@ from hansard.app.wiring import found_ledger
 from hansard.domain.roster import Roster, roster_as_toml
 from hansard.errors import HansardError
 from hansard.orchestration.config import Tuning
+from shell import Shell
 
 
 @pytest.fixture
@@ -129,17 +130,18 @@ def test_an_origin_with_quotes_is_read_back(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def unnameable(tmp_path: Path) -> Path:
-    """A folder whose name is not UTF-8, with a ledger, a session and a run that waits, all made under another name."""
-    folder = tmp_path / "named"
-    folder.mkdir()
-    assert hansard(folder, "init").returncode == 0
-    assert hansard(folder, "deliberate", "x", "--provider", "rehearsal").returncode == 0
-    assert hansard(folder, "submit", "x", "--provider", "rehearsal", "--gate", "plan").returncode == 14
+def unnameable(shell: Shell, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """In a folder whose name is not UTF-8, with a ledger, a session and a run that waits, all made under another name."""
+    assert shell.type("init")[0] == 0
+    assert shell.type("deliberate", "x", "--provider", "rehearsal")[0] == 0
+    assert shell.type("submit", "x", "--provider", "rehearsal", "--gate", "plan")[0] == 14
     try:
-        return folder.rename(os.fsdecode(bytes(tmp_path) + b"/caf\xe9"))
+        shell.folder = shell.folder.rename(os.fsdecode(bytes(tmp_path_factory.mktemp("odd")) + b"/caf\xe9"))
     except OSError:
         pytest.skip("this file system has UTF-8 names alone")
+    monkeypatch.chdir(shell.folder)
+    monkeypatch.setenv("HANSARD_STATE", str(shell.folder / "state"))
+    return shell
 
 
 NEW = (
@@ -167,9 +169,9 @@ def test_nothing_is_begun_in_a_folder_that_the_record_cannot_name(tmp_path: Path
     assert list(folder.iterdir()) == []
 
 
-def test_what_is_in_such_a_folder_is_read_verified_and_finished(unnameable: Path) -> None:
-    [session] = [each.name for each in (unnameable / "runs").iterdir()]
-    [gate] = json.loads(hansard(unnameable, "gates", "list", "--json").stdout)
+def test_what_is_in_such_a_folder_is_read_verified_and_finished(unnameable: Shell) -> None:
+    [session] = [each.name for each in (unnameable.folder / "runs").iterdir()]
+    [gate] = unnameable.asks("gates", "list")
     for words in (
         ("verify", "--deep"),
         ("doctor",),
@@ -182,10 +184,9 @@ def test_what_is_in_such_a_folder_is_read_verified_and_finished(unnameable: Path
         ("ledger", "export", "out"),
         ("verify", "out"),
     ):
-        done = hansard(unnameable, *words)
-        assert done.returncode == 0, (words, done.stderr)
-    path = json.loads(hansard(unnameable, "verify", "--json").stdout)["path"]
-    assert path == bytes(unnameable / ".hansard" / "ledger.db").decode("utf-8", "backslashreplace")
+        assert unnameable.type(*words)[0] == 0, (words, unnameable.err)
+    path = unnameable.asks("verify")["path"]
+    assert path == bytes(unnameable.folder / ".hansard" / "ledger.db").decode("utf-8", "backslashreplace")
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from command_line import hansard as typed
 from deliberating import config, fails, script
 from hansard.app.configuring import Wishes
 from hansard.app.convening import Call, convening
@@ -20,6 +19,7 @@ from hansard.app.settings import Settings, read_settings
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from panels import Voices, agreeing, synthesis, verdict
+from shell import Shell
 
 LAWYER = """
 persona_class = "domain"
@@ -236,37 +236,37 @@ async def test_two_sessions_are_compared_in_figures_answers_and_what_they_left_o
         assert compared(one, one)["same_transcript"] is True
 
 
-def test_two_sessions_without_an_answer_have_not_the_same_one(tmp_path: Path) -> None:
+def test_two_sessions_without_an_answer_have_not_the_same_one(shell: Shell) -> None:
     for name, problem in (("a", "one"), ("b", "another")):
         made = json.dumps(config().as_data() | {"session_id": name, "problem_statement": problem})
-        (tmp_path / f"{name}.json").write_text(made, "utf-8")
-        (tmp_path / "script.json").write_text(json.dumps(script([fails("auth_failure")]).as_data()), "utf-8")
-        assert typed(tmp_path, "deliberate", "--config", f"{name}.json", "--script", "script.json").returncode == 11
-    assert typed(tmp_path, "session", "compare", "a", "b").stdout.endswith("\nneither has an answer\n")
-    assert json.loads(typed(tmp_path, "session", "compare", "a", "b", "--json").stdout)["same_answer"] is False
+        (shell.folder / f"{name}.json").write_text(made, "utf-8")
+        (shell.folder / "script.json").write_text(json.dumps(script([fails("auth_failure")]).as_data()), "utf-8")
+        assert shell.type("deliberate", "--config", f"{name}.json", "--script", "script.json")[0] == 11
+    assert shell.type("session", "compare", "a", "b")[1].endswith("\nneither has an answer\n")
+    assert shell.asks("session", "compare", "a", "b")["same_answer"] is False
 
 
-def test_panels_and_sessions_on_the_command_line(tmp_path: Path) -> None:
-    project(tmp_path, panel='agents = ["lawyer", "critic"]\nprovider = "rehearsal"')
-    assert "bench" in typed(tmp_path, "panel", "list").stdout
-    assert "lawyer" in typed(tmp_path, "panel", "show", "bench").stdout
-    assert typed(tmp_path, "panel", "check", "bench").returncode == 1
-    (tmp_path / "panels" / "odd.toml").write_text('agents = ["critic"]\ncoordinator = "critic"', "utf-8")
-    assert "'critic' is the coordinator" in typed(tmp_path, "panel", "check", "odd").stderr
-    (tmp_path / "panels" / "odd.toml").unlink()
-    assert "no panel 'x'" in typed(tmp_path, "panel", "show", "x").stderr
-    held = typed(tmp_path, "deliberate", "Keep it?", "--panel", "panel:bench", "--provider", "rehearsal", "--json")
-    view = json.loads(held.stdout)
+def test_panels_and_sessions_on_the_command_line(shell: Shell) -> None:
+    project(shell.folder, panel='agents = ["lawyer", "critic"]\nprovider = "rehearsal"')
+    assert "bench" in shell.type("panel", "list")[1]
+    assert "lawyer" in shell.type("panel", "show", "bench")[1]
+    assert shell.type("panel", "check", "bench")[0] == 1
+    (shell.folder / "panels" / "odd.toml").write_text('agents = ["critic"]\ncoordinator = "critic"', "utf-8")
+    shell.type("panel", "check", "odd")
+    assert "'critic' is the coordinator" in shell.err
+    (shell.folder / "panels" / "odd.toml").unlink()
+    shell.type("panel", "show", "x")
+    assert "no panel 'x'" in shell.err
+    view = shell.asks("deliberate", "Keep it?", "--panel", "panel:bench", "--provider", "rehearsal")
     assert view["selected_agents"] == ["lawyer", "critic"]
-    done = typed(tmp_path, "session", "export", view["session_id"], "--html", "-o", "page.html")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "page.html").read_text("utf-8").startswith("<!doctype html>")
-    assert json.loads(typed(tmp_path, "session", "postmortem", view["run"], "--json").stdout)["scope_violations"] == []
-    assert "same transcript" in typed(tmp_path, "session", "compare", view["run"], view["run"]).stdout
-    (tmp_path / "set.txt").write_text("one\ntwo\n", "utf-8")
-    tried = typed(tmp_path, "session", "eval", "set.txt", "--provider", "rehearsal", "--panel", "panel:bench", "--json")
-    assert json.loads(tried.stdout)["summary"]["sessions"] == 2
-    assert json.loads(typed(tmp_path, "session", "metrics", view["run"], "--v1").stdout)["failures_per_agent"] == {}
+    assert shell.type("session", "export", view["session_id"], "--html", "-o", "page.html")[0] == 0, shell.err
+    assert (shell.folder / "page.html").read_text("utf-8").startswith("<!doctype html>")
+    assert shell.asks("session", "postmortem", view["run"])["scope_violations"] == []
+    assert "same transcript" in shell.type("session", "compare", view["run"], view["run"])[1]
+    (shell.folder / "set.txt").write_text("one\ntwo\n", "utf-8")
+    tried = shell.asks("session", "eval", "set.txt", "--provider", "rehearsal", "--panel", "panel:bench")
+    assert tried["summary"]["sessions"] == 2
+    assert json.loads(shell.type("session", "metrics", view["run"], "--v1")[1])["failures_per_agent"] == {}
 
 
 NONE = '"resolved_disagreements": [], "unresolved_disagreements": []'
@@ -285,19 +285,19 @@ else:
 """
 
 
-def test_a_users_answer_on_the_command_line_goes_on_in_a_new_session(tmp_path: Path) -> None:
-    project(tmp_path)
-    (tmp_path / "asking.py").write_text(ASKING, "utf-8")
-    first = typed(tmp_path, "deliberate", "Keep it?", "--panel", "critic", "--cmd", f"python3 {tmp_path}/asking.py")
-    assert first.returncode == 14, first.stderr
-    assert "--continue" in first.stdout
-    refused = typed(tmp_path, "deliberate", "--answer", "x")
-    assert (refused.returncode, "--continue" in refused.stderr) == (2, True)
-    (tmp_path / "answer.txt").write_text("forty", "utf-8")
-    second = typed(tmp_path, "deliberate", "--continue", "last", "--answer", "answer.txt")
-    assert second.returncode == 0, second.stderr
-    assert second.stdout.startswith("Forty-two.")
-    chain = json.loads(typed(tmp_path, "session", "chain", "last", "--json").stdout)
+def test_a_users_answer_on_the_command_line_goes_on_in_a_new_session(shell: Shell) -> None:
+    project(shell.folder)
+    (shell.folder / "asking.py").write_text(ASKING, "utf-8")
+    code, said = shell.type("deliberate", "Keep it?", "--panel", "critic", "--cmd", f"python3 {shell.folder}/asking.py")
+    assert code == 14, shell.err
+    assert "--continue" in said
+    assert shell.type("deliberate", "--answer", "x") == (2, "")
+    assert "--continue" in shell.err
+    (shell.folder / "answer.txt").write_text("forty", "utf-8")
+    code, said = shell.type("deliberate", "--continue", "last", "--answer", "answer.txt")
+    assert code == 0, shell.err
+    assert said.startswith("Forty-two.")
+    chain = shell.asks("session", "chain", "last")
     assert [each.get("termination_reason") for each in chain["sessions"]] == ["user_input_required", None]
 
 
@@ -322,13 +322,12 @@ MAKING = RESEARCH.replace(
 )
 
 
-def test_an_adaptive_deliberation_on_the_command_line_goes_on_with_an_expert(tmp_path: Path) -> None:
-    project(tmp_path)
-    (tmp_path / "making.py").write_text(MAKING, "utf-8")
-    command = f"python3 {tmp_path}/making.py"
-    done = typed(tmp_path, "deliberate", "Keep it?", "--panel", "critic", "--cmd", command, "--adaptive", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["selected_agents"] == ["critic", "historian"]
-    chain = typed(tmp_path, "session", "chain", "last").stdout
+def test_an_adaptive_deliberation_on_the_command_line_goes_on_with_an_expert(shell: Shell) -> None:
+    project(shell.folder)
+    (shell.folder / "making.py").write_text(MAKING, "utf-8")
+    command = f"python3 {shell.folder}/making.py"
+    view = shell.asks("deliberate", "Keep it?", "--panel", "critic", "--cmd", command, "--adaptive")
+    assert view["selected_agents"] == ["critic", "historian"]
+    chain = shell.type("session", "chain", "last")[1]
     assert "asks what do others do?" in chain
     assert "1 expansions" in chain
