@@ -1,7 +1,11 @@
 """Commands typed in a folder, in this process: quicker than a process each, for whatever needs no signal."""
 
+import io
 import json
+import os
+import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -33,3 +37,23 @@ class Shell:
     def write(self, name: str, data: object) -> Path:
         (self.folder / name).write_text(json.dumps(data))
         return self.folder / name
+
+
+def hansard(folder: Path, *words: object) -> CompletedProcess[str]:
+    """A command and what came of it, as `command_line.hansard` tells it of a process."""
+    out, err = io.BytesIO(), io.BytesIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in [name for name in os.environ if name.startswith("HANSARD_")]:
+            patch.delenv(name)
+        patch.setenv("HANSARD_STATE", str(folder / "state"))
+        patch.setattr(sys, "stdout", io.TextIOWrapper(out, "utf-8"))
+        patch.setattr(sys, "stderr", io.TextIOWrapper(err, "utf-8"))
+        argv = [str(word) for word in words]
+        try:
+            code = main(argv)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return CompletedProcess(argv, code, out.getvalue().decode(), err.getvalue().decode())

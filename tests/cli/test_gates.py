@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from command_line import UNJUDGED, hansard, started, workplace
+from command_line import UNJUDGED, started, workplace
 from daemons import wait_for
 from forging import swap_body
+from shell import hansard
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ from typing import get_args
 
 import pytest
 
-from command_line import UNJUDGED, hansard, started, workplace
+from command_line import UNJUDGED, started, workplace
 from hansard.app import recorded
 from hansard.surfaces.cli.arguments import STATES
 from hansard.surfaces.shapes import State
+from shell import hansard
 
 
 @pytest.fixture(scope="module")
