@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import hansard, workplace
+from command_line import workplace
+from shell import hansard
 
 
 @pytest.fixture

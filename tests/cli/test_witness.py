@@ -17,10 +17,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from command_line import hansard, started
+from command_line import started
 from hansard.app.custody import pin
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
+from shell import hansard
 from small_run import record_run
 from witnesses import Watching, watching
 
