@@ -66,7 +66,7 @@ def test_l1_a_ledger_in_json_lines_tells_a_second_writer_who_has_it(tmp_path: Pa
     with opened(path) as first, Child(path) as second:
         second.hear()
         said = second.ask("open")
-        assert said.startswith("refused StoreError process ")
+        assert said.startswith("refused Unavailable process ")
         assert "wait until it ends" in said
         assert first.ask("append 1 1 100").startswith("ack 1:")
         assert first.hear("done")
