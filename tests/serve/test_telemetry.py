@@ -150,6 +150,21 @@ async def test_more_spans_than_the_sdk_keeps_wait_for_a_collector_that_takes_its
         collector.server_close()
 
 
+async def test_a_run_that_cannot_be_told_of_is_counted_and_the_next_one_is_told_of() -> None:
+    here, collector = desk(Answers()), Collector()
+    telemetry = Telemetry(cast(Hansard, here), f"http://127.0.0.1:{collector.server_port}", "0")
+    ended = await here.run()
+    telemetry.take("nobody knows this run", 1)
+    telemetry.take(ended.run, here.entries(ended.run)[-1].seq)
+    try:
+        await asyncio.to_thread(wait_for, lambda: collector.spans)
+        assert telemetry.dropped == 1
+    finally:
+        telemetry.close()
+        collector.shutdown()
+        collector.server_close()
+
+
 def test_a_collector_that_hangs_costs_nothing(tmp_path: Path) -> None:
     """It accepts and never answers. On the seed, four requests for /health took up to 20 s then."""
     with (
@@ -161,4 +176,5 @@ def test_a_collector_that_hangs_costs_nothing(tmp_path: Path) -> None:
         for _ in range(5):
             assert daemon.submit(wait=60)["state"] == "answered"
             assert daemon.get("/health", timeout=5).status_code == 200
+        assert "hansard_runs_untraced_total 0" in daemon.get("/metrics").text
         assert daemon.stop(timeout_s=20) == 0

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hansard.app.daemon import Daemon
 
@@ -17,6 +17,8 @@ class Metrics:
     def __init__(self) -> None:
         self.open = 0
         """Requests under way."""
+        self.untraced: Callable[[], int] = int
+        """How many ended runs no collector was told of, where there is one."""
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._took: Counter[float] = Counter()
         self._took_s = 0.0
@@ -42,6 +44,7 @@ class Metrics:
         lines.append(f"# TYPE hansard_runs_submitted_total counter\nhansard_runs_submitted_total {tally.submitted}")
         lines.append("# TYPE hansard_runs_ended_total counter")
         lines += [f'hansard_runs_ended_total{{state="{state}"}} {count}' for state, count in tally.ended.items()]
+        lines.append(f"# TYPE hansard_runs_untraced_total counter\nhansard_runs_untraced_total {self.untraced()}")
         return "\n".join([*lines, *self._http()]) + "\n"
 
     def _http(self) -> Iterator[str]:

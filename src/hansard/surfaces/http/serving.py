@@ -142,7 +142,7 @@ async def _serve(
     )
     try:
         cosigner = Cosigner(hansard.recorder, configured(hansard.settings.witnesses), log)
-        with _telemetry(daemon, options.traces), cosigner.working():
+        with _telemetry(daemon, metrics, options.traces), cosigner.working():
             async with _mcp(daemon, options) as mcp:
                 app = Shortcut(Pace(Head(make_app(desk, mcp))), desk)
                 guard = Guard(app, tokens, doors, options.limits, metrics, log)
@@ -208,13 +208,14 @@ async def _mcp(daemon: Daemon, options: Options) -> AsyncIterator[ASGIApp | None
 
 
 @contextlib.contextmanager
-def _telemetry(daemon: Daemon, url: str | None) -> Iterator[None]:
+def _telemetry(daemon: Daemon, metrics: Metrics, url: str | None) -> Iterator[None]:
     """Finished runs for a collector, where one is named."""
     if url is None:
         yield
         return
     telemetry = Telemetry(daemon.hansard, url, __version__)
     daemon.follower.listen(lambda entry: telemetry.take(entry.run, entry.seq), OVER)
+    metrics.untraced = lambda: telemetry.dropped
     try:
         yield
     finally:

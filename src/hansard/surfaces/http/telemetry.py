@@ -13,7 +13,7 @@ from hansard.app import span_names as names
 from hansard.app.service import Hansard
 from hansard.app.spans import Span, run_spans
 from hansard.app.views import View
-from hansard.errors import HansardError, MissingExtra, UsageError
+from hansard.errors import MissingExtra, UsageError
 
 MOST_QUEUED = 1_000
 TIMEOUT_S = 10.0
@@ -75,7 +75,7 @@ class Telemetry:
         while (ended := self._runs.get()) is not None:
             try:
                 self._export(run_spans(self._store, *ended))
-            except HansardError:
+            except Exception:  # noqa: BLE001 - whatever is wrong with one run, the next one is told of
                 # The store is closing, or the run cannot be read: the record stays what counts.
                 self.dropped += 1
 
