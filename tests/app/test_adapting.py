@@ -18,10 +18,12 @@ from hansard.app.spans import run_spans
 from hansard.app.verifying import tools
 from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
 from hansard.deliberation.validate import artifact_breaches
-from hansard.domain.exchange import Exchange
+from hansard.domain.exchange import Completion, Exchange, Usage
+from hansard.domain.value import replace
 from hansard.errors import ProviderError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.ledger.verify import Options, verify
+from hansard.orchestration.purse import estimated_tokens
 from hansard.providers.base import failure
 from hansard.store.base import Query
 from panels import Voices, agreeing, verdict
@@ -443,6 +445,41 @@ async def test_a_first_answer_for_which_no_call_is_left_is_not_on_the_record_as_
     alone = [each for each in voices.calls if each.schema_name == "ensemble_answer"]
     asked = [entry for entry in at.entries(run, "turn.asked") if entry.data["round"] == 0]
     assert len(asked) == len(alone) == limit
+
+
+class Talkative(Voices):
+    """Says as much as it may, up to 500 tokens; `at_once` first answers wait for each other."""
+
+    def __init__(self, at_once: int) -> None:
+        super().__init__(versed)
+        self._met, self._under_way, self.together = asyncio.Barrier(at_once), 0, 0
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        if exchange.schema_name != "ensemble_answer":
+            return await super().complete(exchange)
+        self._under_way += 1
+        self.together = max(self.together, self._under_way)
+        await self._met.wait()
+        self._under_way -= 1
+        said = min(500, exchange.limits.max_output_tokens or 500)
+        usage = Usage(input_tokens=estimated_tokens(exchange), output_tokens=said)
+        return replace(await super().complete(exchange), usage=usage)
+
+
+@pytest.mark.parametrize(("tokens", "answers", "together"), [(700, 1, 1), (3_000, 4, 1), (100_000, 4, 4)])
+async def test_first_answers_do_not_take_together_what_there_is_for_one(
+    tmp_path: Path, tokens: int, answers: int, together: int
+) -> None:
+    voices = Talkative(together)
+    async with opened(tmp_path, voices) as hansard:
+        config = default_config("Keep the mail server?", "voices", "voice")
+        config = replace(config, budget=replace(config.budget, max_total_tokens=tokens))
+        call = Call(config=config, panel=["critic", "engineer", "researcher", "logician"], ensemble=True)
+        run = await hansard.deliberations.convene(convening(hansard.settings, hansard.pool, call))
+        await hansard.deliberations.hold(run)
+        found = entries(hansard, run, "ensemble.answered")
+        assert (len(found), voices.together) == (answers, together)
+        assert sum(each.data["prompt_tokens"] + each.data["completion_tokens"] for each in found) <= tokens
 
 
 async def test_the_time_before_a_session_is_the_runs_and_the_sessions_too(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hansard.app.convening import Convening
 from hansard.app.deliberationviews import Spent, spent_on_record
 from hansard.app.pool import Pool
 from hansard.deliberation.chair import unless_cancelled
-from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
+from hansard.deliberation.documents import SCHEMA_VERSION, AgentConfig, Config, Persona
 from hansard.deliberation.documents.scripting import usage_of
 from hansard.deliberation.ensemble import EnsembleAnswer, first_exchange, with_first_answers
 from hansard.deliberation.experts import (
@@ -98,6 +98,7 @@ class _Preparing:
     def __init__(self, store: Store, pool: Pool, made: Convening, pen: Pen, cancel: asyncio.Event, tell: Tell) -> None:
         self._store, self._pool, self._pen, self._cancel, self._tell = store, pool, pen, cancel, tell
         self.used_up: str | None = None
+        self._alone, self._asking = asyncio.Condition(), 0
         spent, budget, now = spent_on_record(store, pen.run), made.config.budget, asyncio.get_running_loop().time
         until = now() + budget.max_wallclock_seconds - spent.elapsed_us / 1e6
         self._allowance = Allowance(
@@ -224,14 +225,29 @@ class _Preparing:
         if agent is None or id not in setting.personas:
             return None
         exchange = first_exchange(config, agent, setting.personas[id], self._nonce(f"first|{id}"))
-        if Charged(setting.provider_of(id), self._allowance).refusal(exchange):
-            # A question that nobody is asked is not on the record as one.
-            return None
-        # The others ask at once: what this call takes is taken before it is written down.
-        provider = Counted(setting.provider_of(id), self._allowance)
+        provider = setting.provider_of(id)
+        async with self._alone:
+            # What those who are asked leave over may be enough for a whole answer.
+            await self._alone.wait_for(lambda: not self._asking or not self._allowance.is_short(exchange))
+            if self._cancel.is_set() or Charged(provider, self._allowance).refusal(exchange):
+                # A question that nobody is asked is not on the record as one.
+                return None
+            # The others ask at once: what this call takes is taken before it is written down.
+            counted = Counted(provider, self._allowance, exchange)
+            self._asking += 1
+        try:
+            return await self._asked_alone(config, agent, index, counted, exchange)
+        finally:
+            self._asking -= 1
+            async with self._alone:
+                self._alone.notify_all()
+
+    async def _asked_alone(
+        self, config: Config, agent: AgentConfig, index: int, provider: Counted, exchange: Exchange
+    ) -> Any:
         fact = TurnAsked(
             session=config.session_id,
-            agent=id,
+            agent=agent.id,
             round=0,
             turn_index=index,
             branch_depth=0,
@@ -242,7 +258,7 @@ class _Preparing:
         )
         [asked] = await self._record([Step(fact, "engine", self._pen.causes)])
         completion = await self._called(provider, exchange)
-        step, answer = _first(config, id, provider, completion)
+        step, answer = _first(config, agent.id, provider, completion)
         [recorded] = await self._record([Step(step, "engine", [asked.seq])])
         return (answer, recorded.seq) if answer else None
 

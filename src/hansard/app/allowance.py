@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from hansard.domain.exchange import Completion, Exchange, Failure
 from hansard.orchestration.purse import LEAST_OUTPUT_TOKENS as LEAST
@@ -11,6 +12,13 @@ from hansard.orchestration.purse import USUAL_OUTPUT_TOKENS as USUAL
 from hansard.orchestration.purse import estimated_tokens
 from hansard.providers.base import Provider, Wrapper, failed, failure, held
 from hansard.providers.prices import Price
+
+
+class Taken(NamedTuple):
+    """A call that is made: the question with its answer bounded to what was left, and the tokens that are set aside for it."""
+
+    exchange: Exchange
+    tokens: int
 
 
 class Allowance:
@@ -50,28 +58,39 @@ class Allowance:
         """The failure of a call for which this is used up."""
         return failure("quota_exhausted", f"the {used_up} that {self.whose} are used up")
 
-    def take(self) -> None:
-        """Count a call. Now and not when it is back: first answers are asked for at once."""
-        if self.calls is not None:
-            self.calls -= 1
+    def is_short(self, exchange: Exchange) -> bool:
+        """Whether the answer to this would be cut short by the tokens that are left."""
+        return self.tokens is not None and self.tokens - estimated_tokens(exchange) < (self._most(exchange) or USUAL)
 
-    def bounded(self, exchange: Exchange) -> Exchange:
-        """The question with its answer bounded to what is left."""
-        output, timeout_s = (self._most_output, exchange.limits.max_output_tokens), exchange.limits.timeout_s
-        most = min((each for each in output if each is not None), default=None)
+    def _most(self, exchange: Exchange) -> int | None:
+        """How long an answer may be in any case; None where nobody said so."""
+        wanted = (self._most_output, exchange.limits.max_output_tokens)
+        return min((each for each in wanted if each is not None), default=None)
+
+    def take(self, exchange: Exchange) -> Taken:
+        """Count a call. Now and not when it is back: first answers are asked for at once."""
+        most, timeout_s, asked = self._most(exchange), exchange.limits.timeout_s, estimated_tokens(exchange)
         # Where nobody said how much, only where that is little: a server refuses a bound beyond what its model can say.
-        if self.tokens is not None and (left := self.tokens - estimated_tokens(exchange)) < (most or USUAL):
-            most = max(LEAST, left)
+        if self.tokens is not None and self.is_short(exchange):
+            most = max(LEAST, self.tokens - asked)
         if self._left_s is not None:
             timeout_s = min(timeout_s, self._left_s())
-        return replace(exchange, limits=replace(exchange.limits, max_output_tokens=most, timeout_s=timeout_s))
+        taken = Taken(
+            replace(exchange, limits=replace(exchange.limits, max_output_tokens=most, timeout_s=timeout_s)),
+            asked + (most or USUAL),
+        )
+        if self.calls is not None:
+            self.calls -= 1
+        if self.tokens is not None:
+            self.tokens -= taken.tokens
+        return taken
 
-    def charge(self, completion: Completion) -> None:
-        """What a call took."""
+    def charge(self, taken: Taken, completion: Completion) -> None:
+        """What a call took, in place of what was set aside."""
         if self._charge is not None:
             self._charge(completion)
         if self.tokens is not None:
-            self.tokens -= completion.usage.total
+            self.tokens += taken.tokens - completion.usage.total
         if self.cost_usd_nano is not None:
             self.cost_usd_nano -= completion.cost.usd_nano
 
@@ -93,36 +112,35 @@ class Charged(Wrapper):
     async def complete(self, exchange: Exchange) -> Completion:
         if refusal := self.refusal(exchange):
             return refusal
-        self._allowance.take()
-        return await self._made(exchange)
+        return await self._made(self._allowance.take(exchange))
 
     # What is charged is what the one inside has answered within its contract.
     complete.keeps_the_contract = True  # type: ignore[attr-defined]
 
-    async def _made(self, exchange: Exchange) -> Completion:
+    async def _made(self, taken: Taken) -> Completion:
         """A call that was let through and counted."""
         allowance = self._allowance
         try:
-            completion = await self.inner.complete(allowance.bounded(exchange))
+            completion = await self.inner.complete(taken.exchange)
         except asyncio.CancelledError:
             # It was made, whatever it cost: the record counts it too.
-            allowance.charge(failed(self, exchange, failure("internal", "cancelled")))
+            allowance.charge(taken, failed(self, taken.exchange, failure("internal", "cancelled")))
             raise
         price = self._prices.get(f"{self.id}:{completion.requested_model}")
         if price is not None:
             completion = price.where_unknown(completion)
-        allowance.charge(completion)
+        allowance.charge(taken, completion)
         return completion
 
 
 class Counted(Charged):
     """A provider whose one call is counted from the beginning: who asks while its question is recorded does not get it."""
 
-    def __init__(self, inner: Provider, allowance: Allowance) -> None:
+    def __init__(self, inner: Provider, allowance: Allowance, exchange: Exchange) -> None:
         super().__init__(inner, allowance)
-        allowance.take()
+        self._taken = allowance.take(exchange)
 
-    async def complete(self, exchange: Exchange) -> Completion:
-        return await self._made(exchange)
+    async def complete(self, _: Exchange) -> Completion:
+        return await self._made(self._taken)
 
     complete.keeps_the_contract = True  # type: ignore[attr-defined]
