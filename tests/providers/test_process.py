@@ -113,9 +113,10 @@ async def test_what_a_program_left_behind_may_finish_its_sentence() -> None:
 async def test_a_cancellation_ends_the_whole_tree_and_tells_what_was_said() -> None:
     mark = marked_sleep()
     heard: list[Ran] = []
-    code = f"sleep {mark} & setsid sleep {mark} & echo begun; sleep {mark}"
+    code = f"echo begun; sleep {mark} & setsid sleep {mark} & sleep {mark}"
     task = asyncio.create_task(run(program("sh", "-c", code), note=heard.append))
-    assert await soon(lambda: len(alive(mark)) >= 4)
+    # Those that sleep, their shell, and the reaper, which is told what to run.
+    assert await soon(lambda: len(alive(mark)) >= 5)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
