@@ -2,8 +2,7 @@
 
 import asyncio
 
-from hansard import Hansard
-from hansard.app.configuring import Wishes
+from hansard import Hansard, Wishes
 from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted
 

@@ -3,8 +3,7 @@
 import asyncio
 import sys
 
-from hansard import Hansard
-from hansard.app.configuring import Wishes
+from hansard import Hansard, Wishes
 
 PROGRAM = "import sys; print(len(sys.stdin.read().split()), 'words were asked of me')"
 

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from hansard import Hansard
-from hansard.app.configuring import Wishes
+from hansard import Hansard, Wishes
 from hansard.domain.exchange import Completion, Exchange
 from hansard.providers.base import Heard, answered
 

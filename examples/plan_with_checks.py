@@ -3,8 +3,7 @@
 import asyncio
 import sys
 
-from hansard import Hansard
-from hansard.app.configuring import Wishes
+from hansard import Hansard, Wishes
 from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted
 

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from hansard import Hansard
-from hansard.app.configuring import Wishes
+from hansard import Hansard, Wishes
 
 
 async def main() -> None:

@@ -8,9 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hansard import Hansard
-from hansard.app.configuring import Wishes
-from hansard.app.settings import Settings
+from hansard import Hansard, Settings, Wishes
 
 QUICK = {"id": "quick", "lane": "backend", "instruction": "Be quick."}
 SLOW = {"id": "slow", "lane": "backend", "instruction": "Be slow.", "needs": ["quick"]}

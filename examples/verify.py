@@ -6,9 +6,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from hansard import Hansard
-from hansard.app.configuring import Wishes
-from hansard.app.settings import Settings
+from hansard import Hansard, Settings, Wishes
 from hansard.ledger.verify import Options, verify
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hansard.app.deliberating import run_session_async as run_session_async
     from hansard.app.deliberating import transcript_replay as transcript_replay
     from hansard.app.service import Hansard as Hansard
+    from hansard.app.settings import Settings as Settings
+    from hansard.app.wishes import Wishes as Wishes
     from hansard.domain.roster import Lane as Lane
     from hansard.domain.roster import Policy as Policy
     from hansard.domain.roster import Roster as Roster
@@ -24,6 +26,8 @@ __all__ = [
     "PinningViolation",
     "Policy",
     "Roster",
+    "Settings",
+    "Wishes",
     "__version__",
     "execution_replay",
     "execution_replay_async",
@@ -37,6 +41,8 @@ _WHERE = {
     "Lane": "hansard.domain.roster",
     "Policy": "hansard.domain.roster",
     "Roster": "hansard.domain.roster",
+    "Settings": "hansard.app.settings",
+    "Wishes": "hansard.app.wishes",
     **dict.fromkeys(
         (
             *("PinningViolation", "transcript_replay", "run_session", "run_session_async"),

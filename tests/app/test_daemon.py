@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from hansard.app.configuring import Wishes, run_config
+from hansard.app.configuring import run_config
 from hansard.app.daemon import Daemon, Draining, unfinished
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.app.wishes import Wishes
 from hansard.domain.work import RetryAsked
 from hansard.errors import Fenced, UsageError
 from hansard.orchestration.gates import read_rules

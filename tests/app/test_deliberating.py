@@ -22,12 +22,12 @@ from hansard import (
     run_session_async,
     transcript_replay,
 )
-from hansard.app.configuring import Wishes
 from hansard.app.convening import Call, Convening, convening, default_config
 from hansard.app.deliberationviews import deliberation_view, find_session
 from hansard.app.pool import Pool
 from hansard.app.sessions import validated
 from hansard.app.settings import Settings
+from hansard.app.wishes import Wishes
 from hansard.deliberation.archive import Archive, read_manifest
 from hansard.deliberation.documents import Artifact
 from hansard.deliberation.pins import pinned

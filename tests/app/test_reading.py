@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 from hansard.app.compare import _diff
-from hansard.app.configuring import Wishes
 from hansard.app.gates import Gates
 from hansard.app.views import summary_view
+from hansard.app.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.errors import Tampered, UsageError
 from hansard.orchestration.gates import read_rules

@@ -16,7 +16,6 @@ from command_line import started
 from daemons import wait_for
 from deliberating import config as plain_config
 from hansard import run_session
-from hansard.app.configuring import Wishes
 from hansard.app.convening import Call, Convening, convening
 from hansard.app.deliberationviews import spent_on_record
 from hansard.app.panels import panel_of
@@ -26,6 +25,7 @@ from hansard.app.settings import Settings
 from hansard.app.span_names import INPUT_TOKENS
 from hansard.app.spans import run_spans
 from hansard.app.tooltables import tool_of
+from hansard.app.wishes import Wishes
 from hansard.domain.exchange import Exchange, ToolCall
 from hansard.errors import UsageError
 from hansard.orchestration.progress import progress_of

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from deliberating import config, scripted, synthesis, turn, verdict
-from hansard.app.configuring import Wishes, run_config
+from hansard.app.configuring import run_config
 from hansard.app.convening import Call, convening
 from hansard.app.daemon import Daemon
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.wiring import found_ledger, open_ledger
+from hansard.app.wishes import Wishes
 from hansard.app.worker import CLAIM, Worker, is_alive
 from hansard.orchestration.watching import LEASE_S, take
 from ledgers import full_disk

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hansard.app.configuring import Wishes
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.app.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from hansard.orchestration import seams

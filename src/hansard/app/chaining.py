@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hansard.app.configuring import Wishes, flagged
 from hansard.app.convening import UNNAMED, Call, Convening, convening, within_limits
 from hansard.app.deliberations import Deliberations
 from hansard.app.deliberationviews import artifact_on_record, convening_of, deliberation_view, spent_on_record
 from hansard.app.pool import Pool
 from hansard.app.settings import recordable
 from hansard.app.views import View
+from hansard.app.wishes import Wishes, flagged
 from hansard.deliberation.documents import Config
 from hansard.deliberation.experts import MAX_NEED, checked_cap, checked_needs
 from hansard.domain.value import value

@@ -1,6 +1,5 @@
 """From settings and flags to the configuration of a run. Says plainly what is missing when nobody can be asked."""
 
-import shlex
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -12,11 +11,10 @@ from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.rosters import roster_of
 from hansard.app.seams import installed
-from hansard.app.settings import LIMITS, Settings, check_name, recordable, working_folder
-from hansard.app.spelling import spelled
+from hansard.app.settings import Settings, check_name, recordable
+from hansard.app.wishes import Wishes, flagged, words_of
 from hansard.domain.budget import NANO_PER_USD, Budget
 from hansard.domain.roster import Policy, Roster
-from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.checks.delivery import PROFILES
@@ -32,8 +30,6 @@ from hansard.providers.prices import Price
 from hansard.record.codec import MAX_TEXT
 
 MOST_USD = (2**53 - 1) // NANO_PER_USD
-BOUNDED = (*LIMITS, "max_parallel")
-"""Of what a caller of a server wants, the flags and the file say how much there is."""
 ITS_OWN = "default"
 NOBODY = """\
 nobody can be asked yet. One of these lines is enough:
@@ -44,54 +40,6 @@ NOBODY_HERE = (
     "nobody can be asked yet: no provider is configured here. Whoever runs this names one in hansard.toml, which "
     "`hansard init` writes; the provider rehearsal goes through the motions with canned answers, and asks no model"
 )
-
-
-@value
-class Wishes:
-    """What a caller wants of one run, besides what is configured. None leaves it to the settings."""
-
-    provider: str | None = None
-    cmd: str | None = None
-    chat_url: str | None = None
-    model: str | None = None
-    api: str | None = None
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_usd: str | None = None
-    max_seconds: float | None = None
-    judge: str | None = None
-    answer: str | None = None
-    max_parallel: int | None = None
-    ladder: tuple[str, ...] | None = None
-    roster: Roster | None = None
-    policy: Policy | None = None
-    gates: tuple[str, ...] = ()
-    """Gates besides those of the settings: `plan`, `task:ID`, `lane:NAME`."""
-    context: tuple[str, ...] = ()
-    """Runs whose capsules are given as context: `last`, or a run's id."""
-    verifier: str | None = None
-    judge_intent: bool = False
-    revise: bool = False
-    profile: str | None = None
-    typed: bool = False
-    """Whether these are flags that somebody typed. What is wrong with one is told by the name that he used."""
-
-    def named(self, name: str) -> str:
-        return spelled(name, typed=self.typed)
-
-    def asking(self, provider: str | None) -> "Wishes":
-        """The same with this provider, or nobody, in place of whom the flags name. What they allow to spend stays."""
-        return replace(self, provider=provider, cmd=None, chat_url=None, model=None, api=None)
-
-    def for_caller(self, provider: str | None, **wanted: Any) -> "Wishes":
-        """The flags of a server, and over them what a caller wants: he chooses among what is configured, and spends no more
-        than they allow."""
-        base = self if provider is None else self.asking(provider)
-        wanted = {name: value for name, value in wanted.items() if value is not None}
-        for name in BOUNDED:
-            if name in wanted and (most := getattr(base, name)) is not None:
-                wanted[name] = min(most, wanted[name], key=lambda each: Decimal(str(each)))
-        return replace(base, **wanted)
 
 
 def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
@@ -216,40 +164,6 @@ def _described(name: str, provider: Provider) -> dict[str, Any]:
     return {**provider.describe(), "kind": PYTHON_KIND}
 
 
-def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
-    """The provider that flags ask for, as its name and its table."""
-    given = [name for name in ("provider", "cmd", "chat_url", "api") if getattr(wishes, name) is not None]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(map(wishes.named, given))} both say whom to ask; keep one")
-    if wishes.model is not None and wishes.chat_url is None:
-        model, url, provider = map(wishes.named, ("model", "chat_url", "provider"))
-        raise UsageError(f"{model} belongs to {url}; with {provider} write NAME:MODEL")
-    if wishes.cmd is not None:
-        program, *arguments = _words(wishes.cmd, wishes.named("cmd"))
-        # Typed here, and maybe run from elsewhere.
-        argv = [str(working_folder() / program) if "/" in program else program, *arguments]
-        return FLAGGED, {FLAGGED: {"kind": "command", "argv": argv}}
-    if wishes.chat_url is not None:
-        if wishes.model is None:
-            url, model = wishes.named("chat_url"), wishes.named("model")
-            raise UsageError(f"{url} needs {model}: the server has to know which model is meant")
-        return FLAGGED, {FLAGGED: {"kind": "openai", "base_url": wishes.chat_url, "model": wishes.model}}
-    if wishes.api is not None:
-        kind = "anthropic" if wishes.api.startswith("claude") else "openai"
-        return FLAGGED, {FLAGGED: {"kind": kind, "model": wishes.api}}
-    return wishes.provider, {}
-
-
-def _words(command: str, where: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"{where} {command!r}: {error}") from error
-    if not words:
-        raise UsageError(f"{where} needs a program to run")
-    return words
-
-
 def _ladder(
     run: Fields, wishes: Wishes, tiers: Mapping[str, str], tables: Mapping[str, Any], chosen: str | None
 ) -> tuple[str, ...]:
@@ -340,7 +254,7 @@ def _verifier(settings: Settings, pool: Pool, wishes: Wishes, where: str) -> dic
         return {"url": wish}
     if wish in pool.seams or wish in installed("verifier"):
         return {"entry_point": wish}
-    words = _words(wish, where := wishes.named("verifier"))
+    words = words_of(wish, where := wishes.named("verifier"))
     if "/" not in words[0] and shutil.which(words[0], path=settings.environment.get("PATH")) is None:
         raise UsageError(
             f"{where}: there is no program {words[0]!r:.80}, and no installed package brings such a verifier"

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from hansard.app.allowance import Allowance, Charged
-from hansard.app.configuring import ITS_OWN, MOST_USD, NOBODY, Wishes, allowed, check_price, flagged
+from hansard.app.configuring import ITS_OWN, MOST_USD, NOBODY, allowed, check_price
 from hansard.app.panels import panel_of, personas_of
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.settings import Settings, recordable
 from hansard.app.tooltables import handlers_of
 from hansard.app.wiring import open_script
+from hansard.app.wishes import Wishes, flagged
 from hansard.deliberation.archive import check_name as check_name
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, FakeProviderScript, Producer, unrepresentable
 from hansard.deliberation.documents.config_rules import config_warnings

@@ -11,13 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from hansard.app.configuring import Wishes, run_config
+from hansard.app.configuring import run_config
 from hansard.app.following import OVER, Follower, over_at, until_over
 from hansard.app.gates import decided
 from hansard.app.routed import Routes
 from hansard.app.service import Hansard
 from hansard.app.views import View
 from hansard.app.webhooks import KINDS, Webhooks
+from hansard.app.wishes import Wishes
 from hansard.app.worker import AGAIN_S, CLAIM, GRACE_S
 from hansard.domain.work import Surface
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable

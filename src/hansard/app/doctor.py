@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hansard.app.configuring import Wishes, run_config
+from hansard.app.configuring import run_config
 from hansard.app.cosigning import configured
 from hansard.app.panels import panel_names, panel_of, personas_of
 from hansard.app.pool import Pool
@@ -21,6 +21,7 @@ from hansard.app.settings import Settings
 from hansard.app.tooltables import tool_of
 from hansard.app.views import View
 from hansard.app.wiring import can_be_written, form_of, ledger_exists, open_ledger, open_providers
+from hansard.app.wishes import Wishes
 from hansard.errors import HansardError, plainly
 from hansard.seal.genesis import checked_origin
 

@@ -7,7 +7,7 @@ from functools import partial
 from threading import Event
 from typing import Any, ParamSpec, Self, TypeVar
 
-from hansard.app.configuring import Wishes, run_config
+from hansard.app.configuring import run_config
 from hansard.app.deliberations import Deliberations
 from hansard.app.gates import Gates
 from hansard.app.ledger import LedgerService
@@ -17,6 +17,7 @@ from hansard.app.runs import Runs
 from hansard.app.settings import Settings, check_name, read_settings
 from hansard.app.views import View
 from hansard.app.wiring import open_or_found
+from hansard.app.wishes import Wishes
 from hansard.domain.fact import Body
 from hansard.domain.work import Surface
 from hansard.errors import ProviderError

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from hansard.app.chaining import continuation, expansion, go_on
-from hansard.app.configuring import Wishes
 from hansard.app.convening import DEFAULT_EXPANSIONS, Call, Convening, convening
 from hansard.app.deliberations import Sat
 from hansard.app.deliberationviews import deliberation_view
@@ -21,6 +20,7 @@ from hansard.app.documents import read_document
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, read_text
 from hansard.app.views import View
+from hansard.app.wishes import Wishes
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.driving import EXIT, note, opened, refuse_early, typed

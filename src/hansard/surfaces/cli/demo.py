@@ -11,12 +11,13 @@ from secrets import token_hex
 from typing import Any
 
 from hansard.app import demo as flow
-from hansard.app.configuring import Wishes, run_config
+from hansard.app.configuring import run_config
 from hansard.app.recorded import ENDED
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, recordable, working_folder
 from hansard.app.tampering import Tampering, check, tamper
 from hansard.app.views import View
+from hansard.app.wishes import Wishes
 from hansard.errors import UsageError
 from hansard.surfaces.cli.driving import EXIT, note, refuse_early, see_through, watched, words
 from hansard.surfaces.cli.narrate import duration, many, spent

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hansard.__about__ import __version__
-from hansard.app.configuring import Wishes, allowed, flagged, of_server, run_config
+from hansard.app.configuring import allowed, of_server, run_config
 from hansard.app.convening import check_folder
 from hansard.app.cosigner import Cosigner
 from hansard.app.cosigning import configured
@@ -27,6 +27,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings, recordable
 from hansard.app.tokens import Tokens
 from hansard.app.webhooks import webhooks
+from hansard.app.wishes import Wishes, flagged
 from hansard.errors import UsageError, first_of
 from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.at_first import AtFirst

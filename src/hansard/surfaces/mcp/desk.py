@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from hansard.app.configuring import Wishes, of_server
+from hansard.app.configuring import of_server
 from hansard.app.deliberationviews import deliberation_view
 from hansard.app.gates import decided
 from hansard.app.service import Hansard
 from hansard.app.views import View
+from hansard.app.wishes import Wishes
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 
 if TYPE_CHECKING:
