@@ -40,7 +40,7 @@ def _seat(hansard: Any, rounds: int) -> None:
 
 
 async def _held(hansard: Any, runs: Path, rounds: int) -> int:
-    from hansard.app.convening import Call, convening
+    from hansard.app.setup.convening import Call, convening
 
     made = convening(hansard.settings, hansard.pool, Call(config=configuration(rounds), runs=runs))
     run = await hansard.deliberations.convene(made)

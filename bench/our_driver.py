@@ -148,7 +148,7 @@ def _fill(place: str, size: int) -> None:
 
 def verify(asked: Asked) -> Answer:
     """As `hansard verify` does it: the fastest tools at hand, both cores."""
-    from hansard.app.verifying import tools
+    from hansard.app.ledgers.verifying import tools
     from hansard.ledger.verify import Options
     from hansard.ledger.verify import verify as verify_ledger
 

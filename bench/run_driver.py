@@ -49,7 +49,7 @@ async def _plan(asked: Asked) -> Answer:
 
 
 async def _run(hansard: Any, made: Any) -> None:
-    from hansard.app.wishes import Wishes
+    from hansard.app.setup.wishes import Wishes
 
     count = len(made.tasks)
     wishes = Wishes(judge="checks", answer="join", max_parallel=max(count, 1))

@@ -5,7 +5,7 @@ It knows Python's import statements and nothing about floors: the rules stand in
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 READERS = {"environ", "environb", "getenv", "getenvb"}
@@ -52,11 +52,35 @@ def inside(name: str, *packages: str) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
+def parents(name: str) -> Iterator[str]:
+    """The packages that a module lies in, from the inside out."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
+
+
 def circles(tree: Tree) -> list[tuple[str, ...]]:
     """Every group of modules that import each other in a ring, however late the import is made."""
     reach = {name: _reachable(name, tree) for name in tree}
     rings = {tuple(sorted(other for other in reach[name] if name in reach[other])) for name in tree}
     return sorted(ring for ring in rings if ring)
+
+
+def rooms(tree: Tree, package: str) -> Tree:
+    """What lies in one package, each folder in it taken for a single module."""
+    height = package.count(".") + 2
+
+    def room(name: str) -> str:
+        return ".".join(name.split(".")[:height])
+
+    members: dict[str, list[Import]] = {}
+    for name, module in tree.items():
+        if inside(name, package):
+            targets = [replace(each, target=room(each.target)) for each in module.imports]
+            members.setdefault(room(name), []).extend(each for each in targets if each.target != room(name))
+    return {
+        name: Module(name=name, imports=tuple(imports), environment=(), bodies=()) for name, imports in members.items()
+    }
 
 
 def loaded_by(start: str, tree: Tree) -> set[str]:
@@ -69,14 +93,8 @@ def loaded_by(start: str, tree: Tree) -> set[str]:
         found.add(name)
         if name in tree:
             queue += [each.target for each in tree[name].imports if each.on_load]
-            queue += [parent for parent in _parents(name) if parent in tree]
+            queue += [parent for parent in parents(name) if parent in tree]
     return found
-
-
-def _parents(name: str) -> Iterator[str]:
-    while "." in name:
-        name = name.rpartition(".")[0]
-        yield name
 
 
 def _reachable(start: str, tree: Tree) -> set[str]:

@@ -16,7 +16,7 @@ from mcp.server import Server
 from command_line import SRC
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.providers.base import Provider
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.server import build

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hansard.app.configuring import run_config
+from hansard.app.driving.runs import Runs
 from hansard.app.pool import Pool
-from hansard.app.runs import Runs
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Failure, Finish, Usage
 from hansard.domain.kinds import KINDS
 from hansard.domain.roster import Lane, Roster

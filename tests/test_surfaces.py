@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hansard.app.deliberations import Deliberations
-from hansard.app.gates import Gates
-from hansard.app.ledger import LedgerService
-from hansard.app.runs import Runs
+from hansard.app.driving.deliberations import Deliberations
+from hansard.app.driving.gates import Gates
+from hansard.app.driving.runs import Runs
+from hansard.app.ledgers.ledger import LedgerService
 from hansard.surfaces.cli.main import parser
 
 SERVICES: tuple[type[Any], ...] = (Runs, Gates, LedgerService, Deliberations)

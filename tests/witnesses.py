@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from command_line import started
-from hansard.app.witness import Service, witness_folder
+from hansard.app.ledgers.witness import Service, witness_folder
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hansard.app.deliberating import transcript_replay as transcript_replay
     from hansard.app.service import Hansard as Hansard
     from hansard.app.settings import Settings as Settings
-    from hansard.app.wishes import Wishes as Wishes
+    from hansard.app.setup.wishes import Wishes as Wishes
     from hansard.domain.roster import Lane as Lane
     from hansard.domain.roster import Policy as Policy
     from hansard.domain.roster import Roster as Roster
@@ -42,7 +42,7 @@ _WHERE = {
     "Policy": "hansard.domain.roster",
     "Roster": "hansard.domain.roster",
     "Settings": "hansard.app.settings",
-    "Wishes": "hansard.app.wishes",
+    "Wishes": "hansard.app.setup.wishes",
     **dict.fromkeys(
         (
             *("PinningViolation", "transcript_replay", "run_session", "run_session_async"),

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 import reference_runtime
-from hansard.app.chaining import chain_of, chain_view, continuation, expansion, go_on
-from hansard.app.convening import Call, convening, default_config
-from hansard.app.deliberations import Deliberations, Sat
-from hansard.app.deliberationviews import convening_of
+from hansard.app.driving.chaining import chain_of, chain_view, continuation, expansion, go_on
+from hansard.app.driving.deliberations import Deliberations, Sat
+from hansard.app.ledgers.verifying import tools
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.span_names import INPUT_TOKENS, OUTPUT_TOKENS
-from hansard.app.spans import run_spans
-from hansard.app.verifying import tools
+from hansard.app.setup.convening import Call, convening, default_config
+from hansard.app.telling.deliberationviews import convening_of
+from hansard.app.telling.span_names import INPUT_TOKENS, OUTPUT_TOKENS
+from hansard.app.telling.spans import run_spans
 from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
 from hansard.deliberation.validate import artifact_breaches
 from hansard.domain.exchange import Completion, Exchange, Usage

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from hansard.app.claiming import beginning
+from hansard.app.driving.claiming import beginning
 from hansard.errors import RunTaken, Unavailable
 from hansard.store.base import Query
 from ledgers import draft, memory, request
@@ -26,7 +26,7 @@ async def test_a_run_whose_submitter_died_before_it_was_recorded_can_be_sent_aga
 
 
 async def test_whoever_waits_in_vain_is_told_to_send_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hansard.app.claiming.PATIENCE_S", 0.2)
+    monkeypatch.setattr("hansard.app.driving.claiming.PATIENCE_S", 0.2)
     store = memory()
     store.claim(RUN, 60)
     with pytest.raises(Unavailable, match="send it again"):

@@ -11,11 +11,11 @@ import pytest
 
 from deliberating import config as plain_config
 from deliberating import script, synthesis, turn, verdict
-from hansard.app.convening import Call, Convening, convening, default_config
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.convening import Call, Convening, convening, default_config
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from panels import PANELS, Voices, agreeing

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hansard.app import cosigning
-from hansard.app.cosigning import Asked, ask
+from hansard.app.ledgers import cosigning
+from hansard.app.ledgers.cosigning import Asked, ask
 from hansard.app.posting import post
 from hansard.errors import HansardError, ProviderError, StoreError, UsageError
 from hansard.ledger.note import Signature, VerifierKey, cosignature_message, parse_note

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hansard.app.configuring import run_config
-from hansard.app.daemon import Daemon, Draining, unfinished
 from hansard.app.service import Hansard
+from hansard.app.serving.daemon import Daemon, Draining, unfinished
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.work import RetryAsked
 from hansard.errors import Fenced, UsageError
 from hansard.orchestration.gates import read_rules
@@ -161,8 +161,8 @@ async def test_who_asked_for_a_cancellation_and_does_not_wait_for_it_interrupts_
 async def test_a_daemon_that_has_lost_its_ledger_waits_for_it_also_while_nothing_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hansard.app.daemon.LEASE_S", 0.3)
-    monkeypatch.setattr("hansard.app.daemon.AGAIN_S", 0.1)
+    monkeypatch.setattr("hansard.app.serving.daemon.LEASE_S", 0.3)
+    monkeypatch.setattr("hansard.app.serving.daemon.AGAIN_S", 0.1)
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     async with daemon(settings=settings) as (made, told):
         await until(lambda: made._claim)
@@ -176,7 +176,7 @@ async def test_a_daemon_that_has_lost_its_ledger_waits_for_it_also_while_nothing
 
 
 async def test_what_was_left_goes_on_as_soon_as_it_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hansard.app.daemon.AGAIN_S", 0.1)
+    monkeypatch.setattr("hansard.app.serving.daemon.AGAIN_S", 0.1)
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     told: list[str] = []
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
@@ -197,8 +197,8 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the lease can be renewed meanwhile: a full disk may have room for the one, and not for the other."""
-    monkeypatch.setattr("hansard.app.daemon.LEASE_S", 0.3)
-    monkeypatch.setattr("hansard.app.daemon.GRACE_S", 0.0)
+    monkeypatch.setattr("hansard.app.serving.daemon.LEASE_S", 0.3)
+    monkeypatch.setattr("hansard.app.serving.daemon.GRACE_S", 0.0)
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     async with daemon(settings=settings) as (made, told):
         await until(lambda: made._claim)
@@ -213,7 +213,7 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
 async def test_who_waits_for_a_run_that_could_not_be_recorded_waits_until_it_has_gone_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hansard.app.daemon.LEASE_S", 0.3)
+    monkeypatch.setattr("hansard.app.serving.daemon.LEASE_S", 0.3)
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     async with daemon(settings=settings) as (made, told):
         await until(lambda: made._claim)

@@ -22,12 +22,12 @@ from hansard import (
     run_session_async,
     transcript_replay,
 )
-from hansard.app.convening import Call, Convening, convening, default_config
-from hansard.app.deliberationviews import deliberation_view, find_session
+from hansard.app.archived.sessions import validated
 from hansard.app.pool import Pool
-from hansard.app.sessions import validated
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.convening import Call, Convening, convening, default_config
+from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.deliberationviews import deliberation_view, find_session
 from hansard.deliberation.archive import Archive, read_manifest
 from hansard.deliberation.documents import Artifact
 from hansard.deliberation.pins import pinned
@@ -308,7 +308,7 @@ async def test_a_replay_that_fails_has_ended_whatever_it_was(tmp_path: Path, mon
 
     async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
         await service.deliberations.hold(await service.deliberations.convene(made(service, tmp_path)))
-        monkeypatch.setattr("hansard.app.holding.execution_replay", breaks)
+        monkeypatch.setattr("hansard.app.driving.holding.execution_replay", breaks)
         with pytest.raises(RuntimeError):
             await service.deliberations.replay(tmp_path / "s-1", lambda _: made(service, tmp_path / "again"))
         replayed = service.deliberations.listed()[0]
@@ -349,7 +349,7 @@ async def test_a_run_whose_session_is_over_is_ended_by_whoever_resumes_it(
     async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
         run = await service.deliberations.convene(made(service, tmp_path))
         with monkeypatch.context() as killed:
-            killed.setattr("hansard.app.holding.Hold._ended", dies)
+            killed.setattr("hansard.app.driving.holding.Hold._ended", dies)
             with pytest.raises(RuntimeError):
                 await service.deliberations.hold(run)
         assert service.runs.show(run)["state"] == "running"

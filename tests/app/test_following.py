@@ -1,7 +1,7 @@
 import asyncio
 import contextlib
 
-from hansard.app.following import MOST_QUEUED, Follower, frames_after, over_at
+from hansard.app.telling.following import MOST_QUEUED, Follower, frames_after, over_at
 from running import Answers, Desk, desk
 
 

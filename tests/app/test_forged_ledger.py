@@ -13,15 +13,15 @@ import pytest
 
 from command_line import hansard
 from forging import Members, chain, database, drop_checkpoints, read, write
-from hansard.app.chaining import chain_view
-from hansard.app.convening import Call, convening
-from hansard.app.deliberationviews import listings_of
-from hansard.app.evaluating import figures, find_held, questions_asked
+from hansard.app.archived.evaluating import figures, find_held, questions_asked
+from hansard.app.driving.chaining import chain_view
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.spans import run_spans
+from hansard.app.setup.convening import Call, convening
+from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.deliberationviews import listings_of
+from hansard.app.telling.spans import run_spans
 from hansard.app.wiring import open_ledger
-from hansard.app.wishes import Wishes
 from hansard.errors import HansardError, Tampered
 from hansard.ledger.body import commitment
 from hansard.store.base import StoredBody

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from command_line import SRC, hansard, started
-from hansard.app.configuring import run_config
-from hansard.app.founding import found
-from hansard.app.ledger import LedgerService
-from hansard.app.panels import panel_of, personas_of
+from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.pool import Pool
 from hansard.app.settings import KNOWN, ROLES, Settings, read_settings
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.panels import panel_of, personas_of
+from hansard.app.setup.wishes import Wishes
+from hansard.app.starting.founding import found
 from hansard.app.wiring import found_ledger
-from hansard.app.wishes import Wishes
 from hansard.domain.roster import Roster, roster_as_toml
 from hansard.errors import HansardError
 from hansard.orchestration.config import Tuning

@@ -3,7 +3,7 @@
 import pytest
 
 from hansard import Hansard
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.errors import UsageError
 from running import Answers, desk, plan, task
 

@@ -8,7 +8,7 @@ import pytest
 
 from deliberating import config, script, synthesis, turn, verdict
 from hansard import Hansard
-from hansard.app.convening import Call, convening
+from hansard.app.setup.convening import Call, convening
 from hansard.deliberation.archive import read_manifest
 
 ANSWERS = script([turn(), turn(), turn(), verdict("finalize"), synthesis()]).as_data()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hansard.app.configuring import run_config
-from hansard.app.publishing import runs_page
 from hansard.app.service import Hansard
+from hansard.app.serving.publishing import runs_page
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.work import RetryAsked
 from hansard.errors import StoreError
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Completion, Cost, Exchange
 from hansard.orchestration.progress import progress_of

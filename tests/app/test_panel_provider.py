@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hansard.app.panel_provider import dissent
-from hansard.app.wishes import Wishes
+from hansard.app.driving.panel_provider import dissent
+from hansard.app.setup.wishes import Wishes
 from hansard.deliberation.validate import artifact_breaches
 from hansard.domain.exchange import Exchange
 from hansard.domain.roster import Roster

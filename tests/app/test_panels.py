@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from deliberating import config, fails, script
-from hansard.app.convening import Call, convening
-from hansard.app.evaluating import compared, evaluated, find_held, read_problems, short
-from hansard.app.panels import panel_of, personas_of
-from hansard.app.panelviews import check_view, panel_view, panels_view, personas_list
+from hansard.app.archived.evaluating import compared, evaluated, find_held, read_problems, short
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.convening import Call, convening
+from hansard.app.setup.panels import panel_of, personas_of
+from hansard.app.setup.panelviews import check_view, panel_view, panels_view, personas_list
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from panels import Voices, agreeing, synthesis, verdict

@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hansard.app.compare import _diff
-from hansard.app.gates import Gates
+from hansard.app.driving.gates import Gates
+from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.compare import _diff
 from hansard.app.views import summary_view
-from hansard.app.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.errors import Tampered, UsageError
 from hansard.orchestration.gates import read_rules

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hansard.app.gates import Gates
+from hansard.app.driving.gates import Gates
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Cost, Exchange
 from hansard.errors import StoreError, UsageError

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from hansard import Hansard
-from hansard.app.configuring import run_config
-from hansard.app.routing import route
+from hansard.app.lanes.routing import route
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.roster import Lane, Roster, roster_as_toml
 from running import Answers
 

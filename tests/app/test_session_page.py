@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deliberating import Heard, Room, config, fails, says, synthesis, turn, verdict
-from hansard.app.markdown import as_markdown
-from hansard.app.sessionpage import session_page
+from hansard.app.telling.markdown import as_markdown
+from hansard.app.telling.sessionpage import session_page
 from hansard.deliberation.documents import Config
 
 HOSTILE = '</p></div></style><script>alert(1)</script><img src=x onerror="alert(2)">&lt;b&gt; \u202e'

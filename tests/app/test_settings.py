@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.doctor import examine
-from hansard.app.runs import read_plan
+from hansard.app.driving.runs import read_plan
 from hansard.app.settings import ledger_settings, read_settings
+from hansard.app.starting.doctor import examine
 from hansard.errors import UsageError
 
 

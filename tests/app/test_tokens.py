@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.tokens import Tokens
+from hansard.app.serving.tokens import Tokens
 from hansard.errors import StoreError, UsageError
 
 

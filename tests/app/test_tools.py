@@ -16,16 +16,16 @@ from command_line import started
 from daemons import wait_for
 from deliberating import config as plain_config
 from hansard import run_session
-from hansard.app.convening import Call, Convening, convening
-from hansard.app.deliberationviews import spent_on_record
-from hansard.app.panels import panel_of
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.span_names import INPUT_TOKENS
-from hansard.app.spans import run_spans
-from hansard.app.tooltables import tool_of
-from hansard.app.wishes import Wishes
+from hansard.app.setup.convening import Call, Convening, convening
+from hansard.app.setup.panels import panel_of
+from hansard.app.setup.tooltables import tool_of
+from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.deliberationviews import spent_on_record
+from hansard.app.telling.span_names import INPUT_TOKENS
+from hansard.app.telling.spans import run_spans
 from hansard.domain.exchange import Exchange, ToolCall
 from hansard.errors import UsageError
 from hansard.orchestration.progress import progress_of

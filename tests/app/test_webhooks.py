@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.marks import Marks
-from hansard.app.webhooks import webhook_secret
+from hansard.app.serving.marks import Marks
+from hansard.app.serving.webhooks import webhook_secret
 from hansard.errors import StoreError
 from ledgers import memory
 from store.disks import make_space, tmpfs

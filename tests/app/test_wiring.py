@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from hansard.app.settings import Settings
+from hansard.app.setup.wishes import Wishes, flagged
 from hansard.app.wiring import open_providers
-from hansard.app.wishes import Wishes, flagged
 from hansard.errors import UsageError
 
 OPENAI: dict[str, Any] = {"kind": "openai", "model": "gpt-4o"}

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from deliberating import config, scripted, synthesis, turn, verdict
-from hansard.app.configuring import run_config
-from hansard.app.convening import Call, convening
-from hansard.app.daemon import Daemon
 from hansard.app.service import Hansard
+from hansard.app.serving.daemon import Daemon
+from hansard.app.serving.worker import CLAIM, Worker, is_alive
 from hansard.app.settings import Settings
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.convening import Call, convening
+from hansard.app.setup.wishes import Wishes
 from hansard.app.wiring import found_ledger, open_ledger
-from hansard.app.wishes import Wishes
-from hansard.app.worker import CLAIM, Worker, is_alive
 from hansard.orchestration.watching import LEASE_S, take
 from ledgers import full_disk
 from running import Answers, obliging
@@ -67,7 +67,7 @@ async def test_a_worker_stops_in_good_order_where_nothing_can_be_written(tmp_pat
 async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hansard.app.worker.AGAIN_S", 0.1)
+    monkeypatch.setattr("hansard.app.serving.worker.AGAIN_S", 0.1)
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     refused, over = asyncio.Event(), asyncio.Event()
 
@@ -92,7 +92,7 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
 async def test_a_worker_that_was_held_up_works_on_where_nobody_has_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hansard.app.worker.LEASE_S", 0.3)
+    monkeypatch.setattr("hansard.app.serving.worker.LEASE_S", 0.3)
     settings, begun = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), asyncio.Event()
     async with Hansard.open(settings=settings) as hansard:
         work = asyncio.create_task(Worker(hansard, tell=lambda _: begun.set()).work())

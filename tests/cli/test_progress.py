@@ -14,10 +14,12 @@ import pytest
 from rich.console import Console
 
 from command_line import started, workplace
-from hansard.surfaces.cli import narrate
-from hansard.surfaces.cli.board import Board, Event, levels, reason
+from hansard.surfaces import narrate
+from hansard.surfaces.cli.board import Board, levels
 from hansard.surfaces.cli.live import picture
-from hansard.surfaces.cli.show import plain
+from hansard.surfaces.hearing import Event
+from hansard.surfaces.narrate import reason
+from hansard.surfaces.plain import plain
 
 HOSTILE = "[bold red]x[/] \x1b[2J\x9b31m\u2028"
 SPENT: dict[str, Any] = {"input_tokens": 30, "output_tokens": 10, "cost_usd_nano": 2_000_000_000}

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from command_line import UNJUDGED, started, workplace
-from hansard.app import recorded
+from hansard.app.telling import recorded
 from hansard.surfaces.cli.arguments import STATES
 from hansard.surfaces.shapes import State
 from shell import hansard

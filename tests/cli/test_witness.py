@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from command_line import started
-from hansard.app.custody import pin
+from hansard.app.ledgers.custody import pin
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
 from shell import hansard

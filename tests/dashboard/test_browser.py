@@ -8,7 +8,7 @@ import pytest
 
 from daemons import BARE, Served, place, serving
 from forging import database
-from hansard.app.escaping import spelled
+from hansard.app.telling.escaping import spelled
 from hansard.ledger.note import VerifierKey
 from hansard.surfaces.cli.receipt_page import receipt_page
 from specimens import Log, honest

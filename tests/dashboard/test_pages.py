@@ -10,7 +10,7 @@ import pytest
 import panels
 from daemons import ONE, Served, place, serving
 from forging import database
-from hansard.app.recorded import STATES
+from hansard.app.telling.recorded import STATES
 from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
 from visitors import Markup, Visitor

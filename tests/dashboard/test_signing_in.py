@@ -6,7 +6,7 @@ import time
 import pytest
 
 from daemons import BARE, Served, wait_for
-from hansard.app.tokens import Tokens
+from hansard.app.serving.tokens import Tokens
 from hansard.surfaces.http.dashboard import session
 from visitors import Visitor
 

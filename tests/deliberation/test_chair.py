@@ -24,7 +24,7 @@ from deliberating import (
     turn,
     verdict,
 )
-from hansard.app.deliberationviews import spent_on_record
+from hansard.app.telling.deliberationviews import spent_on_record
 from hansard.deliberation import chair
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.documents.semantics import semantic_breaches

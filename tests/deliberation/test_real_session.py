@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import reference_runtime
-from hansard.app.convening import Call, convening, default_config
-from hansard.app.evaluating import figures, find_held
+from hansard.app.archived.evaluating import figures, find_held
+from hansard.app.ledgers.verifying import verify_apart
 from hansard.app.service import Hansard
-from hansard.app.sessionpage import session_page
 from hansard.app.settings import Settings
-from hansard.app.verifying import verify_apart
+from hansard.app.setup.convening import Call, convening, default_config
+from hansard.app.telling.sessionpage import session_page
 from hansard.deliberation.validate import directory_breaches
 from hansard.domain.exchange import Completion, Exchange, Schema
 from hansard.providers.base import Heard, Wrapper, answered

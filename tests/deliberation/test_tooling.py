@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from deliberating import Room, config, synthesis, turn, verdict
-from hansard.app.compare import figures
-from hansard.app.deliberationviews import spent_on_record
+from hansard.app.telling.compare import figures
+from hansard.app.telling.deliberationviews import spent_on_record
 from hansard.deliberation.documents import Config
 from hansard.deliberation.pins import pinned
 from hansard.deliberation.session import Sitting

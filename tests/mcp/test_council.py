@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deliberating import config
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted
 from mcp_clients import called, client_of, desk_in, refused

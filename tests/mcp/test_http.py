@@ -15,9 +15,9 @@ from mcp.client.client import Client
 from starlette.types import Receive, Scope, Send
 
 from hansard.app.service import Hansard
+from hansard.app.serving.tokens import ROLES, Role, Token
 from hansard.app.settings import Settings
-from hansard.app.tokens import ROLES, Role, Token
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.surfaces.mcp import http_app
 from mcp_clients import MODERN, REHEARSAL, called, envelope, eventually, refused
 from running import Answers

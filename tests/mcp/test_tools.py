@@ -9,7 +9,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.surfaces.mcp.running import MAX_FOLLOWED
 from hansard.surfaces.mcp.server import tools_of
 from hansard.surfaces.mcp.tool import described

@@ -10,9 +10,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitRequestParams, ElicitResult, ErrorData
 
-from hansard.app.configuring import run_config
-from hansard.app.daemon import Daemon
-from hansard.app.wishes import Wishes
+from hansard.app.serving.daemon import Daemon
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.orchestration.gates import read_rules
 from hansard.surfaces.mcp.desk import Desk

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import hansard
+from hansard.app.ledgers.verifying import tools
 from hansard.app.settings import Settings
-from hansard.app.verifying import tools
 from hansard.app.wiring import open_ledger
 from hansard.ledger.entry import Entry
 from hansard.ledger.verify import Options, Report, verify

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.gates import Gates
-from hansard.app.wishes import Wishes
+from hansard.app.driving.gates import Gates
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.errors import Tampered
 from hansard.orchestration.gates import read_rules

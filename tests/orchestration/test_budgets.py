@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import MOST_SPENT, Budget
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError

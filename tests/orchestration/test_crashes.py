@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansard.app.gates import Gates
-from hansard.app.wishes import Wishes
+from hansard.app.driving.gates import Gates
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Exchange
 from hansard.ledger.entry import Entry

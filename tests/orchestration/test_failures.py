@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange
 from providers.pretend import Doing
 from running import FINE, Answers, Said, audit, completion, desk, fails, one, plan, reasons, task, who

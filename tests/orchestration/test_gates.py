@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hansard.app.gates import Decision, Gates
-from hansard.app.wishes import Wishes
+from hansard.app.driving.gates import Decision, Gates
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.gate import GateDecided
 from hansard.errors import UsageError
 from hansard.orchestration.config import RunConfig

@@ -15,7 +15,7 @@ import pytest
 from hansard.app.ids import new_run_id
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import Budget
 from hansard.domain.custody import BodyRedacted
 from hansard.domain.exchange import Exchange

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.roster import Policy
 from hansard.errors import UsageError
 from hansard.orchestration.plan import MAX_TASKS, Check, Need, Plan, Task, parse_plan

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from hansard.app.ledgers.verifying import verify_apart
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.verifying import verify_apart
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.roster import Lane, Roster
 from providers.small_model import KEY, Served, model_server
 

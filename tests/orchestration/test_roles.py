@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.domain.roster import Policy
 from running import FINE, Answers, Said, audit, blocks, desk, fails, obliging, one, plan, task, user_text, who

@@ -14,7 +14,7 @@ import pytest
 
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from hansard.orchestration import seams

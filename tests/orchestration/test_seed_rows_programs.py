@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from running import Answers, Desk, desk, fails, one, plan, reasons, task
 
 CHECKS = Wishes(judge="checks", answer="join")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.app.gates import Gates
-from hansard.app.wishes import Wishes
+from hansard.app.driving.gates import Gates
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.ledger.verify import verify
 from hansard.store.sqlite import SqliteStore

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from running import FINE, POOR, Answers, Said, blocks, desk, one, plan, task, user_text, who
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hansard.app.wishes import Wishes
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig

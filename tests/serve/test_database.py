@@ -11,7 +11,7 @@ import pytest
 
 from command_line import UNJUDGED, hansard, started
 from daemons import BARE, ONE, Served, place, serving, wait_for
-from hansard.app.worker import GRACE_S
+from hansard.app.serving.worker import GRACE_S
 from postgres import Server
 
 

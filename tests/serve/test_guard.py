@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from daemons import Served, place, serving, wait_for
-from hansard.app.tokens import Tokens
+from hansard.app.serving.tokens import Tokens
 from hansard.surfaces.http.app import make_app
 
 EVERYTHING = (

@@ -20,8 +20,8 @@ import pytest
 from command_line import hansard
 from daemons import BARE, ONE, Served, events, place, serving, wait_for
 from hansard.app.service import Hansard
+from hansard.app.serving.webhooks import TIMEOUT_S, webhooks
 from hansard.app.settings import Settings
-from hansard.app.webhooks import TIMEOUT_S, webhooks
 from hansard.surfaces.cli.main import main
 from mcp_clients import MODERN, envelope, eventually
 from running import Answers
@@ -340,7 +340,7 @@ def test_receivers_that_hang_or_drip_do_not_hold_up_the_end(tmp_path: Path) -> N
 
 async def test_an_answer_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[dict[str, Any]] = []
-    monkeypatch.setattr("hansard.app.webhooks.TIMEOUT_S", 0.5)
+    monkeypatch.setattr("hansard.app.serving.webhooks.TIMEOUT_S", 0.5)
     async with Hansard.open(settings=Settings(ledger=str(tmp_path / "l.db"), state=tmp_path)) as opened:
         with socket.create_server(("127.0.0.1", 0)) as drips:
             threading.Thread(target=dripping, args=[drips], daemon=True).start()

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from daemons import place, serving, wait_for
-from hansard.app import span_names as names
 from hansard.app.service import Hansard
-from hansard.app.spans import Span, run_spans
+from hansard.app.telling import span_names as names
+from hansard.app.telling.spans import Span, run_spans
 from hansard.domain.exchange import Exchange
 from hansard.record.history import fold
 from hansard.store.base import Query, Store

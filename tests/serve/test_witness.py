@@ -10,10 +10,10 @@ import pytest
 
 from command_line import hansard
 from daemons import place, serving, wait_for
-from hansard.app.cosigner import Cosigner
-from hansard.app.cosigning import Asked
-from hansard.app.custody import pin
+from hansard.app.ledgers.cosigning import Asked
+from hansard.app.ledgers.custody import pin
 from hansard.app.service import Hansard
+from hansard.app.serving.cosigner import Cosigner
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
 from hansard.domain.fact import Body

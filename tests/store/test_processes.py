@@ -10,7 +10,7 @@ from shutil import which
 import pytest
 
 from components import need
-from hansard.app.verifying import verify_apart
+from hansard.app.ledgers.verifying import verify_apart
 from hansard.errors import StoreError
 from hansard.store.sqlite import writer as sqlite_writer
 from store import writer

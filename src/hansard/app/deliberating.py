@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hansard.app.convening import Call, Convening, convening, given
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
-from hansard.app.wishes import Wishes
+from hansard.app.setup.convening import Call, Convening, convening, given
+from hansard.app.setup.wishes import Wishes
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins

@@ -7,17 +7,17 @@ from functools import partial
 from threading import Event
 from typing import Any, ParamSpec, Self, TypeVar
 
-from hansard.app.configuring import run_config
-from hansard.app.deliberations import Deliberations
-from hansard.app.gates import Gates
-from hansard.app.ledger import LedgerService
+from hansard.app.driving.deliberations import Deliberations
+from hansard.app.driving.gates import Gates
+from hansard.app.driving.runs import Runs
+from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.opened import Opened
 from hansard.app.pool import Pool
-from hansard.app.runs import Runs
 from hansard.app.settings import Settings, check_name, read_settings
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.wishes import Wishes
 from hansard.app.views import View
 from hansard.app.wiring import open_or_found
-from hansard.app.wishes import Wishes
 from hansard.domain.fact import Body
 from hansard.domain.work import Surface
 from hansard.errors import ProviderError

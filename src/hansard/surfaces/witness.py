@@ -18,7 +18,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from types import FrameType
 from typing import Any
 
-from hansard.app.witness import Refused, Service
+from hansard.app.ledgers.witness import Refused, Service
 from hansard.errors import HansardError, UsageError, plainly
 
 MOST_HEAD, MOST_BODY = 1 << 17, 1 << 20

@@ -1,23 +1,12 @@
 """What a screen shows of a run while it goes on: a fold over what is recorded. Knows no terminal and no clock."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-Text = Callable[[str], str | None]
-"""Gives the text of a part of the entry, None where it is not at hand."""
-
-
-class Event(NamedTuple):
-    """One entry of a run, as far as a screen needs it. `ts` is in microseconds."""
-
-    run: str
-    kind: str
-    data: Mapping[str, Any]
-    text: Text
-    ts: int
-
+from hansard.surfaces.hearing import Event, Text
+from hansard.surfaces.narrate import reason
 
 SETTLED = ("passed", "rejected", "skipped")
 
@@ -179,12 +168,3 @@ def levels(needs: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
             if not left[consumer]:
                 waiting.append(consumer)
     return found
-
-
-def reason(findings: str | None) -> str:
-    """Why a result was rejected: what the last check that failed says."""
-    try:
-        rows = [row for row in json.loads(findings or "[]") if not row["ok"]]
-        return str(rows[-1]["detail"]) if rows else ""
-    except (ValueError, KeyError, TypeError):
-        return findings or ""

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hansard.app import carrying
-from hansard.app import custody as service
+from hansard.app.ledgers import carrying
+from hansard.app.ledgers import custody as service
 from hansard.app.settings import ledger_settings, read_settings
 from hansard.app.wiring import open_ledger, open_to_carry
 from hansard.errors import UsageError, unwritten
-from hansard.surfaces.cli.show import as_json, plain, say
+from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.plain import plain
 
 
 def checkpoint(args: argparse.Namespace) -> int:

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from hansard.surfaces.cli.narrate import first_line
-from hansard.surfaces.cli.show import plain
+from hansard.surfaces.narrate import first_line
+from hansard.surfaces.plain import plain
 
 WIDEST = 96
 NAME = 14

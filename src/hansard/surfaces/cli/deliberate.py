@@ -12,21 +12,21 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-from hansard.app.chaining import continuation, expansion, go_on
-from hansard.app.convening import DEFAULT_EXPANSIONS, Call, Convening, convening
-from hansard.app.deliberations import Sat
-from hansard.app.deliberationviews import deliberation_view
-from hansard.app.documents import read_document
+from hansard.app.archived.documents import read_document
+from hansard.app.driving.chaining import continuation, expansion, go_on
+from hansard.app.driving.deliberations import Sat
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, read_text
+from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Call, Convening, convening
+from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.deliberationviews import deliberation_view
 from hansard.app.views import View
-from hansard.app.wishes import Wishes
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.driving import EXIT, note, opened, refuse_early, typed
-from hansard.surfaces.cli.narrate import many, spent
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import read_input
+from hansard.surfaces.narrate import many, spent
 
 RUNS = "runs"
 SETTLED = ("config", "panel", "ensemble", "message-shape", "producer")

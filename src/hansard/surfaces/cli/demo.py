@@ -10,18 +10,18 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from hansard.app import demo as flow
-from hansard.app.configuring import run_config
-from hansard.app.recorded import ENDED
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, recordable, working_folder
-from hansard.app.tampering import Tampering, check, tamper
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.wishes import Wishes
+from hansard.app.starting import demo as flow
+from hansard.app.starting.tampering import Tampering, check, tamper
+from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
-from hansard.app.wishes import Wishes
 from hansard.errors import UsageError
 from hansard.surfaces.cli.driving import EXIT, note, refuse_early, see_through, watched, words
-from hansard.surfaces.cli.narrate import duration, many, spent
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.narrate import duration, many, spent
 
 # Where nobody watches, the models need not take their time; but who is asked first still answers first.
 WATCHED, UNWATCHED = 0.7, 0.05

@@ -2,8 +2,8 @@
 
 import argparse
 
-from hansard.app.doctor import examine
 from hansard.app.settings import read_settings
+from hansard.app.starting.doctor import examine
 from hansard.surfaces.cli.show import as_json, say
 
 

@@ -19,11 +19,13 @@ from hansard.app.settings import Settings, read_settings
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError, plainly
-from hansard.surfaces.cli.narrate import duration, spent
-from hansard.surfaces.cli.progress import Nobody, Watcher, listener, ticking, watcher
-from hansard.surfaces.cli.show import as_json, plain, say
+from hansard.surfaces.cli.progress import ticking, watcher
+from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import read_input
+from hansard.surfaces.hearing import Nobody, Watcher, listener
 from hansard.surfaces.leaving import when_told_to_end
+from hansard.surfaces.narrate import duration, spent
+from hansard.surfaces.plain import plain
 
 T = TypeVar("T")
 EXIT = {"answered": 0, "partial": 10, "failed": 11, "stopped": 12, "cancelled": 13, "waiting": 14, "interrupted": 130}

@@ -4,12 +4,12 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from hansard.app import evaluating
-from hansard.app.chaining import chain_view
-from hansard.app.convening import convening
+from hansard.app.archived import evaluating
+from hansard.app.driving.chaining import chain_view
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings
+from hansard.app.setup.convening import convening
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger
 from hansard.surfaces.cli.deliberate import call_of

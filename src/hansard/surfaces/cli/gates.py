@@ -2,7 +2,7 @@
 
 import argparse
 
-from hansard.app.gates import Decision, approvals
+from hansard.app.driving.gates import Decision, approvals
 from hansard.app.people import human
 from hansard.app.service import Hansard
 from hansard.app.views import View

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 
-from hansard.app.founding import found
+from hansard.app.starting.founding import found
 from hansard.surfaces.cli.show import as_json, say
 
 

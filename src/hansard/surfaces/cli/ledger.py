@@ -6,10 +6,11 @@ import sys
 from typing import Any
 
 from hansard.app.finding import find_run
-from hansard.app.ledger import LedgerService
+from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.settings import ledger_settings
-from hansard.surfaces.cli.show import as_json, as_json_line, plain, say
+from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.cli.streams import has_reader
+from hansard.surfaces.plain import plain
 
 
 def show(args: argparse.Namespace) -> int:

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hansard.surfaces.cli.board import SETTLED, Board, Row
-from hansard.surfaces.cli.narrate import dollars, duration, first_line
-from hansard.surfaces.cli.show import plain
+from hansard.surfaces.narrate import dollars, duration, first_line
+from hansard.surfaces.plain import plain
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MARKS = {"passed": ("✓", "green"), "rejected": ("✗", "red"), "skipped": ("–", "dim"), "waiting": ("·", "dim")}

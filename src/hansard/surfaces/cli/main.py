@@ -123,7 +123,7 @@ def _done(args: argparse.Namespace) -> int:
 
 def _tell(text: str) -> None:
     """What went wrong. It may quote a file or a record of somebody else's, which must not drive the terminal."""
-    from hansard.surfaces.cli.show import plain
+    from hansard.surfaces.plain import plain
 
     lines = map(plain, text.split("\n"))
     print("hansard: " + "\n".join(lines), file=sys.stderr)

@@ -6,11 +6,11 @@ import logging
 import sys
 from pathlib import Path
 
-from hansard.app.configuring import allowed, run_config
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, recordable
-from hansard.app.wishes import flagged
+from hansard.app.setup.configuring import allowed, run_config
+from hansard.app.setup.wishes import flagged
 from hansard.errors import MissingExtra, UsageError
 from hansard.surfaces.cli.submit import wishes
 from hansard.surfaces.leaving import when_told_to_end

@@ -2,8 +2,8 @@
 
 import argparse
 
-from hansard.app.panelviews import check_view, panel_view, panels_view, personas_list
 from hansard.app.settings import read_settings
+from hansard.app.setup.panelviews import check_view, panel_view, panels_view, personas_list
 from hansard.surfaces.cli.show import as_json, say
 
 FOUND = 1

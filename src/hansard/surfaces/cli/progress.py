@@ -4,41 +4,18 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from hansard.surfaces.cli.board import Board, Event
-from hansard.surfaces.cli.narrate import line
+from hansard.surfaces.cli.board import Board
+from hansard.surfaces.hearing import Event, Nobody, Watcher
+from hansard.surfaces.narrate import line
 
 if TYPE_CHECKING:
     from hansard.surfaces.cli.live import Screen
 
 TICK_S = 0.1
-
-
-class Watcher(Protocol):
-    """Somebody who is told of a run."""
-
-    def take(self, event: Event) -> None: ...
-
-    def tick(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Nobody:
-    """Nobody looks."""
-
-    def take(self, event: Event) -> None:
-        return
-
-    def tick(self) -> None:
-        return
-
-    def close(self) -> None:
-        return
 
 
 class Lines(Nobody):
@@ -91,21 +68,6 @@ def _screen() -> "Screen | None":
     except ImportError:
         return None
     return Screen()
-
-
-def listener(watching: Watcher) -> Callable[[str, Any], None]:
-    """Tells a watcher what drivers of this process record."""
-
-    def heard(run: str, recorded: Any) -> None:
-        fact = recorded.fact
-        values = {each.name: getattr(fact, each.name) for each in fields(fact)}
-
-        def text(part: str) -> str | None:
-            return values[part].as_text() if values.get(part) else None
-
-        watching.take(Event(run, fact.KIND, values, text, recorded.ts))
-
-    return heard
 
 
 @asynccontextmanager

@@ -3,8 +3,8 @@
 import argparse
 from dataclasses import replace
 
-from hansard.app.compare import has_answers, shown
 from hansard.app.service import Hansard
+from hansard.app.telling.compare import has_answers, shown
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.custody import new_file

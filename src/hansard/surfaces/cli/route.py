@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from hansard.app import rosters, routing
+from hansard.app.lanes import rosters, routing
 from hansard.app.settings import read_settings
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import read_input

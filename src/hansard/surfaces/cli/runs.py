@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from hansard.app.recorded import ENDED
 from hansard.app.service import Hansard
+from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.errors import StoreError
-from hansard.surfaces.cli.board import Event, reason
 from hansard.surfaces.cli.driving import (
     EXIT,
     SHORT,
@@ -24,10 +23,11 @@ from hansard.surfaces.cli.driving import (
     with_ledger,
     words,
 )
-from hansard.surfaces.cli.narrate import dollars, duration, first_line, many, spent
-from hansard.surfaces.cli.progress import Lines, Watcher
+from hansard.surfaces.cli.progress import Lines
 from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.cli.streams import has_reader
+from hansard.surfaces.hearing import Event, Watcher
+from hansard.surfaces.narrate import dollars, duration, first_line, many, reason, spent
 
 MARKS = {"passed": "+", "rejected": "x", "skipped": "-", "waiting": "."}
 

@@ -6,8 +6,8 @@ import gc
 import sys
 from pathlib import Path
 
+from hansard.app.serving.tokens import Tokens
 from hansard.app.settings import read_settings, state_folder
-from hansard.app.tokens import Tokens
 from hansard.errors import MissingExtra
 from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.cli.submit import wishes

@@ -8,15 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hansard.app import sessions
-from hansard.app.convening import Convening, convening
+from hansard.app.archived import sessions
+from hansard.app.archived.evaluating import figures, measured
 from hansard.app.deliberating import PinningViolation
-from hansard.app.deliberationviews import find_session
-from hansard.app.evaluating import figures, measured
-from hansard.app.markdown import as_markdown
 from hansard.app.service import Hansard
-from hansard.app.sessionpage import session_page
 from hansard.app.settings import read_settings
+from hansard.app.setup.convening import Convening, convening
+from hansard.app.telling.deliberationviews import find_session
+from hansard.app.telling.markdown import as_markdown
+from hansard.app.telling.sessionpage import session_page
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import HansardError, UsageError
 from hansard.surfaces.cli.custody import new_file
@@ -24,8 +24,8 @@ from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
 from hansard.surfaces.cli.driving import note, refuse_early, with_ledger
 from hansard.surfaces.cli.evaluating import found as held
-from hansard.surfaces.cli.narrate import many
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.narrate import many
 
 OTHER, PINNING, MISMATCH = 1, 3, 4
 LAST = "last"

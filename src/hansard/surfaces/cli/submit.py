@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from hansard.app.configuring import run_config
-from hansard.app.runs import read_plan
+from hansard.app.driving.runs import read_plan
 from hansard.app.service import Hansard
+from hansard.app.serving.worker import is_alive
 from hansard.app.settings import Settings, read_roster, read_settings
+from hansard.app.setup.configuring import run_config
+from hansard.app.setup.wishes import Wishes
 from hansard.app.wiring import ledger_exists
-from hansard.app.wishes import Wishes
-from hansard.app.worker import is_alive
 from hansard.errors import Fenced, UsageError
 from hansard.surfaces.cli.custody import new_file
 from hansard.surfaces.cli.driving import (

@@ -2,8 +2,8 @@
 
 import argparse
 
+from hansard.app.ledgers.verifying import readable, tools
 from hansard.app.settings import ledger_settings
-from hansard.app.verifying import readable, tools
 from hansard.ledger import command
 
 

@@ -5,12 +5,13 @@ import os
 import sys
 from pathlib import Path
 
+from hansard.app.ledgers.witness import Service, key_text, witness_folder
 from hansard.app.settings import ledger_settings, read_settings, state_folder
 from hansard.app.wiring import open_ledger
-from hansard.app.witness import Service, key_text, witness_folder
 from hansard.errors import HansardError, StoreError, UsageError
 from hansard.surfaces.cli.custody import new_file
-from hansard.surfaces.cli.show import as_json, as_json_line, plain, say
+from hansard.surfaces.cli.show import as_json, as_json_line, say
+from hansard.surfaces.plain import plain
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -59,7 +60,7 @@ def logs(args: argparse.Namespace) -> int:
 
 def ask(args: argparse.Namespace) -> int:
     """Every witness that is named, or all of hansard.toml; whose word is not had is told when all were asked."""
-    from hansard.app.cosigning import Asked, configured, have_cosigned
+    from hansard.app.ledgers.cosigning import Asked, configured, have_cosigned
 
     if (args.url is None) != (args.key is None):
         raise UsageError("a witness is a URL and the key that its word is checked with: URL --key KEY")

@@ -5,10 +5,11 @@ import asyncio
 import sys
 
 from hansard.app.service import Hansard
+from hansard.app.serving.worker import Worker
 from hansard.app.settings import read_settings
-from hansard.app.worker import Worker
 from hansard.surfaces.cli.driving import see_through
-from hansard.surfaces.cli.show import as_json_line, plain
+from hansard.surfaces.cli.show import as_json_line
+from hansard.surfaces.plain import plain
 
 
 def worker(args: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hansard.app.wishes import BOUNDED, Wishes
+from hansard.app.setup.wishes import BOUNDED, Wishes
 from hansard.surfaces.http.bodies import Budgeted
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.problems import Refused

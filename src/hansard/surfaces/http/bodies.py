@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
-from hansard.app.documents import check_recordable, read_body
+from hansard.app.archived.documents import check_recordable, read_body
 from hansard.surfaces import shapes
 from hansard.surfaces.http.problems import refusing
 from hansard.surfaces.shapes import MAX_SEQ as MAX_SEQ

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from hansard.app.convening import Call, Convening, check_name, convening
-from hansard.app.deliberationviews import MODE, deliberation_view
-from hansard.app.publishing import artifact, deliberation_metrics, exact_deliberation, runs_page
-from hansard.app.recorded import ENDED
+from hansard.app.serving.publishing import artifact, deliberation_metrics, exact_deliberation, runs_page
+from hansard.app.setup.convening import Call, Convening, check_name, convening
+from hansard.app.telling.deliberationviews import MODE, deliberation_view
+from hansard.app.telling.recorded import ENDED
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import DeliberationRequest, DeliberationView, RunsListing, RunView, Strictly
 from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of

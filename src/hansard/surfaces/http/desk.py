@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from hansard.app.daemon import Daemon
 from hansard.app.service import Hansard
-from hansard.app.tokens import Token
+from hansard.app.serving.daemon import Daemon
+from hansard.app.serving.tokens import Token
+from hansard.app.setup.wishes import Wishes
 from hansard.app.views import encoded
-from hansard.app.wishes import Wishes
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import Refused
 

@@ -5,7 +5,7 @@ import asyncio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from hansard.app.following import GOES_ON, OVER, Frame, Subscription, frames_after
+from hansard.app.telling.following import GOES_ON, OVER, Frame, Subscription, frames_after
 from hansard.surfaces.http.desk import Desk
 
 MEDIA = "text/event-stream"

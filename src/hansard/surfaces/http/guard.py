@@ -16,7 +16,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hansard.app.tokens import Role, Token, Tokens
+from hansard.app.serving.tokens import Role, Token, Tokens
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.dashboard.pages import refusal
 from hansard.surfaces.http.metrics import Metrics

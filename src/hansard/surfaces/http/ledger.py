@@ -7,8 +7,8 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from hansard.app import publishing
-from hansard.app.verifying import verify_apart
+from hansard.app.ledgers.verifying import verify_apart
+from hansard.app.serving import publishing
 from hansard.app.views import View
 from hansard.app.wiring import form_of
 from hansard.surfaces.http.bodies import (

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from hansard.app.daemon import Daemon
+from hansard.app.serving.daemon import Daemon
 
 BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 BOUNDS = (*BUCKETS_S, float("inf"))

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hansard.app.daemon import Draining
+from hansard.app.serving.daemon import Draining
 from hansard.errors import Fenced, HansardError, ProviderError, RunTaken, StoreError, Unavailable, Unknown, UsageError
 
 MEDIA = "application/problem+json"

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from hansard.app.following import over_at
-from hansard.app.publishing import exact_run, is_deliberation, runs_page
-from hansard.app.recorded import ENDED
-from hansard.app.wishes import Wishes
+from hansard.app.serving.publishing import exact_run, is_deliberation, runs_page
+from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.following import over_at
+from hansard.app.telling.recorded import ENDED
 from hansard.surfaces.http.asking import refuse_commands, wishes_of
 from hansard.surfaces.http.bodies import (
     FullRunView,

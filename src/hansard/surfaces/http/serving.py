@@ -15,19 +15,19 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hansard.__about__ import __version__
-from hansard.app.configuring import allowed, of_server, run_config
-from hansard.app.convening import check_folder
-from hansard.app.cosigner import Cosigner
-from hansard.app.cosigning import configured
-from hansard.app.daemon import Daemon
-from hansard.app.following import OVER
+from hansard.app.ledgers.cosigning import configured
 from hansard.app.pool import Pool
 from hansard.app.posting import check_url
 from hansard.app.service import Hansard
+from hansard.app.serving.cosigner import Cosigner
+from hansard.app.serving.daemon import Daemon
+from hansard.app.serving.tokens import Tokens
+from hansard.app.serving.webhooks import webhooks
 from hansard.app.settings import Settings, recordable
-from hansard.app.tokens import Tokens
-from hansard.app.webhooks import webhooks
-from hansard.app.wishes import Wishes, flagged
+from hansard.app.setup.configuring import allowed, of_server, run_config
+from hansard.app.setup.convening import check_folder
+from hansard.app.setup.wishes import Wishes, flagged
+from hansard.app.telling.following import OVER
 from hansard.errors import UsageError, first_of
 from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.at_first import AtFirst

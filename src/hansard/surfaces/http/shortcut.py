@@ -6,7 +6,7 @@ The long way is the route of the same path, with the same body and the same answ
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hansard.app.documents import check_recordable, read_body
+from hansard.app.archived.documents import check_recordable, read_body
 from hansard.app.views import encoded
 from hansard.errors import UsageError
 from hansard.surfaces.http.bodies import RouteRequest

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from hansard.app.publishing import status as ledger_status
+from hansard.app.serving.publishing import status as ledger_status
 from hansard.app.views import moment
 from hansard.surfaces.http.bodies import HealthView, StatusView
 from hansard.surfaces.http.desk import answer, desk_of

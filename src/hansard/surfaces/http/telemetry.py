@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from hansard.app import span_names as names
 from hansard.app.service import Hansard
-from hansard.app.spans import Span, run_spans
+from hansard.app.telling import span_names as names
+from hansard.app.telling.spans import Span, run_spans
 from hansard.app.views import View
 from hansard.errors import MissingExtra, UsageError
 

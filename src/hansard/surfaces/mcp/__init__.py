@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from hansard.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from hansard.app.daemon import Daemon
     from hansard.app.service import Hansard
-    from hansard.app.wishes import Wishes
+    from hansard.app.serving.daemon import Daemon
+    from hansard.app.setup.wishes import Wishes
     from hansard.surfaces.mcp.http import HttpApp
 
 MISSING = "pip install 'hansard[mcp]'"

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hansard.app.chaining import Continuation, chain_view, continuation, go_on
-from hansard.app.convening import DEFAULT_EXPANSIONS, Convening, convening
-from hansard.app.convening import Call as Convened
-from hansard.app.deliberationviews import deliberation_view, rounds_of
-from hansard.app.panels import personas_of
-from hansard.app.sessions import replayed, whole_artifact
+from hansard.app.archived.sessions import replayed, whole_artifact
+from hansard.app.driving.chaining import Continuation, chain_view, continuation, go_on
 from hansard.app.settings import LIMITS
+from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Convening, convening
+from hansard.app.setup.convening import Call as Convened
+from hansard.app.setup.panels import personas_of
+from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.deliberationviews import deliberation_view, rounds_of
 from hansard.app.views import View
-from hansard.app.wishes import Wishes
 from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.running import owned, seen_through, settled

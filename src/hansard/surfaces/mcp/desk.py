@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from hansard.app.configuring import of_server
-from hansard.app.deliberationviews import deliberation_view
-from hansard.app.gates import decided
+from hansard.app.driving.gates import decided
 from hansard.app.service import Hansard
+from hansard.app.setup.configuring import of_server
+from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.deliberationviews import deliberation_view
 from hansard.app.views import View
-from hansard.app.wishes import Wishes
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from hansard.app.daemon import Daemon
+    from hansard.app.serving.daemon import Daemon
 
 GRACE_S = 10.0
 T = TypeVar("T")

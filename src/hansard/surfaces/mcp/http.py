@@ -8,7 +8,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from hansard.app.tokens import Token
+from hansard.app.serving.tokens import Token
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.server import build
 

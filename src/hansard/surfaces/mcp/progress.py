@@ -6,10 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hansard.surfaces.cli.board import Event
-from hansard.surfaces.cli.narrate import first_line, line
-from hansard.surfaces.cli.progress import Nobody, listener
+from hansard.surfaces.hearing import Event, Nobody, listener
 from hansard.surfaces.mcp.tool import Call
+from hansard.surfaces.narrate import first_line, line
 
 PREVIEW = 280
 

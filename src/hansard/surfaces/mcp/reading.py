@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hansard.app.publishing import receipt as make_receipt
-from hansard.app.publishing import status as status_view
-from hansard.app.rosters import roster_of
-from hansard.app.routing import route as find_route
-from hansard.app.verifying import verify_apart
+from hansard.app.lanes.rosters import roster_of
+from hansard.app.lanes.routing import route as find_route
+from hansard.app.ledgers.verifying import verify_apart
+from hansard.app.serving.publishing import receipt as make_receipt
+from hansard.app.serving.publishing import status as status_view
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.mcp.tool import Arguments, Call, Nothing, Run, Text, Tool, tool

@@ -20,7 +20,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from hansard.app.publishing import exact_deliberation, exact_run, runs_page
+from hansard.app.serving.publishing import exact_deliberation, exact_run, runs_page
 from hansard.app.views import View, whole
 from hansard.errors import UsageError
 from hansard.surfaces.mcp import results

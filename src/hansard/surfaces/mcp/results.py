@@ -7,7 +7,7 @@ from mcp.server import ServerRequestContext
 from mcp.types import CallToolRequestParams, CallToolResult, TextContent
 from pydantic import ValidationError
 
-from hansard.app.tokens import Role, Token
+from hansard.app.serving.tokens import Role, Token
 from hansard.app.views import View, whole
 from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hansard.app.configuring import run_config
-from hansard.app.following import over_at
-from hansard.app.publishing import runs_page
-from hansard.app.recorded import ENDED
+from hansard.app.serving.publishing import runs_page
 from hansard.app.settings import LIMITS
+from hansard.app.setup.configuring import run_config
+from hansard.app.telling.following import over_at
+from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.errors import StoreError, UsageError
 from hansard.surfaces.mcp.asking import ask_now, can_be_asked, decide, input_required, questions, run_of

@@ -20,7 +20,7 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from hansard.__about__ import __version__
-from hansard.app.tokens import Role
+from hansard.app.serving.tokens import Role
 from hansard.errors import HansardError, UsageError
 from hansard.surfaces.mcp import council, prompts, reading, resources, results, running, tasks
 from hansard.surfaces.mcp.desk import Desk

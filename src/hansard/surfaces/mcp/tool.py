@@ -12,7 +12,7 @@ from mcp.types import Tool as Described
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ConfigDict, Field
 
-from hansard.app.tokens import Token
+from hansard.app.serving.tokens import Token
 from hansard.app.views import View
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.views import Shown

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from hansard.app.deliberationviews import deliberation_view
-from hansard.app.publishing import exact_deliberation
-from hansard.app.recorded import ENDED
 from hansard.app.service import Hansard
+from hansard.app.serving.publishing import exact_deliberation
+from hansard.app.telling.deliberationviews import deliberation_view
+from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.surfaces.http.dashboard.pages import Page, page

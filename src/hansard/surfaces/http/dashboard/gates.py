@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from hansard.app.gates import Gates, approvals
+from hansard.app.driving.gates import Gates, approvals
 from hansard.surfaces.http import gates as api
 from hansard.surfaces.http.bodies import DecisionRequest
 from hansard.surfaces.http.dashboard.pages import Page, form, one, page, to

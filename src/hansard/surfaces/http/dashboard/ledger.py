@@ -7,8 +7,8 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from hansard.app import publishing
-from hansard.app.ledger import LedgerService
+from hansard.app.ledgers.ledger import LedgerService
+from hansard.app.serving import publishing
 from hansard.app.views import View
 from hansard.errors import HansardError, StoreError, UsageError
 from hansard.surfaces.http.bodies import MAX_SEQ

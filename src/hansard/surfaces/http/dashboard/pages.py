@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 
-from hansard.app.escaping import spelled
-from hansard.app.tokens import Token
+from hansard.app.serving.tokens import Token
+from hansard.app.telling.escaping import spelled
 from hansard.errors import HansardError
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.desk import token_of

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from hansard.app.compare import has_answers, shown
-from hansard.app.following import over_at
-from hansard.app.publishing import is_deliberation, runs_page
-from hansard.app.recorded import ENDED, STATES
-from hansard.app.runs import Runs
+from hansard.app.driving.runs import Runs
+from hansard.app.serving.publishing import is_deliberation, runs_page
+from hansard.app.telling.compare import has_answers, shown
+from hansard.app.telling.following import over_at
+from hansard.app.telling.recorded import ENDED, STATES
 from hansard.app.views import View
 from hansard.surfaces.http import runs as api
 from hansard.surfaces.http.bodies import Seq

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from hansard.app.ledger import LedgerService
+from hansard.app.ledgers.ledger import LedgerService
 from hansard.surfaces.http.bodies import Seq
 from hansard.surfaces.http.dashboard.pages import Page, page
 from hansard.surfaces.http.desk import answer, desk_of

@@ -1,0 +1,1 @@
+"""Sessions that have ended, from their directories: replayed, validated, measured, tried again."""

@@ -1,0 +1,1 @@
+"""Runs and deliberations under way: begun, driven under a claim, decided by people, cancelled, gone on with."""

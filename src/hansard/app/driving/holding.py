@@ -1,0 +1,243 @@
+"""A run of a panel that this process holds: its session, its persona or its replay, from where the record left it to its end.
+
+The run's end stands behind its session's. Who may hold it, and when, is for `deliberations` to say.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from hansard.app.driving.adapting import Tell, prepared
+from hansard.app.pool import Pool
+from hansard.app.setup.convening import Convening
+from hansard.app.telling.deliberationviews import Spent, convening_of, has_session, spent_on_record
+from hansard.deliberation.archive import Taken
+from hansard.deliberation.chair import Held
+from hansard.deliberation.documents import Persona
+from hansard.deliberation.documents.vocabulary import PinningCondition
+from hansard.deliberation.pins import Pins, live
+from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, Original, execution_replay
+from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
+from hansard.deliberation.story import Story, read_story
+from hansard.domain.budget import MOST_SPENT
+from hansard.domain.fact import Body
+from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded, RunInterrupted
+from hansard.errors import Fenced, StoreError, Unavailable, UsageError
+from hansard.orchestration.ending import Ended, ended_before
+from hansard.orchestration.progress import Progress
+from hansard.record.codec import MAX_TEXT, decode
+from hansard.record.recorder import Recorder, Step, Within
+from hansard.store.base import Claim, Store
+
+ENGINE = "engine"
+ENDS: dict[str, EndState] = {
+    "synthesis": "answered",
+    "schema_error": "failed",
+    "provider_unrecoverable": "failed",
+    "budget_exceeded": "stopped",
+    "timeout": "stopped",
+    "user_cancel": "cancelled",
+    "user_input_required": "stopped",
+    "external_research_required": "stopped",
+}
+"""How a run ends when its session ends so."""
+
+
+class Hold:
+    """One run under its claim. `cancel` is set when somebody asks to cancel it; `tell` hears of what is recorded."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        store: Store,
+        pool: Pool,
+        progress: Progress,
+        claim: Claim,
+        cancel: asyncio.Event,
+        tell: Tell,
+    ) -> None:
+        self._recorder, self._store, self._pool = recorder, store, pool
+        self.progress, self._claim, self._cancel, self._tell = progress, claim, cancel, tell
+
+    async def session(self, pins: Pins | None = None) -> Sitting:
+        """Hold the session, or what is left of it."""
+        progress, pen = self.progress, await self._taken()
+        try:
+            made, story = convening_of(self._store, progress.configured), self._story()
+            if story is None:
+                ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
+                pins = pins or live(elapsed_before_us=ready.elapsed_us)
+                sitting = await self._begin(ready.made, replace(pen, causes=ready.causes), pins)
+            else:
+                sitting = await self._go_on(made, pen, story, pins)
+        except asyncio.CancelledError:
+            if progress.ended is None:
+                await self._interrupted()
+            raise
+        finally:
+            if progress.ended is not None:
+                # The end is the last word: whoever completed the directory behind it says it again.
+                await self._record([Step(decode(progress.ended, {}), ENGINE, progress.claims[-1:])])
+        if progress.ended is None:
+            await self._ended(sitting, alone=not made.experts and not made.ensemble)
+        return sitting
+
+    async def persona(self) -> tuple[Ended, Persona | None]:
+        """Make the persona that is asked for: how the run ended, and what came of it."""
+        progress = self.progress
+        if progress.ended is not None:
+            return ended_before(progress.ended), None
+        pen = await self._taken()
+        made = convening_of(self._store, progress.configured)
+        before = {agent.id for agent in made.config.agents}
+        try:
+            ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
+        except asyncio.CancelledError:
+            await self._interrupted()
+            raise
+        refs = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
+        found = next((each for each in refs if isinstance(each, Persona)), None)
+        state: EndState = "answered" if found else "cancelled" if self._cancel.is_set() else "failed"
+        reason = "persona_made" if found else "no_persona"
+        if ready.used_up and state == "failed":
+            state, reason = "stopped", "budget_exceeded"
+        fact = _end(state, reason, spent_on_record(self._store, progress.run))
+        await self._record([Step(fact, ENGINE, ready.causes[len(pen.causes) :] or progress.claims[-1:])])
+        return Ended(run=progress.run, state=state, reason=reason, detail=ready.used_up or ""), found
+
+    async def replay(
+        self, original: Original, made: Convening, runs: Path | None, assumed: Collection[PinningCondition]
+    ) -> ExecutionReplay:
+        """Hold a finished session again."""
+        pen = await self._taken()
+        try:
+            done = await execution_replay(
+                original,
+                lambda config: made.named(config.session_id).setting(self._pool),
+                pen,
+                assumed=assumed,
+                runs=runs,
+                producer=made.producer,
+            )
+        except BaseException:
+            # Whatever it was: nobody goes on with a replay, so it has ended.
+            await self._failed("not_replayed")
+            raise
+        await self._ended(done.fresh)
+        return done
+
+    async def _taken(self) -> Pen:
+        """Say on the record who holds it from here."""
+        progress, claim = self.progress, self._claim
+        causes = (progress.requested, *progress.claims[-1:], progress.resumed_by)
+        fact = RunClaimed(epoch=claim.epoch, because=claim.because)
+        recorded = await self._recorder.record(
+            fact, actor=ENGINE, run=progress.run, causes=[each for each in causes if each is not None], claim=claim
+        )
+        self._tell(progress.run, [recorded])
+        progress.claims.append(recorded.seq)
+        known = [each for each in (progress.requested, progress.configured) if each is not None]
+        return Pen(recorder=self._recorder, run=progress.run, claim=claim, causes=known)
+
+    async def _begin(self, made: Convening, pen: Pen, pins: Pins) -> Sitting:
+        runs = Path(made.runs) if made.runs else None
+        async with self._or_ended():
+            made.check()
+        # A provider that cannot be opened here may be opened elsewhere, so that ends nothing.
+        setting = made.setting(self._pool, calls=self._calls(made))
+        async with self._or_ended():
+            while True:
+                # A crash may have left an empty directory behind, which is never used again [R-7.3-2].
+                config = replace(setting.config, session_id=free_id(runs, made.config.session_id))
+                try:
+                    return await run_session(
+                        replace(setting, config=config),
+                        pen,
+                        pins=pins,
+                        runs=runs,
+                        cancel=self._cancel,
+                        listener=lambda recorded: self._tell(pen.run, [recorded]),
+                        producer=made.producer,
+                    )
+                except Taken:
+                    # Another process was quicker: the next id will do.
+                    continue
+
+    async def _go_on(self, made: Convening, pen: Pen, story: Story, pins: Pins | None) -> Sitting:
+        # What the record says: experts and first answers came to it before the session began.
+        made = replace(made, config=story.config)
+        gone_us = max(story.elapsed_us, spent_on_record(self._store, pen.run).elapsed_us)
+        return await resume_session(
+            made.setting(self._pool, answered=story.calls, calls=self._calls(made)),
+            pen,
+            story,
+            pins=pins or live(elapsed_before_us=gone_us, seed=story.seed),
+            runs=Path(made.runs) if made.runs else None,
+            cancel=self._cancel,
+            listener=lambda recorded: self._tell(pen.run, [recorded]),
+            producer=made.producer,
+        )
+
+    def _calls(self, made: Convening) -> int:
+        """How many calls the run has made, where that is limited."""
+        return 0 if made.max_calls is None else spent_on_record(self._store, self.progress.run).calls
+
+    def _story(self) -> Story | None:
+        run = self.progress.run
+        return read_story(self._store, run) if has_session(self._store, run) else None
+
+    @asynccontextmanager
+    async def _or_ended(self) -> AsyncIterator[None]:
+        """End the run where its session cannot begin, as without a directory: to try again would come to the same."""
+        try:
+            yield
+        except (UsageError, StoreError) as error:
+            if not isinstance(error, Fenced | Unavailable) and not has_session(self._store, self.progress.run):
+                await self._failed(f"not_begun: {error}"[:MAX_TEXT])
+            raise
+
+    async def _failed(self, reason: str) -> None:
+        fact = _end("failed", reason, spent_on_record(self._store, self.progress.run))
+        await self._record([Step(fact, ENGINE, self.progress.claims[-1:])])
+
+    async def _ended(self, sitting: Sitting, *, alone: bool = True) -> None:
+        """The answer, where there is one, and the end of the run: one commit. `alone`: nobody was asked before the session."""
+        held = sitting.held if sitting.held and alone else spent_on_record(self._store, self.progress.run)
+        steps = []
+        if sitting.reason == "synthesis":
+            answer = sitting.artifact["canonical_transcript"][-1]["content"]["integrated_answer"]
+            steps.append(Step(RunAnswered(complete=True, answer=Body.text(answer)), ENGINE, [held.ended_seq]))
+        fact = _end(ENDS[sitting.reason], sitting.reason, held)
+        steps.append(Step(fact, ENGINE, [Within(0) if steps else held.ended_seq]))
+        await self._record(steps)
+
+    async def _interrupted(self) -> None:
+        await self._record([Step(RunInterrupted(by="signal"), ENGINE, self.progress.claims[-1:])])
+
+    async def _record(self, steps: list[Step]) -> None:
+        run = self.progress.run
+        self._tell(run, await self._recorder.record_all(steps, run=run, claim=self._claim))
+
+
+def free_id(runs: Path | None, session: str) -> str:
+    """An id whose directory does not exist yet: this one, or this one with a number behind it [R-7.3-2]."""
+    number, name = 0, session
+    while runs is not None and os.path.lexists(runs / name):
+        number += 1
+        tail = f"-r{number}"
+        name = session[: LONGEST_ID - len(tail)] + tail
+    return name
+
+
+def _end(state: EndState, reason: str, spent: Spent | Held) -> RunEnded:
+    return RunEnded(
+        state=state,
+        reason=reason,
+        calls=spent.calls,
+        tokens=min(spent.tokens, MOST_SPENT),
+        cost_usd_nano=min(spent.cost_usd_nano, MOST_SPENT),
+        elapsed_us=spent.elapsed_us,
+    )

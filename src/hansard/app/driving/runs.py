@@ -1,0 +1,370 @@
+"""Runs, for every surface: submit, drive, cancel, resume, retry, run again. What they have become is told in `recorded`."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hansard.app.driving.claiming import beginning
+from hansard.app.driving.gates import decided
+from hansard.app.driving.listening import harmless
+from hansard.app.driving.panel_provider import Panel, end_sessions
+from hansard.app.finding import ANY_RUN, unknown_run
+from hansard.app.ids import new_nonce
+from hansard.app.lanes.routers import Routers
+from hansard.app.people import human
+from hansard.app.pool import Pool
+from hansard.app.reruns.rerun import rerun
+from hansard.app.spelling import spelled
+from hansard.app.telling.capsule import capsule_text
+from hansard.app.telling.following import until_over
+from hansard.app.telling.recorded import ENDED, RecordedRuns
+from hansard.app.views import View
+from hansard.app.wiring import SOFTWARE
+from hansard.deliberation.documents.reading import read_json
+from hansard.domain.fact import Body, Fact
+from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
+from hansard.errors import Fenced, HansardError, StoreError, Unknown, UsageError, plainly
+from hansard.orchestration.config import RunConfig
+from hansard.orchestration.ending import Ended
+from hansard.orchestration.engine import Engine
+from hansard.orchestration.journal import Listener, without_secrets
+from hansard.orchestration.nested import is_panel
+from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
+from hansard.orchestration.progress import progress_of
+from hansard.orchestration.roles import as_json
+from hansard.providers.base import Provider
+from hansard.record.history import fold
+from hansard.record.reading import read_body
+from hansard.record.recorder import Recorder, Step, Within
+from hansard.store.base import Query, Store
+
+MAX_REQUEST = 10_000_000
+KEEP_S = 0.3
+NOTICED_S = 10.0
+MOST_CONFIGS = 64
+OF_A_PANEL = (
+    "`hansard deliberate --continue RUN` goes on from a session that asked for something, "
+    "and `hansard session resume DIR` completes a session's directory"
+)
+"""What can be done about a deliberation that is over."""
+SUBMIT_AGAIN = "`hansard submit REQUEST` hands it in again"
+SWAPPABLE = ("worker", "coordinator", "classifier", "validator", "synthesizer", "intent_judge", "reviser")
+
+Accepted = asyncio.Event | None
+"""Is set as soon as what was asked for is on the record."""
+
+
+class Runs(RecordedRuns):
+    """The runs of one open ledger, and what can be done to them."""
+
+    def __init__(self, recorder: Recorder, store: Store, pool: Pool) -> None:
+        super().__init__(store)
+        self._recorder, self._pool = recorder, pool
+        self._routers = Routers(pool.settings)
+        self._submitted: set[str] = set()
+        """Runs of the engine that were submitted here and not driven yet."""
+        self._configs: dict[int, tuple[RunConfig, bytes]] = {}
+        self._listeners: list[Listener] = []
+        self._driving: dict[str, asyncio.Task[Ended]] = {}
+        self.deliberate: Callable[[str], Coroutine[Any, Any, Ended]] | None = None
+        """Who drives a run that is a deliberation."""
+        pool.panel = lambda *panel: Panel(*panel, store=store, secrets=pool.secrets)
+        pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
+        self._engine = Engine(
+            recorder,
+            store,
+            pool.means_of,
+            self._routers.of,
+            secrets=pool.secrets,
+            listeners=self._listeners,
+            abandon=lambda journal, because: end_sessions(store, pool.secrets, journal, because),
+        )
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Hear of everything that drivers of this process record; gives what ends it. Errors of a listener end nothing else."""
+        heard = harmless(listener)
+        self._listeners.append(heard)
+        return lambda: self._listeners.remove(heard)
+
+    async def submit(
+        self,
+        request: str,
+        config: RunConfig,
+        *,
+        mode: str = "request",
+        plan: object = None,
+        lane: str | None = None,
+        surface: Surface = "python",
+        actor: str | None = None,
+        run: str | None = None,
+    ) -> str:
+        """Put a request on the record, with its whole configuration; gives the run's id, which may be the caller's own. Nothing
+        is asked yet."""
+        if not request.strip():
+            raise UsageError("the request is empty; say what is wanted")
+        if len(request) > MAX_REQUEST:
+            raise UsageError(f"the request has {len(request):,} characters; at most {MAX_REQUEST:,} are taken")
+        named, single = (spelled(name, typed=surface == "cli") for name in ("lane", "single"))
+        if plan is not None and (lane is not None or mode == "single"):
+            raise UsageError(f"a plan has tasks and lanes of its own, and contradicts {named} and {single}; keep one")
+        written = self._written(request, config, plan, lane, named)
+        if written:
+            for id in (id for rule in config.gates if rule.asked for id in rule.tasks):
+                # Refuses a gate before a task that will not come.
+                written.task(id)
+        plan_json = as_json(written.as_data()) if written else None
+        if config.context:
+            config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
+        requested = RunRequested(
+            mode=_mode(mode, plan, lane),  # type: ignore[arg-type]
+            surface=surface,
+            request=Body.text(request),
+            plan=Body.json(plan_json) if plan_json else None,
+        )
+        budget, as_recorded = config.budget, self._recorded_config(config)
+        configured = RunConfigured(
+            nonce=new_nonce(),
+            software=SOFTWARE,
+            max_calls=budget.max_calls,
+            max_tokens=budget.max_tokens,
+            max_cost_usd_nano=budget.max_cost_usd_nano,
+            max_seconds=None if budget.max_seconds is None else -(-int(budget.max_seconds * 1000) // 1000),
+            config=Body.json(as_recorded),
+        )
+        # Opened now: a provider that cannot be opened here is a mistake of usage, and its keys are known before we record.
+        self._pool.means_of(config)
+        if held := self._pool.secrets.found_in(as_recorded):
+            raise UsageError(
+                f"the configuration of this run holds {', '.join(held)} in clear, and it stands in the record for good; "
+                "name the environment variable or the file that has it instead"
+            )
+        self._routers.keep(config.roster)
+        facts: list[Fact] = [without_secrets(requested, self._pool.secrets), configured]
+        steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
+        async with beginning(self._store, run) as id:
+            self._pool.keep(id, config)
+            for recorded in await self._recorder.record_all(steps, run=id):
+                self._tell(id, recorded)
+        self._submitted.add(id)
+        if written and plan_json:
+            self._engine.brought[id] = plan_json, written
+        return id
+
+    def _recorded_config(self, config: RunConfig) -> bytes:
+        """The configuration as it is recorded. A daemon has few, and writes them for every run."""
+        known = self._configs.get(id(config))
+        if known is None or known[0] is not config:
+            if len(self._configs) >= MOST_CONFIGS:
+                self._configs.clear()
+            known = self._configs[id(config)] = config, _readable(config)
+        return known[1]
+
+    def _settled_source(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A source that is another run, by its whole id: `last` is the newest as of now, and not the run that asks."""
+        if "run" not in source or (source["run"] == "last" and not any(self._store.select(ANY_RUN))):
+            return source
+        return {**source, "run": self.find(str(source["run"]))}
+
+    def _written(self, request: str, config: RunConfig, plan: object, lane: str | None, where: str) -> Plan | None:
+        """The plan that the user brings: whole, or one task in a lane, which he named `where`."""
+        if plan is not None:
+            return parse_plan(plan, config.roster, config.policy, where="the plan", commands=True)
+        if lane is not None:
+            refuse_lane(lane, config.roster, config.policy, where)
+            return Plan.single(lane, request)
+        return None
+
+    async def drive(self, run: str, *, wait: bool = False) -> Ended:
+        """Drive a run to its end, here and now. `wait`: also past gates, whose deadlines are kept here meanwhile."""
+        while True:
+            ended = await (self._driving.get(run) or self._begun(run, self._driver(run)))
+            if ended.state != "waiting" or not wait:
+                return ended
+            await decided(self._store, run)
+
+    def _begun(self, run: str, work: Coroutine[Any, Any, Ended]) -> asyncio.Task[Ended]:
+        task = self._driving[run] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda task: self._driven(run, task))
+        return task
+
+    def _driver(self, run: str) -> Coroutine[Any, Any, Ended]:
+        if run in self._submitted:
+            self._submitted.discard(run)
+            return self._engine.drive(run)
+        return self.deliberate(run) if self._is_of_a_panel(run) and self.deliberate else self._engine.drive(run)
+
+    def _is_of_a_panel(self, run: str) -> bool:
+        first = next(iter(self._store.select(Query(run=run, kind="run.requested", limit=1))), None)
+        return first is not None and first.data.get("mode") in ("deliberation", "persona")
+
+    async def close(self) -> None:
+        """Interrupt whatever is driven here; the record says so, and it can be resumed."""
+        driving = list(self._driving.values())
+        for task in driving:
+            task.cancel()
+        await asyncio.gather(*driving, return_exceptions=True)
+
+    def _driven(self, run: str, task: asyncio.Task[Ended]) -> None:
+        self._driving.pop(run, None)
+        if not task.cancelled() and task.exception() is None and task.result().state in ENDED:
+            self._pool.let_go(run)
+        self._recorder.seal_soon()
+
+    async def cancel(
+        self, run: str, *, surface: Surface = "python", actor: str | None = None, accepted: Accepted = None
+    ) -> Ended | None:
+        """Ask for a run to be cancelled. Where nobody drives it, this carries it out, and says how it ended; where another
+        process does, it is given a while to notice.
+        """
+        await self._ask(run, CancelAsked(surface=surface), actor, [self._unfinished(run)], accepted)
+        if run in self._driving:
+            # Whoever is tired of waiting interrupts nobody: the run is to end, and not to stay as it is.
+            return await asyncio.shield(self._driving[run])
+        try:
+            return await self.drive(run)
+        except Fenced:
+            await until_over(self._store, run, NOTICED_S)
+            return None
+
+    async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
+        """Drive an unfinished run on from the record."""
+        await self.ask_to_resume(run, surface=surface, actor=actor)
+        return await self.drive(run)
+
+    async def ask_to_resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
+        """Put it on the record that somebody wants an unfinished run to go on. Nobody drives it yet."""
+        await self._ask(run, ResumeAsked(surface=surface), actor, [self._unfinished(run)])
+
+    async def _ask(self, run: str, fact: Fact, actor: str | None, causes: list[int], accepted: Accepted = None) -> None:
+        await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
+        if accepted:
+            accepted.set()
+
+    async def retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
+        """Do one task again, and with it whatever was built on it."""
+        ask = self._to_retry(run, task, surface, actor)
+        return await self._begun(run, self._engine.drive(run, ask))
+
+    async def ask_to_retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> None:
+        """Put it on the record that somebody wants a task done again. Nobody drives the run yet."""
+        await self._engine.ask(run, self._to_retry(run, task, surface, actor))
+
+    def _to_retry(self, run: str, task: str, surface: Surface, actor: str | None) -> Callable[[], Awaitable[None]]:
+        """What puts it on the record; UsageError where that task cannot be done again."""
+        progress = progress_of(run, self.entries(run))
+        if progress.requested is None:
+            raise unknown_run(self._store, run)
+        if self._is_of_a_panel(run):
+            raise UsageError(f"run {run} is a panel's, and has no task to do again; {OF_A_PANEL}")
+        if progress.plan is None and progress.ended is None:
+            raise UsageError(f"run {run} has no plan yet; `hansard runs resume {run}` goes on with it")
+        if progress.plan is None or progress.mode == "plan_only":
+            raise UsageError(f"run {run} has carried out no plan, so there is no task to do again; {SUBMIT_AGAIN}")
+        plan = json.loads(self._body(progress.plan, "plan"))
+        ids = [each["id"] for each in plan["tasks"]]
+        if task not in ids:
+            raise Unknown(f"run {run} has no task {task!r}; its tasks are {', '.join(ids[:20])}")
+        if run in self._driving:
+            raise UsageError(f"run {run} is being driven; retry a task when it has ended")
+        causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])
+        return partial(self._ask, run, RetryAsked(task=task, surface=surface), actor, causes)
+
+    async def rerun(self, run: str, swap: Mapping[str, str] | None = None) -> View:
+        """Re-run a run from the record alone. `swap` names providers, by role, that are asked live instead."""
+        if self._is_of_a_panel(run):
+            raise UsageError(
+                f"run {run} is a panel's, and has no plan to go through again; "
+                "a session is held again with: hansard session execution-replay DIR"
+            )
+        config = self._config(run)
+        swapped: dict[str, Provider] = {}
+        for role, name in (swap or {}).items():
+            table = config.providers.get(name) or self._pool.settings.providers.get(name)
+            if role not in SWAPPABLE:
+                raise UsageError(f"there is no role {role!r}; one of {', '.join(SWAPPABLE)} can be swapped")
+            if is_panel(name):
+                raise UsageError(f"{name} is a panel, and a re-run holds no sessions; swap in a provider")
+            if table is None:
+                raise UsageError(f"there is no provider {name!r}; name one of the run's, or one of hansard.toml")
+            swapped[role] = self._pool.provider(name, table, config.folder)
+        done = await rerun(self._store, run, self._pool.settings, price=self._pool.prices.find, swap=swapped)
+        return done.as_view()
+
+    def _config(self, run: str) -> RunConfig:
+        configured = next((entry for entry in self.entries(run) if entry.kind == "run.configured"), None)
+        if configured is None:
+            raise unknown_run(self._store, run)
+        return RunConfig.from_json(self._body(configured.seq, "config"), f"entry {configured.seq}")
+
+    def has_gates(self, run: str) -> bool:
+        """Whether people have a say in a run."""
+        if self._is_of_a_panel(run):
+            # Its configuration is another one, and has no gates.
+            return False
+        try:
+            return bool(self._config(run).gates)
+        except HansardError:
+            # Nobody can drive what cannot be read, so it comes to no gate.
+            return False
+
+    async def keep(self, run: str) -> None:
+        """For whoever watches a run: where it waits and nobody drives it, go on when people decided or a deadline is over."""
+        while (state := fold(self.entries(run)).runs[run].state) not in ENDED:
+            if state == "waiting":
+                await decided(self._store, run)
+                with suppress(Fenced):
+                    await self.drive(run)
+            await asyncio.sleep(KEEP_S)
+
+    def _unfinished(self, run: str) -> int:
+        progress = progress_of(run, self.entries(run))
+        if progress.requested is None:
+            raise unknown_run(self._store, run)
+        if progress.ended is not None:
+            again = f"`hansard runs retry {run} TASK` does a task again" if progress.tasks else SUBMIT_AGAIN
+            again = OF_A_PANEL if self._is_of_a_panel(run) else again
+            raise UsageError(f"run {run} has ended ({progress.ended.data['state']}); {again}")
+        return progress.requested
+
+    def _body(self, seq: int, part: str) -> bytes:
+        stored = read_body(self._store, self._store.entry(seq), part)
+        if stored is None:
+            raise UsageError(f"the {part} of entry {seq} is not in the ledger any more")
+        return stored.body
+
+    def _tell(self, run: str, recorded: Any) -> None:
+        for listener in self._listeners:
+            listener(run, recorded)
+
+
+def read_plan(path: Path) -> Any:
+    """A plan file, JSON or TOML. What has two readings is none."""
+    import tomllib
+
+    try:
+        text = path.read_text("utf-8-sig")
+        found = tomllib.loads(text) if path.suffix == ".toml" else read_json(text, where=f"the plan {path}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read the plan {path}: {plainly(error)}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f'{path} holds no plan; write {{"tasks": [...]}}, or let one be made: hansard plan REQUEST')
+    return found
+
+
+def _readable(config: RunConfig) -> bytes:
+    """A configuration as it is recorded, once it is certain that it can be read back: who could not could do nothing to its run."""
+    try:
+        data = config.to_json()
+        RunConfig.from_json(data, "read back")
+    except (StoreError, TypeError, ValueError) as error:
+        raise UsageError(f"this configuration cannot be recorded: {error}") from error
+    return data
+
+
+def _mode(mode: str, plan: object, lane: str | None) -> str:
+    return "plan" if plan is not None else "single" if lane is not None else mode

@@ -1,0 +1,1 @@
+"""A ledger as such: read, verified, vouched for, carried elsewhere."""

@@ -1,0 +1,90 @@
+"""Carrying a record elsewhere and bringing one in, for every surface: export, import, adoption."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from hansard.app.ledgers.custody import pin_of, sign_anew
+from hansard.app.ledgers.verifying import readable
+from hansard.app.opened import Opened
+from hansard.app.settings import Settings
+from hansard.app.views import View
+from hansard.app.wiring import found_ledger, ledger_exists, open_or_found, place_of, restorer
+from hansard.errors import UsageError
+from hansard.record.adopt import adopt
+from hansard.record.export import export
+from hansard.record.foreign import check_foreign, import_foreign, is_foreign
+from hansard.record.imports import import_log
+
+
+def export_to(opened: Opened, folder: Path, *, bodies: bool = True) -> View:
+    """A folder that anyone can verify without us; a new checkpoint is signed first, where this process may."""
+    unsigned = sign_anew(opened)
+    done = export(opened.store, folder, bodies=bodies)
+    return {
+        "folder": str(folder),
+        "entries": done.size,
+        "checkpoints": done.checkpoints,
+        "tiles_size": done.published,
+        "bodies": done.bodies,
+        "redacted": done.redacted,
+        "left_out": done.left_out,
+        "missing": done.missing,
+        "unsigned_because": unsigned,
+    }
+
+
+def bring(path: Path, settings: Settings, *, actor: str = "human:operator") -> View:
+    """Bring a log of ours back as a new ledger, or record a foreign one, entry by entry, into an existing or new ledger."""
+    if not path.exists():
+        raise UsageError(f"nothing at {path}; check the path")
+    if is_foreign(path):
+        return _bring_foreign(path, settings, actor)
+    if ledger_exists(settings.ledger):
+        raise UsageError(
+            f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to bring {path} back into"
+        )
+    restored = import_log(path, restorer(settings.ledger))
+    return {
+        "ledger": settings.ledger,
+        "format": "hansard",
+        "verified": True,
+        "entries": restored.head.size,
+        "left_out": 0,
+        "findings": [each.message for each in restored.report.findings],
+    }
+
+
+def _bring_foreign(path: Path, settings: Settings, actor: str) -> View:
+    if not ledger_exists(settings.ledger):
+        check_foreign(path)
+    with open_or_found(settings) as opened:
+        done = import_foreign(opened.store, path, actor=actor, sealing=opened.extending())
+        report = done.report
+        return {
+            "ledger": opened.store.place,
+            "format": report.format,
+            "verified": report.verified,
+            "entries": report.entries,
+            "left_out": report.left_out,
+            "findings": [f"{code}: {told}" for code, told in report.findings.items()],
+            "seq": done.seq,
+            "report": report.as_json(),
+        }
+
+
+def adopt_into(old: str, settings: Settings) -> View:
+    """Start a new log whose genesis names the old one's origin, size and root; the old one stays as it is."""
+    if ledger_exists(settings.ledger):
+        raise UsageError(f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to go on in")
+    with readable(old) as path:
+        found = adopt(Path(path))
+    with found_ledger(replace(settings, origin=None), found.state) as opened:
+        if opened.sealer:
+            opened.sealer.checkpoint()
+        return {
+            "ledger": opened.store.place,
+            "adopts_origin": found.state.origin,
+            "adopts_size": found.state.size,
+            "adopts_root": found.state.root.hex(),
+            "pin": pin_of(opened.store),
+        }

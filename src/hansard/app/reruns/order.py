@@ -1,0 +1,79 @@
+"""In which order a run is run again: as it stands in the record. Where a budget was scarce, who came first decided who got it."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from hansard.app.reruns.bounds import LOOK_S, PATIENCE_S, Until
+from hansard.app.reruns.phases import Phase, Refused
+from hansard.orchestration.purse import Breach
+from hansard.providers.recording import Call
+from hansard.store.base import Store
+
+
+class Order:
+    """Whose turn it is. A question that the record does not have waits for where a budget said no, or for the end."""
+
+    def __init__(self, memory: Store, until: Until) -> None:
+        self._memory, self._until = memory, until
+        self._due: deque[Call | Refused] = deque()
+        self._known: set[Call] = set()
+        self._waiting: dict[Call, tuple[str | None, Callable[[], bool], asyncio.Event]] = {}
+        self._given_up = False
+
+    def begin(self, phase: Phase) -> None:
+        self._due, self._given_up = deque(phase.order), False
+        self._known = {each for each in phase.order if isinstance(each, Call)}
+
+    @asynccontextmanager
+    async def turn(self, call: Call, lane: str | None, is_refused: Callable[[], bool]) -> AsyncIterator[None]:
+        """The turn of a call."""
+        if not self._is_due(call, lane, is_refused):
+            called = asyncio.Event()
+            self._waiting[call] = lane, is_refused, called
+            await called.wait()
+        came: object = call
+        try:
+            yield
+        except Breach as breach:
+            due = self._due[0] if self._due else None
+            if isinstance(due, Refused) and due.lane == breach.lane and due.concerns(call, lane):
+                came = due
+            raise
+        finally:
+            if self._due and self._due[0] == came:
+                self._due.popleft()
+            self._call()
+
+    async def kept(self) -> None:
+        """Give the order up where nobody gets anywhere with it: whoever is due does not come."""
+        before, idle_s = (-1, -1), 0.0
+        while idle_s < PATIENCE_S:
+            await asyncio.sleep(LOOK_S)
+            # What others left over may tell by now to whom the budget says no.
+            self._call()
+            now = self._memory.head().size, len(self._due)
+            idle_s = idle_s + LOOK_S if now == before and self._waiting else 0.0
+            before = now
+        self._given_up = True
+        self._call()
+
+    def _is_due(self, call: Call, lane: str | None, is_refused: Callable[[], bool]) -> bool:
+        if self._given_up or not self._due:
+            return True
+        due = self._due[0]
+        if call in self._known or not isinstance(due, Refused) or not due.concerns(call, lane):
+            return due == call
+        # Where the run's budget said no the record does not say to whom: it ended everybody.
+        return due.lane is not None or is_refused()
+
+    def _call(self) -> None:
+        """Call whoever is due now."""
+        if self._due and self._due[0] in self._known and not self._given_up:
+            due = [self._due[0]]
+        else:
+            due = [call for call, (lane, refused, _) in self._waiting.items() if self._is_due(call, lane, refused)]
+        for call in due:
+            if (waiting := self._waiting.pop(call, None)) is not None:
+                waiting[-1].set()

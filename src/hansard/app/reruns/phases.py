@@ -1,0 +1,257 @@
+"""A recorded run in its phases: each goes to its end, or to where somebody wanted a task done again.
+
+A phase that was cut (cancelled, out of time, interrupted and not gone on with) stopped at a moment that no clock hits again. What
+tells that moment is the record: which questions were asked and never answered, and what had been done by then.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from hansard.app.telling.nested_sessions import sessions_by_question
+from hansard.domain.value import value
+from hansard.ledger.entry import Entry
+from hansard.providers.recording import Call
+from hansard.record.replaying import CUT_SHORT, WORKER, Reader, call_asked
+
+Deed = tuple[object, ...]
+
+
+class Refused(NamedTuple):
+    """A budget said no: that of a lane, to a task of it, or the run's, to whoever came."""
+
+    lane: str | None
+    task: str | None
+
+    def concerns(self, call: Call, lane: str | None) -> bool:
+        return self.lane in (None, lane) and self.task in (None, call.task)
+
+
+_DEEDS = frozenset(
+    {
+        *("run.routed", "context.given", "plan.made", "gate.opened", "gate.closed", "task.returned", "task.judged"),
+        *("task.escalated", "task.skipped", "role.answered", "run.answered", "answer.checked", "answer.revised"),
+        *("budget.breached", "run.ended"),
+    }
+)
+_NAMES = ("task", "attempt", "role", "turn", "gate", "check", "source", "lane", "unit")
+
+
+@value
+class Phase:
+    """One phase of a run."""
+
+    retry: Entry | None
+    """What began it: somebody wants a task done again. None for the first."""
+    ended: Entry | None
+    first: int
+    last: int
+    """Its first entry, and its last."""
+    claimed: int
+    """Where the last driver took it: what was under way before was lost then."""
+    asked: frozenset[Call]
+    open: frozenset[tuple[Call, str]]
+    """The questions that it left without an answer, each with the SHA-256 of its prompt."""
+    left: frozenset[int]
+    """The entries of those at which it stood in the end."""
+    attempts: Mapping[str, Sequence[int]]
+    """By task: attempts that were answered, or at which it stood in the end. What a crash cut short is not among them."""
+    swallowed: Mapping[Call, int]
+    """Attempts, with their entries, of which a verdict says that the engine ended too often while they were made."""
+    unjudged: bool
+    """Whether something came back of which no verdict came."""
+    done: Counter[Deed]
+    """What had been done by its end, since the run began."""
+    order: Sequence[Call | Refused]
+    """Whom it asked, one after another, and where a budget said no; what a crash cut short is not among them."""
+
+    @property
+    def cut(self) -> bool:
+        return is_cut(self.ended)
+
+    def stands_at(self, call: Call, digest: str) -> bool:
+        """Whether the recorded run came no further than this question."""
+        return self.cut and (call not in self.asked or (call, digest) in self.open)
+
+    def number(self, task: str, previous: int) -> int:
+        """The number of the next attempt at a task."""
+        return next((each for each in self.attempts.get(task, ()) if each > previous), previous + 1)
+
+
+def phases_of(reader: Reader, entries: Sequence[Entry]) -> list[Phase]:
+    """The phases of a run, in their order."""
+    claimed = max((entry.seq for entry in entries if entry.kind == "run.claimed"), default=-1)
+    # What nobody has taken up yet has changed nothing.
+    retries = [at for at, entry in enumerate(entries) if entry.kind == "run.retry_asked" and entry.seq < claimed]
+    bounds = zip([0, *retries], [*retries, len(entries)], strict=True)
+    return [_phase(reader, entries[first:last], entries[:last]) for first, last in bounds]
+
+
+def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Phase:
+    asked = {entry.seq: entry for entry in own if entry.kind in ("task.attempted", "role.asked")}
+    swallowed = {seq for entry in own if entry.kind == "task.judged" for seq in entry.causes if seq in asked}
+    answered = swallowed | {seq for entry in own if is_answer(entry) for seq in entry.causes if seq in asked}
+    calls = {seq: (call_asked(entry), sha256(reader.data(entry, "prompt")).hexdigest()) for seq, entry in asked.items()}
+    given = {calls[seq] for seq in answered}
+    refused = _refused_behind_a_crash(own, {seq: call.task for seq, (call, _) in calls.items()})
+    left = {seq for seq in asked if seq not in answered and calls[seq] not in given and seq not in refused}
+    last = {call.task: seq for seq, (call, _) in calls.items() if call.role == WORKER}
+    # An attempt that another one followed was given up.
+    stood = {seq for seq in left if calls[seq][0].role != WORKER or last[calls[seq][0].task] == seq}
+    attempts: dict[str, list[int]] = {}
+    for call in (calls[seq][0] for seq in asked if seq in answered or seq in stood):
+        if call.role == WORKER:
+            attempts.setdefault(call.task, []).append(call.attempt)
+    ended = next((entry for entry in reversed(own) if entry.kind == "run.ended"), None)
+    waits = stood if is_cut(ended) else set[int]()
+    return Phase(
+        retry=own[0] if own[0].kind == "run.retry_asked" else None,
+        ended=ended,
+        first=own[0].seq,
+        last=own[-1].seq,
+        claimed=max((entry.seq for entry in own if entry.kind == "run.claimed"), default=-1),
+        asked=frozenset(call for call, _ in calls.values()),
+        open=frozenset(calls[seq] for seq in left),
+        left=frozenset(stood),
+        attempts=attempts,
+        swallowed={calls[seq][0]: seq for seq in swallowed},
+        unjudged=_are_unjudged(so_far),
+        done=deeds(so_far),
+        order=_order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits}),
+    )
+
+
+def _refused_behind_a_crash(entries: Sequence[Entry], asked: Mapping[int, str]) -> set[int]:
+    """The questions, of those that were `asked` about these tasks, that a crash cut short and for which the next driver found
+    that the budget has nothing left.
+    """
+    under_way, lost, found = dict[int, str](), dict[int, str](), set[int]()
+    for entry in entries:
+        data = entry.data
+        if entry.seq in asked:
+            under_way[entry.seq] = asked[entry.seq]
+        elif entry.kind == "run.claimed":
+            lost |= under_way
+        elif entry.kind == "task.skipped" and data["because"] == "budget":
+            found.update(seq for seq, task in lost.items() if task == data["task"])
+        elif entry.kind == "budget.breached" and not data.get("lane") and not is_of_the_cut(entry):
+            found.update(lost)
+    return found
+
+
+def _are_unjudged(entries: Sequence[Entry]) -> bool:
+    def attempts(kind: str) -> set[tuple[object, object]]:
+        return {(entry.data["task"], entry.data["attempt"]) for entry in entries if entry.kind == kind}
+
+    return not attempts("task.returned") <= attempts("task.judged")
+
+
+def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Sequence[Call | Refused]:
+    """A question that was repeated stands where it was put last; one to a panel, whose session went on, where it was put first."""
+    sessions = sessions_by_question(entries)
+    begun: dict[str, int] = {}
+    for seq, session in sessions.items():
+        begun[session] = min(seq, begun.get(session, seq))
+    newest = {call: seq for seq, call in calls.items()}
+    placed: list[tuple[int, Call | Refused]] = [
+        (begun[sessions[seq]] if seq in sessions else seq, call) for call, seq in newest.items()
+    ]
+    skipped = {seq: entry.data["task"] for entry in entries if entry.kind == "task.skipped" for seq in entry.causes}
+    for entry in (entry for entry in entries if entry.kind == "budget.breached" and not is_of_the_cut(entry)):
+        lane = entry.data.get("lane")
+        placed.append((entry.seq, Refused(lane, skipped.get(entry.seq) if lane else None)))
+    return [each for _, each in sorted(placed, key=lambda place: place[0])]
+
+
+def is_cut(ended: Entry | None) -> bool:
+    """Whether what ended so, or not at all, stopped at a moment that no re-run can hit again."""
+    return ended is None or ended.data["reason"] in CUT_SHORT
+
+
+def given_up(entries: Iterable[Entry]) -> frozenset[int]:
+    """What led to nothing, because a driver ended behind it. Questions to roles, with their answers: the next one begins with
+    the first turn again, or finds that the budget has nothing left for it. The end of the run's budget, with what was skipped
+    for it: the next one looks for himself whether anything is left.
+    """
+    breaches = set[int]()
+    turns: dict[tuple[object, ...], list[int]] = {}
+    about: dict[int, tuple[object, ...]] = {}
+    found: set[int] = set()
+    for entry in entries:
+        data = entry.data
+        match entry.kind:
+            case "run.retry_asked" | "run.ended":
+                turns.clear()
+                breaches.clear()
+            case "run.claimed":
+                answered = [key for key, seqs in turns.items() if len(seqs) > 1]
+                found.update(seq for key in answered for seq in turns.pop(key))
+                found |= breaches
+                breaches.clear()
+            case "budget.breached" if not data.get("lane") and not is_of_the_cut(entry):
+                breaches.add(entry.seq)
+            case "task.skipped" if not breaches.isdisjoint(entry.causes):
+                breaches.add(entry.seq)
+            case "role.asked":
+                about[entry.seq] = (data["role"], data.get("task"), data["attempt"])
+                turns.setdefault(about[entry.seq], []).append(entry.seq)
+            case "role.answered" if (key := about.get(entry.causes[0])) in turns:
+                about[entry.seq] = key
+                turns[key].append(entry.seq)
+                if data["ok"] is True and key[0] != "reviser":
+                    del turns[key]
+            case "task.judged" if (key := about.get(entry.causes[0])) in turns:
+                del turns[key]
+            case "answer.checked" if data["check"] == "intent_judge":
+                turns.pop(("intent_judge", None, 1), None)
+            case "answer.revised":
+                turns.pop(("reviser", None, 1), None)
+    return frozenset(found)
+
+
+def deeds(entries: Iterable[Entry]) -> Counter[Deed]:
+    """What was done in a run, each by a name that a re-run gives it too. What was said when it was cut is not among it."""
+    asked: dict[int, Any] = {}
+    late: set[int] = set()
+    found: Counter[Deed] = Counter()
+    for entry in entries:
+        if entry.kind == "role.asked":
+            asked[entry.seq] = entry.data
+        elif is_of_the_cut(entry) or (entry.kind == "task.skipped" and not late.isdisjoint(entry.causes)):
+            late.add(entry.seq)
+        else:
+            data = {**(asked.get(entry.causes[0], {}) if entry.causes else {}), **entry.data}
+            if (name := deed(entry.kind, data.get)) is not None:
+                found[name] += 1
+    return found
+
+
+def deed(kind: str, said: Callable[[str], object]) -> Deed | None:
+    """The name of something that was done, from what is `said` in its fields; None for what only leads to it."""
+    return (kind, *map(said, _NAMES)) if kind in _DEEDS else None
+
+
+def is_of_the_cut(entry: Entry) -> bool:
+    """Whether this was said because the run was cut: a re-run cuts by itself."""
+    data = entry.data
+    match entry.kind:
+        case "task.returned" | "role.answered":
+            return not is_answer(entry)
+        case "task.skipped":
+            return bool(data["because"] == "cancelled")
+        case "run.ended":
+            return is_cut(entry)
+        case "budget.breached":
+            return bool(data["unit"] == "seconds" and not data.get("lane"))
+    return False
+
+
+def is_decided(closed: Entry) -> bool:
+    """Whether a gate was closed by people or by its deadline, and not because another took its place."""
+    return len(closed.causes) > 1 or closed.data["expired"] is True
+
+
+def is_answer(entry: Entry) -> bool:
+    """Whether this is what somebody answered, and not the word in place of an answer that did not come any more."""
+    return entry.kind in ("task.returned", "role.answered") and entry.data.get("error") not in CUT_SHORT

@@ -1,0 +1,400 @@
+"""Re-runs a recorded run: the real engine, with recorded answers in place of models and programs, into a ledger in memory.
+
+Nobody is asked but whoever is swapped in. The report says that every decision came out the same, or which was the first that
+did not. Nonces, ids and the clock of gates come from the record, so prompts come out byte for byte.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from hansard.app.reruns.bounds import LOOK_S, Bounded, Until
+from hansard.app.reruns.decisions import Key, decisions
+from hansard.app.reruns.order import Order
+from hansard.app.reruns.phases import Phase, deeds, given_up, is_decided, phases_of
+from hansard.app.reruns.stage import PanelStage, Programs, Said, Stage, Taken
+from hansard.app.settings import Settings
+from hansard.app.setup.panels import share_of
+from hansard.app.views import View
+from hansard.app.wiring import found_ledger, replayed
+from hansard.domain.budget import Budget, Spend
+from hansard.domain.fact import Body
+from hansard.domain.gate import GateDecided
+from hansard.domain.value import value
+from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
+from hansard.errors import HansardError, UsageError
+from hansard.ledger.entry import Entry
+from hansard.orchestration.asking import Means
+from hansard.orchestration.config import RunConfig
+from hansard.orchestration.engine import Engine
+from hansard.orchestration.nested import is_panel
+from hansard.orchestration.progress import progress_of
+from hansard.orchestration.route import Route, recorded_route
+from hansard.orchestration.seams import Source
+from hansard.providers.base import Provider
+from hansard.providers.prices import Price
+from hansard.record.reading import came_of, read_entries
+from hansard.record.recorder import Recorder, Step, Within
+from hansard.record.replaying import Reader, recording_of
+from hansard.store.base import Query, Store
+
+BEYOND_US = 1 << 52
+"""A time that no clock has come to: no decision at a gate is later."""
+UNFINISHED = ("interrupted", "waiting")
+
+
+@value
+class Divergence:
+    """A decision that came out otherwise. None stands for a decision that was not made at all."""
+
+    decision: str
+    recorded: str | None
+    now: str | None
+    seq: int | None
+
+    def as_view(self) -> View:
+        return {"decision": self.decision, "recorded": self.recorded, "now": self.now, "seq": self.seq}
+
+
+@value
+class Rerun:
+    """What came of a re-run. `miss` names the first question that the record could not answer."""
+
+    run: str
+    identical: bool
+    decisions: int
+    state: str
+    first: Divergence | None = None
+    miss: str | None = None
+    swapped: tuple[str, ...] = ()
+    note: str = ""
+
+    def as_view(self) -> View:
+        return {
+            "run": self.run,
+            "identical": self.identical,
+            "decisions": self.decisions,
+            "state": self.state,
+            "first_divergence": self.first.as_view() if self.first else None,
+            "miss": self.miss,
+            "swapped": list(self.swapped),
+            "note": self.note,
+        }
+
+
+async def rerun(
+    store: Store,
+    run: str,
+    settings: Settings,
+    *,
+    price: Callable[[str], Price | None],
+    swap: Mapping[str, Provider] = MappingProxyType({}),
+) -> Rerun:
+    """Re-run a run. Whoever is in `swap`, by role, is asked live; nobody else is."""
+    with found_ledger(replace(settings, ledger="memory:")) as memory:
+        return await _Rerun(store, run, memory.store, price, swap).report()
+
+
+class _Rerun:
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        memory: Store,
+        price: Callable[[str], Price | None],
+        swap: Mapping[str, Provider],
+    ) -> None:
+        self._run, self._swap, self._memory, self._price = run, swap, memory, price
+        self._entries = list(read_entries(store, Query(run=run)))
+        if not any(entry.kind == "run.configured" for entry in self._entries):
+            raise UsageError(f"there is no run {run!r} in {store.place}; `hansard runs list` shows them")
+        self._reader = Reader(store)
+        self._progress = progress_of(run, self._entries)
+        self._given_up = given_up(self._entries)
+        kept = self._kept = [entry for entry in self._entries if entry.seq not in self._given_up]
+        self._phases = phases_of(self._reader, kept)
+        self._until = Until(memory, self._phases[0])
+        self._order = Order(memory, self._until)
+        self._programs = Programs(self._reader, kept, self._until)
+        self._replayed = replayed(recording_of(store, kept))
+        self._taken = Taken(self._reader, self._entries)
+        self._metered = _metered(self._entries)
+        self._now_us, self._words = BEYOND_US, 0
+
+    async def report(self) -> Rerun:
+        recorder = Bounded(self._memory, self._until)
+        left = frozenset[int]().union(*(phase.left for phase in self._phases if phase.cut))
+        self._taken.add_what_nobody_took_up(left, self._given_up)
+        self._taken.add_answers(self._given_up)
+        engine = Engine(
+            recorder,
+            self._memory,
+            self._means_of,
+            lambda _: self._route,
+            clock_us=lambda: self._now_us,
+            elsewhere=self._taken.elsewhere,
+        )
+        error = ""
+        try:
+            await self._submit(recorder)
+            state = await self._driven(engine, recorder)
+        except HansardError as stop:
+            state, error = "stopped", str(stop)
+        finally:
+            await recorder.close()
+        now = list(self._memory.select(Query(run=self._run)))
+        before = dict(decisions(self._reader, self._entries, self._given_up))
+        after = dict(decisions(Reader(self._memory), now))
+        first = self._first(before, after)
+        miss = self._replayed.first_miss or self._programs.miss
+        note = error or self._note()
+        return Rerun(
+            run=self._run,
+            identical=first is None and miss is None and not error,
+            decisions=len(before),
+            state=state,
+            first=first,
+            miss=miss,
+            swapped=tuple(sorted(self._swap)),
+            note=note,
+        )
+
+    def _note(self) -> str:
+        if self._progress.ended is None:
+            return "the recorded run has not ended; its decisions so far were compared"
+        return "the recorded run was cut short; its decisions until then were compared" if self._cut else ""
+
+    @property
+    def _cut(self) -> bool:
+        """Whether the recorded run stopped at a moment that no re-run can hit again."""
+        return self._phases[-1].cut
+
+    def _first(self, before: Mapping[Key, tuple[str, int]], after: Mapping[Key, tuple[str, int]]) -> Divergence | None:
+        """The first decision of the record that came out otherwise; then the first that the record does not have."""
+        for key, (then, seq) in before.items():
+            now = after.get(key)
+            if now is None or now[0] != then:
+                return Divergence(decision=" ".join(key), recorded=then, now=now[0] if now else None, seq=seq)
+        if self._cut:
+            return None
+        for key, (found, _) in after.items():
+            if key not in before:
+                return Divergence(decision=" ".join(key), recorded=None, now=found, seq=None)
+        return None
+
+    async def _submit(self, recorder: Recorder) -> None:
+        asked = next(entry for entry in self._entries if entry.kind == "run.requested")
+        configured = next(entry for entry in self._entries if entry.kind == "run.configured")
+        data: Any = configured.data
+        limits = ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")
+        request = self._reader.body(asked, "request")
+        assert request is not None
+        facts = (
+            RunRequested(
+                mode=asked.data["mode"],
+                surface=asked.data["surface"],
+                request=request,
+                plan=self._reader.body(asked, "plan"),
+            ),
+            RunConfigured(
+                nonce=data["nonce"],
+                software=data["software"],
+                config=Body.json(self._reader.data(configured, "config")),
+                **{name: data.get(name) for name in limits},
+            ),
+        )
+        await recorder.record_all([Step(facts[0], asked.actor), Step(facts[1], "engine", [Within(0)])], run=self._run)
+
+    async def _driven(self, engine: Engine, recorder: Recorder) -> str:
+        """Drive to the end, phase by phase; where the recorded run heard of people, so does this one."""
+        state = ""
+        for phase in self._phases:
+            if phase.retry is not None:
+                await self._retry(recorder, phase.retry)
+            self._until.begin(phase)
+            self._order.begin(phase)
+            self._lose(phase)
+            await self._decide(recorder, self._decided_before(phase))
+            state = await self._gone_through(engine, recorder)
+            self._until.cut()
+            if state in UNFINISHED and phase.ended is not None:
+                await self._cancel(recorder)
+                state = (await engine.drive(self._run)).state
+        return state
+
+    def _decided_before(self, phase: Phase) -> list[str]:
+        """The gates on which people had decided when the phase began: whoever drove it heard of that at his first look."""
+        opened = {str(entry.data["gate"]) for entry in self._memory.select(Query(run=self._run, kind="gate.opened"))}
+        decided = (each for each in self._entries if each.kind == "gate.decided" and each.seq < phase.first)
+        return [gate for gate in dict.fromkeys(str(each.data["gate"]) for each in decided) if gate in opened]
+
+    def _lose(self, phase: Phase) -> None:
+        """Count the calls that a crash swallowed in a phase. What was lost when it was cut is lost from then on."""
+        lost = self._progress.lost.items()
+        own = ((seq, lane) for seq, lane in lost if phase.first <= seq <= phase.last)
+        own = ((seq, lane) for seq, lane in own if seq not in phase.swallowed.values())
+        for seq, lane in ((seq, lane) for seq, lane in own if not (phase.cut and seq in phase.left)):
+            lose = partial(self._taken.add, lane, Spend(calls=1))
+            self._until.owe(lose) if phase.cut and seq > phase.claimed else lose()
+
+    async def _gone_through(self, engine: Engine, recorder: Recorder) -> str:
+        """Drive to the end of a phase, or to where the recorded run was cut in it."""
+        while True:
+            words = self._words
+            driving = asyncio.ensure_future(engine.drive(self._run))
+            over = asyncio.ensure_future(self._until.over())
+            beside = [asyncio.ensure_future(each) for each in (self._order.kept(), self._people(recorder))]
+            try:
+                await asyncio.wait({driving, over}, return_when=asyncio.FIRST_COMPLETED)
+                if not driving.done():
+                    return "interrupted"
+                ended = driving.result()
+            finally:
+                driving.cancel()
+                for each in (over, *beside):
+                    each.cancel()
+                await asyncio.gather(driving, over, *beside, return_exceptions=True)
+            if ended.state == "waiting":
+                await self._decide(recorder, ended.gates)
+            if ended.state != "waiting" or words == self._words:
+                return ended.state
+
+    async def _people(self, recorder: Recorder) -> None:
+        """Hand over what people decided as soon as a gate is open: others may wait for whoever stands there."""
+        while any(entry.kind == "gate.closed" for entry in self._entries):
+            await asyncio.sleep(LOOK_S)
+            gates = progress_of(self._run, self._memory.select(Query(run=self._run))).gates.values()
+            await self._decide(recorder, [gate.id for gate in gates if gate.closed is None], beside=True)
+
+    def _closed(self, gates: Sequence[str], beside: bool) -> list[Entry]:
+        """Where the recorded run closed these gates in this phase, for what people decided or because they were silent.
+
+        In a phase that was cut they are closed one after another; and where others work `beside` them, not before all is done
+        that was done before: whoever comes to where it was cut holds the others up.
+        """
+        closed = [entry for entry in self._entries if entry.kind == "gate.closed" and entry.data["gate"] in gates]
+        closed = [entry for entry in closed if entry.seq <= self._until.phase.last and is_decided(entry)]
+        if not self._until.phase.cut or not closed:
+            return closed
+        before = deeds(entry for entry in self._kept if entry.seq < closed[0].seq)
+        return closed[:1] if not beside or self._until.has_done(before) else []
+
+    async def _decide(self, recorder: Recorder, gates: Sequence[str], *, beside: bool = False) -> None:
+        """Hand over what people decided at these gates and the recorded run heard in this phase."""
+        closed = self._closed(gates, beside)
+        because = {seq for entry in closed for seq in entry.causes}
+        opened = {str(e.data["gate"]): e for e in self._memory.select(Query(run=self._run, kind="gate.opened"))}
+        heard = {
+            (e.data["gate"], e.actor, e.data["decision"])
+            for e in self._memory.select(Query(run=self._run, kind="gate.decided"))
+        }
+        for entry in self._entries:
+            data: Any = entry.data
+            if entry.kind != "gate.decided" or entry.seq not in because:
+                continue
+            if (data["gate"], entry.actor, data["decision"]) in heard:
+                continue
+            fact = GateDecided(
+                gate=data["gate"],
+                decision=data["decision"],
+                shown=tuple(opened[data["gate"]].data["shown"]),
+                authenticated=data["authenticated"],
+                edit=self._reader.body(entry, "edit"),
+            )
+            cause = opened[data["gate"]].seq
+            await recorder.record(fact, actor=entry.actor, run=self._run, causes=[cause])
+            self._words += 1
+        # The clock of gates stands still but for those that expired.
+        over = [opened[entry.data["gate"]].data["deadline_us"] for entry in closed if entry.data["expired"] is True]
+        if (latest := max(over, default=0)) > self._now_us:
+            self._now_us = latest
+            self._words += 1
+
+    async def _cancel(self, recorder: Recorder) -> None:
+        requested = progress_of(self._run, self._memory.select(Query(run=self._run))).requested
+        causes = [requested] if requested is not None else []
+        await recorder.record(CancelAsked(surface="python"), actor="engine", run=self._run, causes=causes)
+
+    async def _retry(self, recorder: Recorder, asked: Entry) -> None:
+        progress = progress_of(self._run, self._memory.select(Query(run=self._run)))
+        causes = [progress.requested, progress.ended.seq if progress.ended else None]
+        fact = RetryAsked(task=str(asked.data["task"]), surface=asked.data["surface"])
+        known = [cause for cause in causes if cause is not None]
+        await recorder.record(fact, actor=asked.actor, run=self._run, causes=known)
+
+    def _means_of(self, config: RunConfig, _: str) -> Means:
+        models = _models(self._entries)
+        names = dict.fromkeys((*config.providers, *models))
+        said = Said(self._reader, self._entries, self._until)
+        sources = tuple(
+            Source(
+                name=table["name"],
+                source=said.of(table["name"]),
+                max_tokens=table["max_tokens"],
+                when=table["when"],
+            )
+            for table in config.context
+        )
+        return Means(
+            providers={name: self._stage(name, models.get(name, "default"), config) for name in names},
+            programs=self._programs,
+            price=self._price,
+            sleep=_no_time,
+            sources=sources,
+            verifier=said if config.verifier else None,
+            reviser=said if config.reviser else None,
+            number=lambda task, previous: self._until.phase.number(task, previous),
+            # Somebody else's answers lead to other questions. Without a limit nobody takes anything from anybody.
+            turn=self._order.turn if _is_limited(config) and not self._swap else None,
+        )
+
+    def _stage(self, name: str, model: str, config: RunConfig) -> Stage:
+        unmetered = name not in self._metered
+        if not is_panel(name):
+            return Stage(name, model, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered)
+        table = config.providers[name]
+        # A panel that a limit of money has refused each time said nothing: what its agents cost is known then.
+        unmetered = unmetered and config.prices.keys().isdisjoint(_agents(table["config"]))
+        share = share_of(table)
+        return PanelStage(name, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered, share=share)
+
+    def _route(self, _: str) -> Route:
+        """What the router said in the record."""
+        found = next((entry for entry in self._progress.routed if entry.data["tier"] != 2), None)
+        if found is None:
+            return Route(lane=None, confidence_ppm=0, runner_up=None, evidence=(), tier=0, scores=())
+        return recorded_route(json.loads(self._reader.data(found, "evidence")))
+
+
+def _agents(panel: Mapping[str, Any]) -> list[str]:
+    """Whom the agents of a panel ask, as PROVIDER:MODEL."""
+    return [f"{agent['provider']}:{agent['model']}" for agent in (*panel["agents"], panel["coordinator"])]
+
+
+def _is_limited(config: RunConfig) -> bool:
+    """Whether calls take something from each other. A run's seconds are told by the clock."""
+    return replace(config.budget, max_seconds=None) != Budget() or any(lane.budget for lane in config.roster.lanes)
+
+
+def _models(entries: Sequence[Entry]) -> dict[str, str]:
+    asked = [entry.data for entry in entries if entry.kind in ("task.attempted", "role.asked")]
+    return {str(data["provider"]): str(data["model"]) for data in asked}
+
+
+def _metered(entries: Sequence[Entry]) -> set[str]:
+    """The providers for which somebody sends a bill, as far as the record tells."""
+    asked = {
+        entry.seq: str(entry.data["provider"]) for entry in entries if entry.kind in ("task.attempted", "role.asked")
+    }
+    answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
+    said = {(came_of(asked, each), each.data["cost_basis"]) for each in answers}
+    # A panel's sum is an estimate wherever somebody in it sends a bill.
+    return {name for name, basis in said if basis not in ("unmetered", "estimate" if not is_panel(name) else "")}
+
+
+async def _no_time(_: float) -> None:
+    """A re-run does not wait."""

@@ -1,0 +1,254 @@
+"""What stands in for the world while a run is run again: recorded answers, programs and seams, no further than the record goes."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
+from hashlib import sha256
+from typing import Any
+
+from hansard.app.reruns.bounds import Until
+from hansard.app.reruns.phases import is_answer
+from hansard.app.telling.nested_sessions import calls_by_session, sessions_by_question
+from hansard.domain.budget import Budget, Spend
+from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.value import value
+from hansard.errors import ProviderError
+from hansard.ledger.entry import Entry
+from hansard.orchestration.asking import Swallowed, Unanswered
+from hansard.orchestration.nested import Nested, is_panel
+from hansard.orchestration.seams import Verification
+from hansard.providers.base import Provider
+from hansard.providers.recording import Call, call_of, opened
+from hansard.record.reading import came_of
+from hansard.record.replaying import Reader, call_asked
+
+
+class Stage:
+    """A provider in a re-run: recorded answers for all roles but those that are swapped."""
+
+    def __init__(
+        self,
+        name: str,
+        model: str,
+        recorded: Provider,
+        swapped: Mapping[str, Provider],
+        until: Until,
+        taken: "Taken",
+        *,
+        unmetered: bool,
+    ) -> None:
+        self.id, self.unmetered = name, unmetered
+        self._model, self._recorded, self._swapped, self._until = model, recorded, swapped, until
+        self._taken = taken
+
+    def describe(self) -> Mapping[str, str]:
+        return {"name": self.id, "kind": "replayed", "model": self._model}
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        live = self._swapped.get(str(exchange.metadata.get("role", "")))
+        if live is None:
+            if self._until.is_swallowed(exchange):
+                # It was made, whatever came of it.
+                self._count(exchange, Spend(calls=1))
+                raise Swallowed
+            if self._until.stands_at(exchange):
+                self._until.stand()
+                raise Unanswered
+            return await self._recorded.complete(exchange)
+        with self._until.waiting():
+            return await live.complete(exchange)
+
+    def _count(self, exchange: Exchange, took: Spend) -> None:
+        lane = exchange.metadata.get("lane")
+        self._taken.add(str(lane) if lane else None, took)
+
+
+class Taken:
+    """What sessions inside of the recorded run took, call by call, for whoever asks their questions again."""
+
+    def __init__(self, reader: Reader, entries: Sequence[Entry]) -> None:
+        self.elsewhere: dict[str | None, Spend] = {}
+        """What was spent so far by lane, and is not in the record of the re-run: that has no turns of sessions."""
+        self._reader, self._entries = reader, entries
+        self._lanes = {
+            entry.data["task"]: str(entry.data["lane"]) for entry in entries if entry.kind == "task.attempted"
+        }
+        self._calls = calls_by_session(entries)
+        self._taken: set[str] = set()
+        self._waiting: defaultdict[tuple[Call, str], list[str]] = defaultdict(list)
+        self._questions = sessions_by_question(entries)
+        for entry in (entry for entry in entries if entry.seq in self._questions):
+            waiting = self._waiting[call_asked(entry), sha256(reader.data(entry, "prompt")).hexdigest()]
+            # A question that was repeated after a crash is asked but once here.
+            if self._questions[entry.seq] not in waiting:
+                waiting.append(self._questions[entry.seq])
+
+    def by(self, exchange: Exchange) -> Sequence[Completion]:
+        """The calls of the next session on this question; none where the recorded run held no more of them, or where they
+        were taken already: by the attempt that a crash cut short, with whose session the next one went on.
+        """
+        waiting = self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()]
+        if not waiting or (session := waiting.pop(0)) in self._taken:
+            return ()
+        self._taken.add(session)
+        return self._calls.get(session, ())
+
+    def has(self, exchange: Exchange) -> bool:
+        """Whether the recorded run held a session on this question that nobody has asked for here yet."""
+        return bool(self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()])
+
+    def add(self, lane: str | None, took: Spend) -> None:
+        self.elsewhere[lane] = self.elsewhere.get(lane, Spend()).more(
+            took.calls, took.tokens, took.cost_usd_nano, took.elapsed_us
+        )
+
+    def add_what_nobody_took_up(self, left: Set[int], given_up: Set[int]) -> None:
+        """Add the sessions whose questions have no answer, or one that was `given_up`, and at which the run did not stand in
+        the end either (`left`): a crash cut them short. Nobody asks these questions here.
+        """
+        taken_up = (entry for entry in self._entries if is_answer(entry) and entry.seq not in given_up)
+        answered = {seq for entry in taken_up for seq in entry.causes}
+        kept = {self._questions[seq] for seq in self._questions if seq in answered or seq in left}
+        lanes = self._lanes
+        task_of = {
+            self._questions[each.seq]: each.data.get("task") for each in self._entries if each.seq in self._questions
+        }
+        for session in self._calls.keys() - kept:
+            for completion in self._calls[session]:
+                self.add(lanes.get(task_of.get(session)), Spend().plus(completion, completion.latency_us))
+
+    def add_answers(self, seqs: Set[int]) -> None:
+        """Add what roles answered in these entries: nobody asks for that here. What a panel answers took its session."""
+        asked = {entry.seq: entry.data for entry in self._entries if entry.kind == "role.asked"}
+        for entry in (entry for entry in self._entries if entry.kind == "role.answered" and entry.seq in seqs):
+            question, data = came_of(asked, entry), dict[str, Any](self._reader.sound(entry).data)
+            if not is_panel(question["provider"]):
+                tokens = data["input_tokens"] + data["output_tokens"]
+                took = Spend().more(1, tokens, data["cost_usd_nano"], data["latency_us"])
+                self.add(self._lanes.get(question.get("task")), took)
+
+
+class PanelStage(Stage):
+    """A panel in a re-run: its recorded answer, for which as much is set aside and spent as its session took."""
+
+    def __init__(
+        self,
+        name: str,
+        recorded: Provider,
+        swapped: Mapping[str, Provider],
+        until: Until,
+        taken: Taken,
+        *,
+        unmetered: bool,
+        share: Budget,
+    ) -> None:
+        super().__init__(name, name, recorded, swapped, until, taken, unmetered=unmetered)
+        self.share = share
+
+    def goes_on(self, run: str, exchange: Exchange) -> bool:
+        """The record tells that the question was put: so it had what it took."""
+        return self._taken.has(exchange)
+
+    async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
+        swapped = str(exchange.metadata.get("role", "")) in self._swapped
+        if not swapped and self._until.is_swallowed(exchange):
+            raise Swallowed
+        if not swapped and self._until.stands_at(exchange):
+            self._until.owe(lambda: self._count_all(exchange, self._taken.by(exchange)))
+            await self._until.held()
+        for took in () if swapped else self._taken.by(exchange):
+            self._charge(exchange, nested, took)
+        completion = await self.complete(exchange)
+        if swapped:
+            self._charge(exchange, nested, completion)
+        return completion
+
+    def _charge(self, exchange: Exchange, nested: Nested, took: Completion) -> None:
+        nested.charge(took)
+        self._count_all(exchange, [took])
+
+    def _count_all(self, exchange: Exchange, calls: Sequence[Completion]) -> None:
+        for took in calls:
+            self._count(exchange, Spend().plus(took, took.latency_us))
+
+
+@value
+class _Ran:
+    exit_code: int | None
+    stdout: bytes
+    stderr: bytes
+
+
+class Programs:
+    """Recorded runs of programs, each as often as it was run; anything else is a miss."""
+
+    def __init__(self, reader: Reader, entries: Sequence[Entry], until: Until) -> None:
+        self._ran: defaultdict[tuple[tuple[str, ...], str], list[Mapping[str, Any]]] = defaultdict(list)
+        for entry in (entry for entry in entries if entry.kind == "task.judged" and "reasons" in entry.body):
+            for row in json.loads(reader.data(entry, "reasons")):
+                if (ran := row.get("program")) is not None:
+                    self._ran[tuple(ran["argv"]), ran["stdin_sha256"]].append({"said": row["detail"], **ran})
+        self._until = until
+        self.miss: str | None = None
+
+    async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> _Ran:
+        known = self._ran.get((argv, sha256(stdin).hexdigest()), [])
+        if not known and self._until.phase.unjudged:
+            # What stands in no verdict let its result through to the validator, whom nobody came to ask.
+            return _Ran(exit_code=0, stdout=b"", stderr=b"")
+        if not known:
+            self.miss = self.miss or f"program {argv!r}: the recorded run started none with this input"
+            raise ProviderError(self.miss)
+        found = known.pop(0) if len(known) > 1 else known[0]
+        if found.get("failed") is True:
+            raise ProviderError(found["said"])
+        return _Ran(exit_code=found["exit_code"], stdout=b"", stderr=found["said"].encode("utf-8", "surrogatepass"))
+
+
+class Said:
+    """What seams said, from the record."""
+
+    def __init__(self, reader: Reader, entries: Sequence[Entry], until: Until) -> None:
+        self._reader, self._until = reader, until
+        self._entries = entries
+        self.source = ""
+
+    def of(self, source: str) -> "Said":
+        made = Said(self._reader, self._entries, self._until)
+        made.source = source
+        return made
+
+    async def context(self, request: str, task: str | None) -> str:
+        for entry in self._entries:
+            if entry.kind == "context.given" and (entry.data["source"], entry.data.get("task")) == (self.source, task):
+                text = _text(self._reader, entry, "context")
+                if entry.data["failed"] is True:
+                    raise ProviderError(text)
+                return text
+        raise ProviderError(f"the recorded run asked no source {self.source!r} about this")
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        found = self._said("answer.checked", check="verifier")
+        if found is None:
+            raise ProviderError("the recorded run asked no verifier")
+        if found.data["outcome"] == "crashed":
+            raise ProviderError(_text(self._reader, found, "detail"))
+        return Verification(outcome=found.data["outcome"], detail=_text(self._reader, found, "detail"))
+
+    async def revise(self, request: str, answer: str) -> str | None:
+        found = self._said("answer.revised")
+        return _text(self._reader, found, "answer") if found else None
+
+    def _said(self, kind: str, **data: str) -> Entry | None:
+        """What was said of the answer of this phase."""
+        first, last = self._until.phase.first, self._until.phase.last
+        own = (each for each in self._entries if each.kind == kind and first <= each.seq <= last)
+        return next((each for each in own if data.items() <= each.data.items()), None)
+
+
+def _text(reader: Reader, entry: Entry, part: str) -> str:
+    found = reader.body(entry, part)
+    return found.as_text() if found else ""

@@ -1,0 +1,1 @@
+"""From settings, files and flags to what a run or a session is begun with."""

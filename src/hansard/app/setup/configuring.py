@@ -1,0 +1,342 @@
+"""From settings and flags to the configuration of a run. Says plainly what is missing when nobody can be asked."""
+
+import shutil
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from decimal import Decimal, DecimalException
+from typing import Any
+
+from hansard.app.lanes.rosters import roster_of
+from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
+from hansard.app.seams import installed
+from hansard.app.settings import Settings, check_name, recordable
+from hansard.app.setup.panels import CLI_KINDS, panel_of
+from hansard.app.setup.rehearsal import REHEARSAL, rehearsal_table
+from hansard.app.setup.wishes import Wishes, flagged, words_of
+from hansard.domain.budget import NANO_PER_USD, Budget
+from hansard.domain.roster import Policy, Roster
+from hansard.errors import UsageError
+from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
+from hansard.orchestration.checks.delivery import PROFILES
+from hansard.orchestration.config import RunConfig, Tuning, read_budget
+from hansard.orchestration.escalate import default_ladder
+from hansard.orchestration.gates import Rule, read_rules
+from hansard.orchestration.nested import is_panel
+from hansard.orchestration.seams import read_seam, read_sources
+from hansard.orchestration.templates import digests
+from hansard.providers.base import Provider
+from hansard.providers.fields import Fields
+from hansard.providers.prices import Price
+from hansard.record.codec import MAX_TEXT
+
+MOST_USD = (2**53 - 1) // NANO_PER_USD
+ITS_OWN = "default"
+NOBODY = """\
+nobody can be asked yet. One of these lines is enough:
+  --cmd "my-agent --stdin"   or   --chat-url http://127.0.0.1:11434/v1 --model llama3.2   or   --api MODEL
+  hansard init               writes a hansard.toml to name providers in;  hansard doctor  says what works here
+  --provider rehearsal       goes through the motions with canned answers, marked as such, and asks no model"""
+NOBODY_HERE = (
+    "nobody can be asked yet: no provider is configured here. Whoever runs this names one in hansard.toml, which "
+    "`hansard init` writes; the provider rehearsal goes through the motions with canned answers, and asks no model"
+)
+
+
+def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
+    """The whole configuration of a run, checked. UsageError says what is wrong and what to type."""
+    where = str(settings.config or "hansard.toml")
+    tables = {name: dict(table) for name, table in settings.providers.items()}
+    tables |= {name: _described(name, provider) for name, provider in pool.given.items()}
+    roster = wishes.roster or roster_of(settings)
+    chosen, named = flagged(wishes)
+    tables |= named
+    if chosen == REHEARSAL and REHEARSAL not in tables:
+        tables[REHEARSAL] = rehearsal_table(roster)
+    if chosen is not None and chosen.partition(":")[0] not in tables:
+        known = ", ".join(dict.fromkeys((*tables, REHEARSAL)))
+        raise UsageError(f"there is no provider {chosen!r}; known are {known}")
+    if not tables:
+        raise UsageError(NOBODY if wishes.typed else NOBODY_HERE)
+    # A provider that is named for this run goes before the tiers and roles of the file.
+    tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
+    default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
+    run = Fields(settings.run, f"{where} [run]")
+    # Everything is read, also what a flag goes before: a key that is not read is taken for an unknown one.
+    judge_intent, revise = run.flag("judge_intent"), run.flag("revise")
+    judge = run.choice("judge", ("model", "checks"), "model")
+    answer = run.choice("answer", ("synthesize", "join"), "synthesize")
+    profile = run.choice("profile", tuple(PROFILES), "normal")
+    profile = profile if wishes.profile is None else wishes.profile
+    if profile not in PROFILES:
+        raise UsageError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}")
+    config = RunConfig(
+        default=default,
+        roster=roster,
+        policy=_policy(settings, wishes, roster, where),
+        providers=tables,
+        folder=recordable(settings.folder),
+        tiers=tiers,
+        roles=roles,
+        ladder=_ladder(run, wishes, tiers, tables, chosen),
+        budget=allowed(settings, wishes),
+        judge=wishes.judge or judge,  # type: ignore[arg-type]
+        answer=wishes.answer or answer,  # type: ignore[arg-type]
+        tuning=_tuning(run),
+        templates=digests() | {name: template.digest for name, template in CHECK_TEMPLATES.items()},
+        gates=_gates(settings, wishes, roster, where),
+        context=_context(settings, wishes, where),
+        verifier=_verifier(settings, pool, wishes, where),
+        reviser=_seam(settings.reviser, f"{where} [reviser]"),
+        judge_intent=wishes.judge_intent or judge_intent,
+        revise=wishes.revise or revise,
+        profile=profile,
+    )
+    if FLAGGED in named:
+        # Opened now: a mistake in a flag is told before there is a ledger, and before a server takes its first request.
+        pool.provider(FLAGGED, named[FLAGGED], config.folder)
+    config = _without_unasked(_with_panels(config, settings, pool), pool)
+    _check_targets(config)
+    _check_names(config)
+    return replace(config, prices=_prices(config, pool))
+
+
+def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig:
+    """The configuration with every panel that it names, whole."""
+    names = [target for target in config.targets if is_panel(target)]
+    tables = dict(config.providers)
+
+    def resolve(target: str | None) -> tuple[str, str]:
+        id, _, model = (target or (ITS_OWN if is_panel(config.default) else config.default)).partition(":")
+        if id in CLI_KINDS:
+            tables.setdefault(id, {"kind": id})
+        if id not in tables:
+            raise UsageError(f'a panel asks {id!r}, which is no provider that is configured; write provider = "…"')
+        described = pool.provider(id, tables[id], config.folder).describe().get("model")
+        return id, model or described or ITS_OWN
+
+    panels = {name: panel_of(settings, name).as_table(resolve) for name in names}
+    return replace(config, providers={**tables, **panels}) if panels else config
+
+
+def _without_unasked(config: RunConfig, pool: Pool) -> RunConfig:
+    """The configuration without the providers that nobody asks in this run and that cannot be opened here.
+
+    The others stay, so that their keys are known and removed from whatever comes back.
+    """
+    asked = {name for target in config.targets for name, _ in _named(config, target)}
+
+    def stays(name: str) -> bool:
+        if name in asked or is_panel(name):
+            return True
+        try:
+            pool.provider(name, config.providers[name], config.folder)
+        except UsageError:
+            return False
+        return True
+
+    return replace(config, providers={name: table for name, table in config.providers.items() if stays(name)})
+
+
+def _policy(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> Policy:
+    """What the run may use of its roster. A rule about a lane that is not there would be passed over, and is refused."""
+    found = wishes.policy or settings.policy
+    where = "the policy" if wishes.policy else f"{where} [policy]"
+    # What stands in the file may be about the file's own roster, where another one is named for this run.
+    own = roster if wishes.policy else roster_of(settings)
+    lanes = (*found.allow_lanes, *found.deny_lanes)
+    _refuse_unknown("lane", set(lanes).difference(own.names), roster.names, roster, where)
+    wanted = {*found.allow_categories, *found.deny_categories}.difference(lane.category for lane in own.lanes)
+    categories = tuple(dict.fromkeys(lane.category for lane in roster.lanes))
+    _refuse_unknown("category", wanted, categories, roster, where)
+    if all(found.refuses(lane) for lane in roster.lanes):
+        raise UsageError(f"{where}: it leaves no lane of roster {roster.name!r} to work in; allow one")
+    return found if wishes.max_parallel is None else replace(found, max_parallel=wishes.max_parallel)
+
+
+def _refuse_unknown(what: str, names: Iterable[str], known: Collection[str], roster: Roster, where: str) -> None:
+    for name in sorted(names):
+        if name not in known:
+            raise UsageError(f"{where}: there is no {what} {name!r}; roster {roster.name!r} has {', '.join(known)}")
+
+
+def _described(name: str, provider: Provider) -> dict[str, Any]:
+    check_name(name)
+    return {**provider.describe(), "kind": PYTHON_KIND}
+
+
+def _ladder(
+    run: Fields, wishes: Wishes, tiers: Mapping[str, str], tables: Mapping[str, Any], chosen: str | None
+) -> tuple[str, ...]:
+    named = run.any("ladder", None)
+    if wishes.ladder is not None:
+        named = list(wishes.ladder)
+    elif named is None or chosen is not None:
+        return default_ladder(tiers)
+    if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
+        raise UsageError(f"{run.where}: ladder must be a list of tiers or providers, not {named!r:.80}")
+    for each in named:
+        if each not in tiers and each.partition(":")[0] not in (*tables, "panel"):
+            raise UsageError(f"{run.where}: ladder names {each!r}, which is neither a tier nor a provider")
+    return tuple(named)
+
+
+def _tuning(run: Fields) -> Tuning:
+    known = {name: run.any(name) for name in Tuning.names() if run.has(name)}
+    run.done()
+    return Tuning.read(Fields(known, run.where))
+
+
+def allowed(settings: Settings, wishes: Wishes) -> Budget:
+    """What one run may spend: as `[budget]` says, and flags before it."""
+    where, table = str(settings.config or "hansard.toml"), dict(settings.budget)
+    if "max_usd" in table:
+        table["max_cost_usd_nano"] = nano_usd(str(table.pop("max_usd")), f"{where} [budget] max_usd")
+    budget = read_budget(Fields(table, f"{where} [budget]"))
+    wanted: dict[str, Any] = {
+        "max_calls": wishes.max_calls,
+        "max_tokens": wishes.max_tokens,
+        "max_cost_usd_nano": (
+            nano_usd(wishes.max_usd, wishes.named("max_usd")) if wishes.max_usd is not None else None
+        ),
+        "max_seconds": wishes.max_seconds,
+    }
+    return replace(budget, **{name: value for name, value in wanted.items() if value is not None})
+
+
+def of_server(settings: Settings, flags: Wishes) -> Wishes:
+    """The flags of a server, with what the file allows where they say nothing: its callers get no more, and type no flags."""
+    most = allowed(settings, flags)
+    nano = most.max_cost_usd_nano
+    return replace(
+        flags,
+        typed=False,
+        max_calls=most.max_calls,
+        max_tokens=most.max_tokens,
+        max_usd=None if nano is None else f"{Decimal(nano) / NANO_PER_USD:f}",
+        max_seconds=most.max_seconds,
+        max_parallel=flags.max_parallel or settings.policy.max_parallel,
+    )
+
+
+def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tuple[Rule, ...]:
+    rules = list(read_rules(settings.gates, where))
+    own = roster_of(settings) if rules else roster
+    for standing in rules:
+        strange = set(standing.lanes).difference(own.names)
+        _refuse_unknown("lane", strange, roster.names, roster, f"{where}: gate {standing.name!r}")
+    for number, wish in enumerate(wishes.gates, 1):
+        kind, _, name = wish.partition(":")
+        named = f"asked-{number}"
+        rule = Rule(name=named, plan=True) if wish == "plan" else None
+        if name and kind == "task":
+            rule = Rule(name=named, tasks=(name,), asked=True)
+        elif name and kind == "lane":
+            _refuse_unknown("lane", (name,), roster.names, roster, f"{wishes.named('gates')} {wish!r}")
+            rule = Rule(name=named, lanes=(name,))
+        if rule is None:
+            raise UsageError(f"{wishes.named('gates')} {wish!r}: write plan, task:ID or lane:NAME")
+        rules.append(rule)
+    return tuple(rules)
+
+
+def _context(settings: Settings, wishes: Wishes, where: str) -> tuple[Mapping[str, Any], ...]:
+    """The context sources of the settings, and the capsules that are wished for."""
+    capsules = [{"name": f"capsule-{number}", "run": run} for number, run in enumerate(wishes.context, 1)]
+    return read_sources([*settings.context, *capsules], where)
+
+
+def _verifier(settings: Settings, pool: Pool, wishes: Wishes, where: str) -> dict[str, Any] | None:
+    """The verifier: `--verifier` takes a URL, the name of an entry point that is installed, or a command."""
+    wish = wishes.verifier
+    if wish is None:
+        return _seam(settings.verifier, f"{where} [verifier]")
+    if wish.startswith(("http://", "https://")):
+        return {"url": wish}
+    if wish in pool.seams or wish in installed("verifier"):
+        return {"entry_point": wish}
+    words = words_of(wish, where := wishes.named("verifier"))
+    if "/" not in words[0] and shutil.which(words[0], path=settings.environment.get("PATH")) is None:
+        raise UsageError(
+            f"{where}: there is no program {words[0]!r:.80}, and no installed package brings such a verifier"
+        )
+    return {"command": words}
+
+
+def _seam(table: Mapping[str, Any] | None, where: str) -> dict[str, Any] | None:
+    if table is None:
+        return None
+    fields = Fields(table, where)
+    found = read_seam(fields)
+    fields.done()
+    return found
+
+
+def nano_usd(text: str, where: str) -> int:
+    """Dollars as billionths."""
+    try:
+        amount = Decimal(text)
+        if 0 <= amount <= MOST_USD:
+            return int(amount * NANO_PER_USD)
+    except DecimalException as error:
+        raise UsageError(f"{where}: {text!r:.40} is no amount of dollars, such as 0.50") from error
+    raise UsageError(f"{where}: {text!r:.40} is no amount of dollars from 0 to {MOST_USD:,}, such as 0.50")
+
+
+def _check_targets(config: RunConfig) -> None:
+    for target in config.targets:
+        if target not in config.providers and target.partition(":")[0] not in config.providers:
+            raise UsageError(f"the roster or the settings name {target!r}, which is no provider that is configured")
+
+
+def _check_names(config: RunConfig) -> None:
+    """UsageError where a name is too long for the entries of a run, which is told before there is a run."""
+    named = [each for target in config.targets for each in _named(config, target)]
+    models = [model or str(config.providers[name].get("model", "")) for name, model in named]
+    rungs = [rung.name for lane in config.roster.lanes for rung in config.rungs(lane.name)]
+    for name in (*config.targets, *models, *rungs, *(rule.name for rule in config.gates)):
+        if len(name) > MAX_TEXT:
+            raise UsageError(
+                f"the name {name[:40]!r}… of a provider, model, tier or gate has {len(name)} characters; "
+                f"the record takes {MAX_TEXT} at most"
+            )
+
+
+def _prices(config: RunConfig, pool: Pool) -> dict[str, Price]:
+    """Under a money budget every model has a known price, or nobody sends a bill for it."""
+    lanes = [lane.budget for lane in config.roster.lanes if lane.budget]
+    if all(budget.max_cost_usd_nano is None for budget in (config.budget, *lanes)):
+        return {}
+    found: dict[str, Price] = {}
+    for target in config.targets:
+        for provider, asked in _asked(config, pool, target):
+            check_price(pool, provider, asked)
+            price = None if provider.unmetered else pool.prices.find(asked)
+            if price is not None:
+                found[f"{provider.id}:{asked}" if is_panel(target) else target] = price
+    return found
+
+
+def check_price(pool: Pool, provider: Provider, model: str) -> None:
+    """UsageError where nobody knows what a model costs, and somebody sends a bill for it."""
+    if not provider.unmetered and pool.prices.find(model) is None:
+        raise UsageError(
+            f"there is a limit of money, and the price of {model!r} ({provider.id}) is not known; "
+            f'write [prices."{model}"] with input and output in dollars per million tokens, or unmetered = true into the '
+            f"provider's table where nobody sends a bill for it"
+        )
+
+
+def _asked(config: RunConfig, pool: Pool, target: str) -> list[tuple[Provider, str]]:
+    """Everybody whom a target asks, with the model."""
+    named = _named(config, target)
+    found = [(pool.provider(name, config.providers[name], config.folder), model) for name, model in named]
+    return [(provider, model or provider.describe().get("model", "")) for provider, model in found]
+
+
+def _named(config: RunConfig, target: str) -> list[tuple[str, str]]:
+    """The providers behind a target by their names, with the model that it names: of a panel, whomever its agents ask."""
+    if is_panel(target):
+        table = config.providers[target]["config"]
+        return [(agent["provider"], agent["model"]) for agent in (*table["agents"], table["coordinator"])]
+    name, _, model = target.partition(":")
+    return [(target, "") if target in config.providers else (name, model)]

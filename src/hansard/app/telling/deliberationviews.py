@@ -1,0 +1,237 @@
+"""Deliberations as the record tells them: what each was convened with, how it ended, which directory is its own."""
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from hansard.app.setup.convening import Convening
+from hansard.app.telling.compare import end_of
+from hansard.app.telling.runviews import spent_view
+from hansard.app.views import View, moment
+from hansard.deliberation.archive import MANIFEST, read_manifest
+from hansard.deliberation.story import read_artifact
+from hansard.domain.value import value
+from hansard.errors import Tampered, UsageError
+from hansard.ledger.entry import Entry
+from hansard.orchestration.progress import progress_of
+from hansard.record.history import fold
+from hansard.record.reading import formed, read_body, read_entries, read_text, strange
+from hansard.store.base import Query, Store
+
+MODE: Literal["deliberation"] = "deliberation"
+PERSONA: Literal["persona"] = "persona"
+"""The mode of a run that makes a persona, and holds no session."""
+
+
+def convening_of(store: Store, configured: int | None) -> Convening:
+    """What a session was convened with; UsageError where the run is no deliberation, or it is not in the ledger any more."""
+    made = _recorded_convening(store, configured)
+    if made is None:
+        raise UsageError(f"the configuration of this deliberation (entry {configured}) is not in the ledger any more")
+    return made
+
+
+def _recorded_convening(store: Store, configured: int | None) -> Convening | None:
+    entry = formed(store, store.entry(configured)) if configured is not None else None
+    asked = next(read_entries(store, Query(run=entry.run, kind="run.requested", limit=1)), None) if entry else None
+    if entry and asked and asked.data["mode"] not in (MODE, PERSONA):
+        raise UsageError(
+            f"run {entry.run} is no deliberation; `hansard runs show {entry.run}` shows it, with the panels that met in it"
+        )
+    stored = read_body(store, entry, "config") if entry else None
+    if entry is None or stored is None:
+        return None
+    try:
+        return Convening.from_json(stored.body)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, UsageError) as error:
+        raise strange(entry, "config", error) from error
+
+
+def has_session(store: Store, run: str) -> bool:
+    """Whether the run has come as far as its session."""
+    return _last(store, run, "session.convened") is not None
+
+
+def deliberation_view(store: Store, run: str) -> View:
+    """One deliberation. Where its configuration was redacted, what the rest of the record tells of it."""
+    entries = list(read_entries(store, Query(run=run)))
+    configured = next((entry.seq for entry in entries if entry.kind == "run.configured"), None)
+    made, artifact = _recorded_convening(store, configured), _artifact(store, run)
+    convened, selected = _last(store, run, "session.convened"), _last(store, run, "panel.selected")
+    ended = _last(store, run, "session.ended")
+    session = str(convened.data["session"]) if convened else made.config.session_id if made else None
+    state = fold(entries).runs[run]
+    run_dir = str(Path(made.runs) / session) if made and made.runs and session else None
+    view: View = {
+        "run": run,
+        "session_id": session,
+        "state": state.state,
+        "started": moment(state.started_us),
+        "spent": spent_view(state, end_of(entries)),
+        "problem": made.config.problem_statement if made else read_text(store, entries[0], "request"),
+        "selected_agents": list(selected.data["agents"]) if selected else [],
+        "coordinator": made.config.coordinator.id if made else selected.data["coordinator"] if selected else None,
+        "run_dir": run_dir,
+        "fault": _fault(entries, run_dir),
+        "refused_experts": _refused(entries, made.experts) if made else [],
+        "cut": list(made.cut) if made else [],
+        "outcome": None,
+        "why": ended.data.get("why") if ended else None,
+    }
+    return view | (_outcome(artifact) if artifact else {})
+
+
+def _fault(entries: list[Entry], run_dir: str | None) -> str | None:
+    """What the record shows to be wrong with the directory of a session that is over."""
+    kinds = {entry.kind for entry in entries}
+    if run_dir is None or "session.archived" in kinds or not {"session.ended", "run.ended"} <= kinds:
+        return None
+    return f"the directory is not complete; `hansard session resume {shlex.quote(run_dir)}` completes it"
+
+
+def _refused(entries: list[Entry], needs: Sequence[str]) -> list[str]:
+    """The needs for which no expert was made: personas stand on the record in the order of their needs."""
+    personas = (entry for entry in entries if entry.kind == "persona.made")
+    return [need for need, entry in zip(needs, personas, strict=False) if not entry.data["accepted"]]
+
+
+def rounds_of(artifact: Mapping[str, Any]) -> int:
+    """How many rounds a session opened, also where nobody spoke in the last of them."""
+    ending = artifact["outcome"].get("termination_artifact")
+    return int(ending["final_round"] if ending else max(each["round"] for each in artifact["canonical_transcript"]))
+
+
+def _outcome(artifact: dict[str, Any]) -> View:
+    said, transcript = artifact["outcome"], artifact["canonical_transcript"]
+    view: View = {
+        "outcome": said["kind"],
+        "rounds": rounds_of(artifact),
+        "messages": len(transcript),
+        "transcript_digest": artifact["transcript_digest"],
+        "cumulative_usage": artifact["cumulative_usage"],
+        "unresolved": artifact["cumulative_unresolved"],
+    }
+    if said["kind"] == "synthesis":
+        return view | {"synthesis_answer": transcript[-1]["content"].get("integrated_answer")}
+    ending = said["termination_artifact"]
+    pending = ending.get("pending_user_input_request") or ending.get("pending_external_research_request")
+    more = {"pending": pending, "last_provider_failure": ending.get("last_provider_failure")}
+    return view | {"termination_reason": ending["reason"]} | {name: each for name, each in more.items() if each}
+
+
+@value
+class Spent:
+    """What a session took, failed calls included, and the entry that ended it."""
+
+    calls: int
+    tokens: int
+    cost_usd_nano: int
+    elapsed_us: int
+    ended_seq: int
+
+
+def spent_on_record(store: Store, run: str) -> Spent:
+    """The same for a session that was over before this process came. Calls of which nothing came back were made, too."""
+    entries = list(read_entries(store, Query(run=run)))
+    spent = fold(entries).runs[run]
+    return Spent(
+        calls=spent.calls + len(spent.calling),
+        tokens=spent.tokens,
+        cost_usd_nano=spent.cost_usd_nano,
+        elapsed_us=progress_of(run, entries).spent.elapsed_us,
+        ended_seq=max((entry.seq for entry in entries if entry.kind == "session.ended"), default=0),
+    )
+
+
+def deliberations(store: Store) -> Iterator[str]:
+    """The runs that are deliberations, the newest first."""
+    for entry in store.select(Query(kind="run.requested", newest_first=True)):
+        if entry.data.get("mode") == MODE:
+            yield entry.run
+
+
+def deliberation_views(store: Store) -> Iterator[View]:
+    """The deliberations, the newest first. One that is not as Hansard writes it hides no other."""
+    for run in deliberations(store):
+        try:
+            view = deliberation_view(store, run)
+        except (UsageError, Tampered):
+            continue
+        yield view
+
+
+def find_session(store: Store, folder: Path) -> str:
+    """The run whose session lies in this directory: the newest one that the record has there, under whatever path."""
+    here = os.path.realpath(folder)
+    places = [(run, place) for run in deliberations(store) if (place := directory_of(store, run)) is not None]
+    found = [run for run, place in places if os.path.realpath(place) == here]
+    if found:
+        return next((run for run in found if has_session(store, run)), found[0])
+    session = read_manifest(folder).session_id if (folder / MANIFEST).exists() else folder.name
+    for run, place in places:
+        if place.name == session:
+            over = _last(store, run, "run.ended") is not None
+            go_on = "" if over else f", or `hansard runs resume {run}` goes on with the session there"
+            raise UsageError(f"{folder} is not where run {run} has session {session!r}; move it to {place}{go_on}")
+        if run == session:
+            raise UsageError(f"{session} is a run, and its session lies in {place}: name that")
+    raise UsageError(f"{store.place} knows no session in {folder}; `--ledger LEDGER` asks another ledger")
+
+
+def directory_of(store: Store, run: str) -> Path | None:
+    """Where the directory of a run is; None where it has none, or the record does not say it any more."""
+    configured, convened = _last(store, run, "run.configured"), _last(store, run, "session.convened")
+    try:
+        made = convening_of(store, configured.seq if configured else None)
+    except (UsageError, Tampered):
+        return None
+    session = str(convened.data["session"]) if convened else made.config.session_id
+    return Path(made.runs) / session if made.runs else None
+
+
+def listings_of(store: Store, session: str) -> dict[bytes, list[int]]:
+    """Every list of the files of a session of this id that is on the record, with the entries that hold it, newest first."""
+    found: dict[bytes, list[int]] = {}
+    for entry in store.select(Query(kind="session.archived", newest_first=True)):
+        listed = _listing(store, entry) if entry.data.get("session") == session else None
+        if listed is not None:
+            found.setdefault(listed, []).append(entry.seq)
+    return found
+
+
+def listing_of(store: Store, run: str) -> bytes | None:
+    """The list of a session's files with their hashes, as it stands on the record; None where there is none."""
+    archived = _last(store, run, "session.archived")
+    return _listing(store, archived) if archived else None
+
+
+def _listing(store: Store, archived: Entry) -> bytes | None:
+    stored = read_body(store, archived, "manifest")
+    if stored is None:
+        return None
+    try:
+        if not isinstance(json.loads(stored.body), dict):
+            raise ValueError("it lists no files")
+    except (ValueError, RecursionError) as error:
+        raise strange(archived, "manifest", error) from error
+    return stored.body
+
+
+def artifact_on_record(store: Store, run: str) -> dict[str, Any]:
+    """The artifact of the newest session of a run; UsageError where there is none."""
+    found = _artifact(store, run)
+    if found is None:
+        raise UsageError(f"run {run} has no artifact on the record: its session has not ended, or it was redacted")
+    return found
+
+
+def _artifact(store: Store, run: str) -> dict[str, Any] | None:
+    ended = _last(store, run, "session.ended")
+    return read_artifact(store, ended) if ended else None
+
+
+def _last(store: Store, run: str, kind: str) -> Entry | None:
+    return next(read_entries(store, Query(run=run, kind=kind, newest_first=True, limit=1)), None)

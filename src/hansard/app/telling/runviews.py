@@ -1,0 +1,229 @@
+"""How a run is shown: folded from its entries, with the bodies that people want to read."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from hansard.app.telling.compare import answer_entry, end_of
+from hansard.app.telling.nested_sessions import sessions_by_question
+from hansard.app.views import View, moment
+from hansard.deliberation.story import read_artifact
+from hansard.errors import Tampered
+from hansard.ledger.entry import Entry
+from hansard.record.history import RunState, ended_state, fold
+from hansard.record.reading import read_body, read_for_list, read_text, strange
+from hansard.store.base import Query, Store
+
+REQUEST_SHOWN = 200
+
+
+def listed_view(store: Store, run: str) -> View:
+    """One run in short, for lists. Of a run that is over its beginning and its end are read, since a long one has many
+    thousand entries between them; of any other all are. Entries are taken as they are."""
+    begin = list(store.select(Query(run=run, limit=2)))
+    [last] = store.select(Query(run=run, newest_first=True, limit=1))
+    if [entry.kind for entry in begin] == ["run.requested", "run.configured"]:
+        # Counted last: whatever comes meanwhile makes the count differ, and nothing else.
+        state = ended_state(begin[0], last, store.count(run))
+        if state is not None:
+            return _head(state, begin, last, read_for_list(store, begin[0], "request"))
+    entries = list(store.select(Query(run=run)))
+    request = read_for_list(store, _first(entries), "request")
+    return _head(fold(entries).runs[run], entries, end_of(entries), request)
+
+
+def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
+    """One run, with tasks and texts; each entry has the form of its kind."""
+    request = read_text(store, _first(entries), "request")
+    return {
+        **_head(fold(entries).runs[run], entries, end_of(entries), None),
+        "request": request,
+        "route": _route(entries),
+        "plan": _plan(entries),
+        "tasks": _tasks(store, entries),
+        **_answer(store, entries),
+    }
+
+
+def _first(entries: Sequence[Entry]) -> Entry:
+    return next((entry for entry in entries if entry.kind == "run.requested"), entries[0])
+
+
+def _head(state: RunState, entries: Sequence[Entry], ended: Entry | None, request: str | None) -> View:
+    configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
+    return {
+        "run": state.run,
+        "state": state.state,
+        "reason": ended.data.get("reason") if ended else None,
+        "mode": _first(entries).data.get("mode"),
+        "request": None if request is None else request[:REQUEST_SHOWN],
+        "started": moment(state.started_us),
+        "last": moment(state.last_us),
+        "entries": state.entries,
+        "first_seq": state.first_seq,
+        "last_seq": state.last_seq,
+        "spent": spent_view(state, ended),
+        "budget": _budget(configured),
+        "open_gates": sorted(state.open_gates),
+    }
+
+
+def spent_view(state: RunState, ended: Entry | None) -> View:
+    """What a run took so far, calls of which nothing came back included; how long it took is known at its end."""
+    return {
+        "calls": state.calls,
+        "tokens": state.tokens,
+        "cost_usd_nano": state.cost_usd_nano,
+        "elapsed_us": ended.data.get("elapsed_us") if ended else None,
+    }
+
+
+def _budget(configured: Entry | None) -> View:
+    names = ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")
+    return {name: configured.data.get(name) if configured else None for name in names}
+
+
+def _route(entries: Sequence[Entry]) -> View | None:
+    """The last word on where the request belongs."""
+    routed = next((entry for entry in reversed(entries) if entry.kind == "run.routed"), None)
+    if routed is None:
+        return None
+    names = ("tier", "lane", "runner_up", "confidence_ppm")
+    return {"seq": routed.seq, **{name: routed.data.get(name) for name in names}}
+
+
+def _plan(entries: Sequence[Entry]) -> View | None:
+    made = next((entry for entry in reversed(entries) if entry.kind == "plan.made"), None)
+    if made is None:
+        return None
+    return {"seq": made.seq, "by": made.data["by"], **{key: made.data[key] for key in ("tasks", "edges", "waves")}}
+
+
+def plan_data(store: Store, entries: Sequence[Entry]) -> View | None:
+    """The plan as a file that `submit --plan` takes; None where there is none yet, or it is not in the ledger any more."""
+    made = next((entry for entry in reversed(entries) if entry.kind == "plan.made"), None)
+    stored = read_body(store, made, "plan") if made else None
+    if made is None or stored is None:
+        return None
+    try:
+        found: View = json.loads(stored.body)
+        if not all(_is_task(each) for each in found["tasks"]):
+            raise ValueError("a task has no id, no lane, or needs that name none")
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise strange(made, "plan", error) from error
+    return found
+
+
+def _is_task(planned: Any) -> bool:
+    needs = planned.get("needs", []) if isinstance(planned, dict) else None
+    return (
+        isinstance(needs, list)
+        and all(isinstance(planned.get(name), str) for name in ("id", "lane"))
+        and all(isinstance(need, dict) and isinstance(need.get("task"), str) for need in needs)
+    )
+
+
+def _tasks(store: Store, entries: Sequence[Entry]) -> list[View]:
+    """Every task of the plan in its order, with what became of it."""
+    planned = (plan_data(store, entries) or {}).get("tasks", [])
+    tasks = {task["id"]: _waiting(task["id"], task["lane"], task.get("needs", [])) for task in planned}
+    for entry in entries:
+        data: Any = entry.data
+        if entry.kind.startswith("task.") and "task" in data:
+            _take(store, tasks.setdefault(data["task"], _waiting(data["task"], None, [])), entry)
+    sessions = _sessions(store, entries)
+    for attempt in (attempt for task in tasks.values() for attempt in task["attempts"]):
+        if attempt["seq"] in sessions:
+            attempt["panel"] = sessions[attempt["seq"]]
+        if attempt["verdict"] and (judges := _judges(entries, attempt["verdict"]["seq"], sessions)):
+            attempt["verdict"]["panel"] = judges
+    return list(tasks.values())
+
+
+def _judges(entries: Sequence[Entry], verdict: int, sessions: dict[int, View]) -> View | None:
+    """The session whose answer a verdict is."""
+    if not sessions:
+        return None
+    causes = {entry.seq: entry.causes for entry in entries if entry.kind in ("task.judged", "role.answered")}
+    asked = [seq for answered in causes[verdict] for seq in causes.get(answered, ())]
+    return next((sessions[seq] for seq in asked if seq in sessions), None)
+
+
+def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:
+    """The sessions that met inside of the run, by the question that each answers: how it ended, and who dissents.
+
+    Where a question was asked again after a crash, the session is shown where its answer is.
+    """
+    last = {session: seq for seq, session in sessions_by_question(entries).items()}
+    views: dict[str, View] = {id: {"session": id, "outcome": None, "rounds": None, "unresolved": []} for id in last}
+    for entry in entries:
+        if entry.kind == "session.ended" and (view := views.get(str(entry.data["session"]))):
+            view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
+            view["rounds"] = entry.data["rounds"]
+            artifact = read_artifact(store, entry)
+            view["unresolved"] = artifact["cumulative_unresolved"] if artifact else []
+    return {seq: views[id] for id, seq in last.items()}
+
+
+def _waiting(task: str, lane: str | None, needs: Sequence[View]) -> View:
+    needed = [need["task"] for need in needs]
+    return {"task": task, "lane": lane, "needs": needed, "state": "waiting", "attempts": [], "because": None}
+
+
+def _take(store: Store, task: View, entry: Entry) -> None:
+    data: Any = entry.data
+    match entry.kind:
+        case "task.attempted":
+            task["lane"], task["state"], task["because"] = data["lane"], "running", None
+            task["attempts"].append(
+                {
+                    "attempt": data["attempt"],
+                    "seq": entry.seq,
+                    "rung": data["rung"],
+                    "provider": data["provider"],
+                    "model": data["model"],
+                    "returned": None,
+                    "verdict": None,
+                }
+            )
+        case "task.returned":
+            task["state"] = "returned"
+            _attempt(task, entry)["returned"] = {
+                "seq": entry.seq,
+                **{key: data.get(key) for key in ("ok", "finish", "error", "model", "latency_us", "exit_code")},
+                "tokens": data["input_tokens"] + data["output_tokens"],
+                "cost_usd_nano": data["cost_usd_nano"],
+                "cost_basis": data["cost_basis"],
+            }
+        case "task.judged":
+            task["state"] = "passed" if data["ok"] else "rejected"
+            _attempt(task, entry)["verdict"] = {
+                "seq": entry.seq,
+                **{key: data.get(key) for key in ("ok", "by", "score_ppm", "same_model")},
+                "reasons": read_text(store, entry, "reasons") if "reasons" in entry.body else "",
+            }
+        case "task.skipped":
+            task["state"], task["because"] = "skipped", data.get("upstream") or data["because"]
+        case "task.escalated":
+            task["state"] = "escalated"
+
+
+def _attempt(task: View, entry: Entry) -> View:
+    number = entry.data["attempt"]
+    found: View | None = next((each for each in reversed(task["attempts"]) if each["attempt"] == number), None)
+    if found is None:
+        raise Tampered(f"entry {entry.seq} ({entry.kind}) is about attempt {number}, which nobody has made")
+    return found
+
+
+def _answer(store: Store, entries: Sequence[Entry]) -> View:
+    found = answer_entry(entries)
+    if found is None:
+        return {"answer": None, "answer_seq": None, "missing": []}
+    # A revision says nothing of what is missing: what it revises does.
+    made = next((entry for entry in reversed(entries) if entry.kind == "run.answered"), found)
+    return {
+        "answer": read_text(store, found, "answer"),
+        "answer_seq": found.seq,
+        "missing": list(made.data.get("missing", [])),
+    }

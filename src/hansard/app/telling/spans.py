@@ -1,0 +1,162 @@
+"""A run as spans: what the record says, in the words of OpenTelemetry. Pure; who exports them, and whether, is not known here.
+
+Every span names the entry that it stands on, so that a trace points into a record that can be proven. Bodies stay in the ledger.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hansard.app.telling import span_names as names
+from hansard.ledger.entry import Entry
+from hansard.ledger.merkle import leaf_hash
+from hansard.record.reading import read_entries
+from hansard.store.base import Query, Store
+
+ASKS = ("task.attempted", "role.asked", "turn.asked")
+ANSWERS = ("task.returned", "role.answered", "panel.selected", "ensemble.answered", "turn.taken", "turn.failed")
+TOOLS = ("tools.called", "tools.returned")
+USED = ("prompt_tokens", "completion_tokens", "cost_usd_nano")
+
+Attempt = tuple[str, int]
+Attributes = dict[str, str | int | float | bool | Sequence[str]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Span:
+    """One span. `parent` is its place in the list, None for the run itself."""
+
+    name: str
+    kind: Literal["internal", "client"]
+    start_us: int
+    end_us: int
+    parent: int | None
+    attributes: Attributes
+    events: list[tuple[str, int, Attributes]] = field(default_factory=list)
+    failed: bool = False
+
+
+def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
+    """The spans of a run that is over: the run first, then who was asked, each with the call that was made.
+
+    `end` is the entry that ended it. What an earlier end was told of, before a task was done again, is not told twice.
+    """
+    entries = list(read_entries(store, Query(run=run, before=None if end is None else end + 1)))
+    mode = str(entries[0].data.get("mode", "request"))
+    ends = [at for at, entry in enumerate(entries) if entry.kind == "run.ended"]
+    entries = entries[ends[-2] + 1 if len(ends) > 1 else 0 :]
+    first, last = entries[0], entries[-1]
+    ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), last)
+    attributes: Attributes = {
+        names.OPERATION: names.WORKFLOW,
+        names.WORKFLOW_NAME: mode,
+        names.CONVERSATION: run,
+        names.STATE: str(ended.data.get("state", "")),
+        names.COST: _number(ended.data.get("cost_usd_nano")),
+        **_place(ended),
+    }
+    whole = Span(
+        name=f"{names.WORKFLOW} {mode}",
+        kind="internal",
+        start_us=first.ts,
+        end_us=last.ts,
+        parent=None,
+        attributes=attributes,
+        failed=ended.data.get("state") == "failed",
+    )
+    spans = [whole]
+    asked = {entry.seq: entry for entry in entries if entry.kind in ASKS}
+    attempts: dict[Attempt, Span] = {}
+    turns: dict[int, int] = {}
+    used: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for entry in entries:
+        if entry.kind in TOOLS:
+            turn = turns[entry.seq] = turns.get(entry.causes[0], entry.causes[0])
+            used[turn].update({name: _number(entry.data.get(name)) for name in USED})
+        elif entry.kind in ANSWERS:
+            for seq in entry.causes:
+                if seq in asked:
+                    made = _call(spans, run, asked.pop(seq), entry, used[seq])
+                    if entry.kind == "task.returned":
+                        attempts[_attempt(entry)] = made
+        elif entry.kind == "task.judged" and (about := attempts.get(_attempt(entry))):
+            _judge(about, entry)
+    return spans
+
+
+def _call(spans: list[Span], run: str, asked: Entry, answered: Entry, used: Counter[str]) -> Span:
+    """Who was asked, and inside of it the call, with what was used for tools before the answer; gives the former."""
+    said: Any = asked.data
+    got: Any = {**answered.data, **{name: answered.data[name] + before for name, before in used.items()}}
+    who = str(said.get("lane") or said.get("role") or said.get("agent") or "")
+    operation = names.PLAN if said.get("role") == "coordinator" else names.AGENT
+    failed = answered.kind == "turn.failed" or got.get("ok") is False
+    about = {names.TASK: said.get("task"), names.ATTEMPT: said.get("attempt"), names.ROUND: said.get("round")}
+    shared: Attributes = {names.CONVERSATION: run, names.AGENT_NAME: who, names.PROVIDER: str(said.get("provider", ""))}
+    if failed:
+        shared[names.ERROR] = str(got.get("error") or got.get("kind") or "other")
+    agent = Span(
+        name=f"{operation} {who}",
+        kind="internal",
+        start_us=asked.ts,
+        end_us=answered.ts,
+        parent=0,
+        attributes={names.OPERATION: operation, **shared, **_place(asked), **_given(about)},
+        failed=failed,
+    )
+    spans.append(agent)
+    if str(said.get("provider", "")).startswith("panel:"):
+        # What a panel takes stands in its turns; its answer repeats the sum for the reader.
+        return agent
+    model = str(said.get("model", ""))
+    usage = {
+        names.RESPONSE_MODEL: got.get("model"),
+        names.FINISH_REASONS: [str(got["finish"])] if got.get("finish") else None,
+        names.INPUT_TOKENS: got.get("input_tokens", got.get("prompt_tokens")),
+        names.OUTPUT_TOKENS: got.get("output_tokens", got.get("completion_tokens")),
+        names.CACHED_TOKENS: got.get("cached_tokens"),
+        names.COST: got.get("cost_usd_nano"),
+    }
+    call: Attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model, **shared, **_place(answered)}
+    took = Span(
+        name=f"{names.CHAT} {model}",
+        kind="client",
+        start_us=asked.ts,
+        end_us=answered.ts,
+        parent=len(spans) - 1,
+        attributes={**call, **_given(usage)},
+        failed=failed,
+    )
+    spans.append(took)
+    return agent
+
+
+def _judge(attempt: Span, judged: Entry) -> None:
+    """A verdict, as an event of the attempt that it is about."""
+    data: Any = judged.data
+    said: Attributes = {
+        names.EVALUATION_NAME: str(data.get("by", "")),
+        names.EVALUATION_LABEL: "passed" if data.get("ok") else "rejected",
+        **_place(judged),
+    }
+    if data.get("score_ppm") is not None:
+        said[names.EVALUATION_SCORE] = data["score_ppm"] / 1_000_000
+    attempt.events.append((names.EVALUATION, judged.ts, said))
+    attempt.end_us = max(attempt.end_us, judged.ts)
+
+
+def _attempt(entry: Entry) -> Attempt:
+    return str(entry.data.get("task")), _number(entry.data.get("attempt"))
+
+
+def _place(entry: Entry) -> Attributes:
+    return {names.SEQ: entry.seq, names.ENTRY_HASH: leaf_hash(entry.line).hex()}
+
+
+def _given(values: Mapping[str, Any]) -> Attributes:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int else 0
