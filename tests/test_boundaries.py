@@ -62,7 +62,7 @@ BACK_ENDS = {
     "hansard.store": ("memory", "jsonl", "sqlite", "postgres"),
     "hansard.providers": (
         *("scripted", "replayed", "command", "local"),
-        *("openai", "anthropic", "claude", "codex", "gemini"),
+        *("openai", "anthropic", "agents.claude", "agents.codex", "agents.gemini"),
     ),
 }
 CHOOSERS = ("hansard.store.open", "hansard.providers.open")
@@ -156,10 +156,9 @@ def a_provider_has_never_heard_of_a_plan_or_a_ledger(tree: Tree) -> list[str]:
 
 def back_end_of(name: str) -> str | None:
     """`hansard.store.sqlite` for itself, for modules inside it, and for its neighbours named sqlite_…"""
-    for package, names in BACK_ENDS.items():
-        rest = name.removeprefix(f"{package}.").split(".")[0]
-        if inside(name, package) and rest.split("_")[0] in names:
-            return f"{package}.{rest.split('_')[0]}"
+    for back_end in (f"{package}.{each}" for package, names in BACK_ENDS.items() for each in names):
+        if inside(name, back_end) or name.startswith(f"{back_end}_"):
+            return back_end
     return None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from hansard.app import seams
 from hansard.errors import ProviderError
-from hansard.providers.process import Ran
+from hansard.providers.programs.process import Ran
 
 
 class Speaking(http.server.BaseHTTPRequestHandler):

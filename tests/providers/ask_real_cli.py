@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hansard.domain.exchange import Completion, Exchange, Limits, Message
-from hansard.providers.claude import open_claude
-from hansard.providers.codex import open_codex
-from hansard.providers.gemini import open_gemini
+from hansard.providers.agents.claude import open_claude
+from hansard.providers.agents.codex import open_codex
+from hansard.providers.agents.gemini import open_gemini
 from providers.cli_wire import Wire, serving
 from providers.programs import alive
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from hansard.domain.exchange import Completion, Exchange, Failure, Limits, Message, Schema
 from hansard.providers.anthropic import open_anthropic
-from hansard.providers.hosted import Hosted, Progress
+from hansard.providers.hosted.provider import Hosted, Progress
 from hansard.providers.openai import open_openai
 from hansard.providers.prices import Prices
 from providers.wire import Turn, Wire

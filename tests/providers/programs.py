@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Limits, Message, Schema
-from hansard.providers.process import Program, Ran, run
+from hansard.providers.programs.process import Program, Ran, run
 
 PATH = os.pathsep.join((os.path.dirname(sys.executable), "/usr/local/bin", "/usr/bin", "/bin"))
 SEES = {"PATH": PATH, "LANG": "C.UTF-8"}

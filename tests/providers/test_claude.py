@@ -8,8 +8,8 @@ import pytest
 
 from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Limits, Message, Sampling, ToolEvent, Usage
 from hansard.errors import UsageError
-from hansard.providers import agent_cli
-from hansard.providers.claude import open_claude
+from hansard.providers.agents import cli as agent_cli
+from hansard.providers.agents.claude import open_claude
 from providers.pretend_clis import (
     VERSION,
     PretendCli,

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from hansard.errors import UsageError
-from hansard.providers.claude import open_claude
-from hansard.providers.cli_auto import CliAuto, installed, open_cli_auto
-from hansard.providers.codex import open_codex
+from hansard.providers.agents.auto import CliAuto, installed, open_cli_auto
+from hansard.providers.agents.claude import open_claude
+from hansard.providers.agents.codex import open_codex
 from providers.pretend_clis import PretendCli, claude_init, claude_result, codex_answers, lines, pretend
 from providers.programs import SEES, asked
 

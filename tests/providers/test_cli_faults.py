@@ -2,7 +2,7 @@
 
 import pytest
 
-from hansard.providers.cli_faults import kind_of, pause_of
+from hansard.providers.agents.faults import kind_of, pause_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from hansard.domain.exchange import Completion, Cost, Exchange, Failure, Sampling, ToolEvent, Usage
 from hansard.errors import UsageError
-from hansard.providers.codex import open_codex
+from hansard.providers.agents.codex import open_codex
 from hansard.providers.prices import Price, Prices
 from providers.pretend_clis import PretendCli, codex_answers, codex_fails, lines, pretend
 from providers.programs import SEES, VERDICT, asked

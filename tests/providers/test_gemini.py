@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.exchange import Usage
-from hansard.providers.gemini import open_gemini
+from hansard.providers.agents.gemini import open_gemini
 from providers.pretend_clis import PretendCli, gemini_answers, gemini_fails, pretend
 from providers.programs import VERDICT, asked
 

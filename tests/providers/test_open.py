@@ -13,10 +13,10 @@ import pytest
 from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.errors import MissingExtra, UsageError
 from hansard.providers import registry as registry_module
+from hansard.providers.agents.claude import Claude
+from hansard.providers.agents.codex import Codex
+from hansard.providers.agents.gemini import Gemini
 from hansard.providers.base import Provider, failure
-from hansard.providers.claude import Claude
-from hansard.providers.codex import Codex
-from hansard.providers.gemini import Gemini
 from hansard.providers.open import PLACES, open_providers
 from hansard.providers.prices import Price, Prices
 from hansard.providers.registry import OURS, Registry

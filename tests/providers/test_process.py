@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hansard.errors import UsageError
-from hansard.providers import process
-from hansard.providers.process import NotStarted, Process, Program, Ran, encoded, run, to_the_end
+from hansard.providers.programs import process
+from hansard.providers.programs.process import NotStarted, Process, Program, Ran, encoded, run, to_the_end
 from providers.programs import SEES, alive, marked_sleep, program, ran, resident_mib, soon
 
 

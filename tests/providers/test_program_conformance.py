@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from hansard.domain.exchange import ErrorKind
+from hansard.providers.agents.claude import open_claude
+from hansard.providers.agents.codex import open_codex
+from hansard.providers.agents.gemini import open_gemini
 from hansard.providers.base import Provider
-from hansard.providers.claude import open_claude
-from hansard.providers.codex import open_codex
 from hansard.providers.command import open_command
 from hansard.providers.conformance import Behaviour, ProviderConformance, cannot
-from hansard.providers.gemini import open_gemini
 from hansard.providers.scrubbed import Scrubbed
 from hansard.providers.secrets import Secrets
 from providers.pretend_clis import (

@@ -14,10 +14,10 @@ import pytest
 
 from components import need
 from hansard.domain.exchange import Exchange, Message, Sampling
-from hansard.providers.claude import Claude
-from hansard.providers.codex import Codex
-from hansard.providers.gemini import Gemini
-from hansard.providers.workspace import Place
+from hansard.providers.agents.claude import Claude
+from hansard.providers.agents.codex import Codex
+from hansard.providers.agents.gemini import Gemini
+from hansard.providers.programs.workspace import Place
 from providers.programs import VERDICT
 
 pytestmark = pytest.mark.real_cli

@@ -16,7 +16,7 @@ from hansard.providers.anthropic import open_anthropic
 from hansard.providers.base import Provider
 from hansard.providers.conformance import Behaviour, LiveConformance
 from hansard.providers.conformance.bench import VERDICT
-from hansard.providers.hosted import Hosted, Progress
+from hansard.providers.hosted.provider import Hosted, Progress
 from hansard.providers.openai import open_openai
 from hansard.providers.schema import compile
 from providers.asking import failure_of

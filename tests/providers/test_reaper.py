@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hansard.providers import reaper
+from hansard.providers.programs import reaper
 from providers.programs import PATH, alive, marked_sleep, wait_until
 
 SOURCE = Path(reaper.__file__).parents[2]
@@ -19,7 +19,7 @@ ENGINE = """
     import asyncio, os, sys
     sys.path.insert(0, sys.argv[1])
     from pathlib import Path
-    from hansard.providers.process import Program, run
+    from hansard.providers.programs.process import Program, run
 
     code = sys.stdin.read()
     asyncio.run(run(Program(argv=("sh", "-c", code), folder=Path("/"), environment={"PATH": os.defpath})))

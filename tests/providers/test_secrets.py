@@ -18,7 +18,7 @@ from hansard.domain.exchange import Completion, Exchange, Message, ToolCall, Too
 from hansard.errors import UsageError
 from hansard.providers.base import failure
 from hansard.providers.open import open_providers
-from hansard.providers.outcome import QUOTED_CHARACTERS
+from hansard.providers.programs.outcome import QUOTED_CHARACTERS
 from hansard.providers.scrubbed import Scrubbed, scrubbed
 from hansard.providers.secrets import Secrets
 from providers.pretend import Doing, asking, says

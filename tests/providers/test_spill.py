@@ -15,15 +15,15 @@ import pytest
 
 from hansard.domain.exchange import Completion, Limits
 from hansard.errors import UsageError
-from hansard.providers import agent_cli
+from hansard.providers.agents import cli as agent_cli
+from hansard.providers.agents.gemini import open_gemini
 from hansard.providers.command import open_command
-from hansard.providers.gemini import open_gemini
-from hansard.providers.process import Process
+from hansard.providers.programs.process import Process
+from hansard.providers.programs.spill import Spill
 from hansard.providers.recording import RecordedProgram, Recording
 from hansard.providers.replayed import Replayed
 from hansard.providers.scrubbed import Scrubbed
 from hansard.providers.secrets import Secrets
-from hansard.providers.spill import Spill
 from providers.pretend_clis import gemini_answers, pretend
 from providers.programs import SEES, asked, program, ran, resident_mib, soon
 

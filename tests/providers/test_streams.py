@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hansard.domain.exchange import Exchange, Limits
-from hansard.providers import events
+from hansard.providers.hosted import events
 from hansard.providers.openai.chat import ChatFold
 from providers.asking import CHAT, STREAMED, Form, answers, asked, failure_of, run
 from providers.wire import Cut, Flood, Raw, Say, Wire, serving

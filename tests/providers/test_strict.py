@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hansard.providers.hosted.strict import relaxed, strictified
 from hansard.providers.schema import compile
-from hansard.providers.strict import relaxed, strictified
 
 TREE = {
     "type": "object",

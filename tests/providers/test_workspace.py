@@ -14,8 +14,8 @@ import pytest
 
 from hansard.errors import ProviderError, UsageError
 from hansard.providers.options import Options
-from hansard.providers.temporary import PREFIX
-from hansard.providers.workspace import Workspace, prepared, workspace_of
+from hansard.providers.programs.temporary import PREFIX
+from hansard.providers.programs.workspace import Workspace, prepared, workspace_of
 from providers.programs import SEES
 
 IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
@@ -373,7 +373,7 @@ def test_a_workspace_that_cannot_be_is_refused_when_it_is_configured(table: dict
 WORKS = """
 import asyncio, os, sys
 from pathlib import Path
-from hansard.providers.workspace import Workspace, prepared
+from hansard.providers.programs.workspace import Workspace, prepared
 
 async def work(kind, source, then):
     async with prepared(Workspace(kind=kind, source=Path(source)), os.environ) as place:
@@ -386,7 +386,7 @@ asyncio.run(work(*sys.argv[1:]))
 """
 FORKS = """
 import os, sys
-from hansard.providers.temporary import new_folder
+from hansard.providers.programs.temporary import new_folder
 
 print(new_folder(), flush=True)
 for then in ("end", "wait"):

@@ -14,9 +14,9 @@ from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.providers.base import Provider, held
-from hansard.providers.environment import passed_on
 from hansard.providers.prices import Price, Prices
-from hansard.providers.process import Program, Ran, run
+from hansard.providers.programs.environment import passed_on
+from hansard.providers.programs.process import Program, Ran, run
 from hansard.providers.secrets import Secrets
 from hansard.providers.tools import Handler
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from hansard.errors import Fenced, HansardError, StoreError
-from hansard.providers.process import to_the_end
+from hansard.providers.programs.process import to_the_end
 from hansard.store.base import Claim, Query, Store
 
 LEASE_S = 15.0

@@ -13,7 +13,7 @@ from typing import Any
 from hansard.domain.exchange import Exchange, Message, ToolCall
 from hansard.providers import parse
 from hansard.providers.base import failure
-from hansard.providers.dialect import Said
+from hansard.providers.hosted.dialect import Said
 
 Asked = tuple[Any, Any, Any]
 """A call as it came: its id, the name of its tool, and its arguments as text or as JSON."""

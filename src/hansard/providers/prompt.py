@@ -7,7 +7,7 @@ space, so that nobody can speak in another's name.
 import re
 
 from hansard.domain.exchange import Exchange, Message
-from hansard.providers import shapes
+from hansard.providers.hosted import shapes
 
 _HEADING = re.compile(r"^(?=\[(?:SYSTEM|USER|ASSISTANT|TOOL)\b)", re.MULTILINE)
 

@@ -15,7 +15,7 @@ from typing import Any
 from hansard.domain.exchange import Completion, Exchange, Limits
 from hansard.errors import UsageError
 from hansard.providers.base import Heard, answered, failed, failure
-from hansard.providers.outcome import text_of
+from hansard.providers.programs.outcome import text_of
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording, call_of, opened
 
 PLAIN = Limits()

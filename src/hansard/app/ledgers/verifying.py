@@ -62,7 +62,7 @@ def readable(location: str) -> Iterator[str]:
         yield location
         return
     from hansard.app.wiring import open_store
-    from hansard.providers.temporary import new_folder, remove
+    from hansard.providers.programs.temporary import new_folder, remove
     from hansard.record.export import export
 
     folder = new_folder()

@@ -34,8 +34,8 @@ from hansard.domain.exchange import Usage
 from hansard.domain.value import value
 from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import is_panel
+from hansard.providers.agents.auto import installed
 from hansard.providers.base import Provider
-from hansard.providers.cli_auto import installed
 
 CLI_AUTO = "cli-auto"
 FAKE = "fake"

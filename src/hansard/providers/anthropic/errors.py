@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hansard.domain.exchange import ErrorKind
-from hansard.providers.faults import Fault
+from hansard.providers.hosted.faults import Fault
 
 _QUOTA_PHRASES = ("quota", "monthly_limit", "monthly limit", "credit balance", "daily limit", "spend limit")
 _QUOTA = frozenset({"billing_error", "enforced_spend_limit_reached"})

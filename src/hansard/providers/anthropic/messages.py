@@ -7,12 +7,12 @@ from itertools import groupby
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Finish, Message, Tool, Usage
-from hansard.providers import shapes
 from hansard.providers.anthropic import models
 from hansard.providers.base import failure
 from hansard.providers.calls import called, is_result
 from hansard.providers.checks import count
-from hansard.providers.dialect import Lost, Said, none_in, reports
+from hansard.providers.hosted import shapes
+from hansard.providers.hosted.dialect import Lost, Said, none_in, reports
 
 MAX_TOKENS = 4096
 """The format asks for a limit; this is ours where the caller names none."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import anthropic
 
 from hansard.domain.exchange import Sampling, Schema
-from hansard.providers import shapes
+from hansard.providers.hosted import shapes
 
 Structured = Literal["none", "tool", "json_schema"]
 SERVERS: Mapping[str, Structured] = {"anthropic": "json_schema", "llama.cpp": "none", "ollama": "none", "other": "none"}

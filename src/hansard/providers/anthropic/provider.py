@@ -7,16 +7,16 @@ from typing import Any, get_args
 import anthropic
 
 from hansard.domain.exchange import ErrorKind, Exchange
-from hansard.providers import transport
 from hansard.providers.anthropic import messages
 from hansard.providers.anthropic.errors import kind_of
 from hansard.providers.anthropic.models import SERVERS, STREAMS, Structured
 from hansard.providers.anthropic.stream import MessagesFold
-from hansard.providers.dialect import Body, Fold, Said
-from hansard.providers.faults import Fault
-from hansard.providers.hosted import Hosted, Progress
+from hansard.providers.hosted import transport
+from hansard.providers.hosted.dialect import Body, Fold, Said
+from hansard.providers.hosted.faults import Fault
+from hansard.providers.hosted.place import NO_KEY, Place, is_at, place_of
+from hansard.providers.hosted.provider import Hosted, Progress
 from hansard.providers.options import Options
-from hansard.providers.place import NO_KEY, Place, is_at, place_of
 from hansard.providers.prices import Prices
 
 BASE_URL = "https://api.anthropic.com"

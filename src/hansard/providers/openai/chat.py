@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Finish, Message, Usage
-from hansard.providers import faults, shapes
 from hansard.providers.base import failure
 from hansard.providers.calls import called, is_result
 from hansard.providers.checks import count
-from hansard.providers.dialect import Head, Said, none_in, reports
+from hansard.providers.hosted import faults, shapes
+from hansard.providers.hosted.dialect import Head, Said, none_in, reports
 from hansard.providers.openai.calls import CallPieces, chat_calls, chat_tools, in_chat
 from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, reasons, sampling, shape, tells

@@ -1,7 +1,7 @@
 """Which of the twelve kinds an error of an OpenAI-shaped server is [deliberation 4.3]."""
 
 from hansard.domain.exchange import ErrorKind
-from hansard.providers.faults import Fault
+from hansard.providers.hosted.faults import Fault
 
 _QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 _CONTEXT = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})

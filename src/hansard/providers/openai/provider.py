@@ -7,15 +7,15 @@ from typing import Any, Literal, get_args
 import openai
 
 from hansard.domain.exchange import ErrorKind, Exchange
-from hansard.providers import transport
-from hansard.providers.dialect import Body, Fold, Said
-from hansard.providers.faults import Fault
-from hansard.providers.hosted import Hosted, Progress
+from hansard.providers.hosted import transport
+from hansard.providers.hosted.dialect import Body, Fold, Said
+from hansard.providers.hosted.faults import Fault
+from hansard.providers.hosted.place import NO_KEY, Place, is_at, place_of
+from hansard.providers.hosted.provider import Hosted, Progress
 from hansard.providers.openai import chat, responses
 from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import SERVERS, Server, Structured, relax
 from hansard.providers.options import Options
-from hansard.providers.place import NO_KEY, Place, is_at, place_of
 from hansard.providers.prices import Prices
 
 BASE_URL = "https://api.openai.com/v1"

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Finish, Message, Usage
-from hansard.providers import faults, shapes
 from hansard.providers.base import failure
 from hansard.providers.calls import called, is_result
 from hansard.providers.checks import count
-from hansard.providers.dialect import Said, none_in, reports
+from hansard.providers.hosted import faults, shapes
+from hansard.providers.hosted.dialect import Said, none_in, reports
 from hansard.providers.openai.calls import in_response, response_calls, response_tools
 from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, sampling, shape, tells

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from hansard.domain.exchange import Exchange
 from hansard.domain.value import value
-from hansard.providers import parse, shapes
-from hansard.providers.dialect import Said
-from hansard.providers.strict import relaxed, strictified
+from hansard.providers import parse
+from hansard.providers.hosted import shapes
+from hansard.providers.hosted.dialect import Said
+from hansard.providers.hosted.strict import relaxed, strictified
 
 Structured = Literal["none", "json_object", "json_schema"]
 _REASONS = re.compile(r"(?:o\d|gpt-5)")

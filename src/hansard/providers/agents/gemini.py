@@ -6,14 +6,14 @@ from typing import Any
 
 from hansard.domain.exchange import ErrorKind, Exchange, Usage
 from hansard.domain.value import value
-from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, opened
+from hansard.providers.agents.cli import AgentCli, Asking, Told, as_user, complaint, counted, opened
+from hansard.providers.agents.faults import complained, kind_of
 from hansard.providers.checks import count
-from hansard.providers.cli_faults import complained, kind_of
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices
-from hansard.providers.process import Ran, encoded
+from hansard.providers.programs.process import Ran, encoded
+from hansard.providers.programs.workspace import Place
 from hansard.providers.prompt import prompt_of
-from hansard.providers.workspace import Place
 
 MOST_BEGINNINGS = 10
 _MODES = ("plan", "default", "auto_edit", "yolo")

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from typing import IO
 
-from hansard.providers.spill import Spill
+from hansard.providers.programs.spill import Spill
 
 PIECE_BYTES = 256 * 1024
 

@@ -11,14 +11,14 @@ from typing import Any
 from hansard.domain.exchange import Exchange, Failure, ToolEvent
 from hansard.domain.value import value
 from hansard.providers import parse
-from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
-from hansard.providers.cli_faults import complained, kind_of
+from hansard.providers.agents.cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
+from hansard.providers.agents.faults import complained, kind_of
+from hansard.providers.hosted.strict import relaxed, strictified
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices
-from hansard.providers.process import Ran, encoded
+from hansard.providers.programs.process import Ran, encoded
+from hansard.providers.programs.workspace import Place
 from hansard.providers.prompt import prompt_of
-from hansard.providers.strict import relaxed, strictified
-from hansard.providers.workspace import Place
 
 ITS_OWN_CHOICE = frozenset({"", "auto", "default", "codex-default"})
 _SANDBOXES = ("read-only", "workspace-write", "danger-full-access")

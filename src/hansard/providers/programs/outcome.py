@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hansard.domain.exchange import Exchange, Failure
 from hansard.providers.base import Heard, failure
-from hansard.providers.process import Ran
+from hansard.providers.programs.process import Ran
 
 QUOTED_CHARACTERS = 2_000
 

@@ -9,8 +9,8 @@ from typing import Any
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import UsageError
 from hansard.providers.base import Provider, failed, failure
-from hansard.providers.environment import found, passed_on
 from hansard.providers.options import Options
+from hansard.providers.programs.environment import found, passed_on
 
 FIRST, OTHER = "claude-cli", "codex-cli"
 PROGRAMS: Mapping[str, str] = {FIRST: "claude", OTHER: "codex"}

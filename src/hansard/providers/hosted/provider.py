@@ -13,11 +13,12 @@ from typing import Any
 import httpx2
 
 from hansard.domain.exchange import Completion, ErrorKind, Exchange, Failure, Usage
-from hansard.providers import checks, faults, parse, transport
+from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
-from hansard.providers.dialect import Dialect, Lost, Refused, Said
-from hansard.providers.events import NotAnEvent, events
-from hansard.providers.place import Place
+from hansard.providers.hosted import faults, transport
+from hansard.providers.hosted.dialect import Dialect, Lost, Refused, Said
+from hansard.providers.hosted.events import NotAnEvent, events
+from hansard.providers.hosted.place import Place
 from hansard.providers.prices import Prices
 from hansard.providers.schema import compile
 from hansard.providers.scrubbed import scrubbed

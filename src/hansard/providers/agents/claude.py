@@ -11,15 +11,15 @@ from typing import Any
 from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.exchange import Cost, ErrorKind, Exchange, Finish, ToolEvent
 from hansard.domain.value import value
-from hansard.providers.agent_cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
+from hansard.providers.agents.cli import AgentCli, Asking, Told, as_user, complaint, counted, events_of, opened
+from hansard.providers.agents.faults import complained, kind_of
 from hansard.providers.base import failure
 from hansard.providers.checks import count
-from hansard.providers.cli_faults import complained, kind_of
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices
-from hansard.providers.process import Ran, encoded
+from hansard.providers.programs.process import Ran, encoded
+from hansard.providers.programs.workspace import Place
 from hansard.providers.prompt import prompt_of, system_of
-from hansard.providers.workspace import Place
 
 MAX_SCHEMA_BYTES = 100_000
 """A schema is an argument, and an argument has at most 128 KiB."""

@@ -12,8 +12,8 @@ from typing import Any, get_args
 
 from hansard.domain.exchange import ErrorKind, Failure
 from hansard.domain.value import value
-from hansard.providers import transport
 from hansard.providers.base import failure
+from hansard.providers.hosted import transport
 
 LONGEST_MESSAGE = 2_000
 LONGEST_BODY = 64 * 1024

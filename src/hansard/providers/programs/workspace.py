@@ -17,10 +17,10 @@ from typing import Literal, assert_never, get_args
 
 from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
-from hansard.providers.environment import passed_on
 from hansard.providers.options import Options
-from hansard.providers.process import Program, run, to_the_end
-from hansard.providers.temporary import PREFIX, REPOSITORY, new_folder, remove, unlist, worktree_name
+from hansard.providers.programs.environment import passed_on
+from hansard.providers.programs.process import Program, run, to_the_end
+from hansard.providers.programs.temporary import PREFIX, REPOSITORY, new_folder, remove, unlist, worktree_name
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_DIFF_BYTES = 64 * 1024 * 1024

@@ -20,13 +20,13 @@ from hansard.errors import ProviderError, UsageError
 from hansard.providers import checks
 from hansard.providers.base import Heard, answer, failed, failure
 from hansard.providers.checks import count
-from hansard.providers.environment import found, passed_on
 from hansard.providers.options import Options
-from hansard.providers.outcome import ended_badly, keep, tightened
 from hansard.providers.prices import Prices
-from hansard.providers.process import Program, Ran, need_a_system_with_processes, run
-from hansard.providers.spill import SPILL_BYTES, spill_of
-from hansard.providers.workspace import Place, Workspace, prepared, workspace_of
+from hansard.providers.programs.environment import found, passed_on
+from hansard.providers.programs.outcome import ended_badly, keep, tightened
+from hansard.providers.programs.process import Program, Ran, need_a_system_with_processes, run
+from hansard.providers.programs.spill import SPILL_BYTES, spill_of
+from hansard.providers.programs.workspace import Place, Workspace, prepared, workspace_of
 
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 """What a CLI may print: its answer and, as events, everything that it did for it."""

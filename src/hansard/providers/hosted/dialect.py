@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from hansard.domain.exchange import ErrorKind, Exchange, Failure, Finish, ToolCall, Usage
 from hansard.domain.value import value
-from hansard.providers.faults import Fault, read_error
+from hansard.providers.hosted.faults import Fault, read_error
 
 
 @value

@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
-from hansard.providers.environment import found
-from hansard.providers.pipes import Inflow, Outflow
+from hansard.providers.programs.environment import found
+from hansard.providers.programs.pipes import Inflow, Outflow
 
 REAPER = Path(__file__).with_name("reaper.py")
 DRAIN_S = 1.0

@@ -1,0 +1,1 @@
+"""Agent CLIs as providers: asked once, and read in their own formats."""
