@@ -22,9 +22,9 @@ def mortal() -> Iterator[Server]:
         yield server
 
 
-def placed(folder: Path, server: Server, database: str | None = None) -> Path:
+def placed(folder: Path, server: Server, database: str | None = None, more: str = "") -> Path:
     settings = place(folder) / "hansard.toml"
-    ledger = f'ledger = "{server.url(database or server.database())}"'
+    ledger = f'ledger = "{server.url(database or server.database(), more=more)}"'
     settings.write_text(settings.read_text().replace('ledger = "l.db"', ledger))
     return folder
 
@@ -114,6 +114,23 @@ def test_a_daemon_whose_database_hangs_ends_when_it_is_told_to(tmp_path: Path, m
     assert daemon.cli("verify", "--deep").returncode == 0
     with serving(tmp_path) as after:
         assert after.until(run, "answered", "failed", "partial")["state"] == "answered"
+
+
+@pytest.mark.long
+def test_callers_of_a_daemon_whose_database_hangs_are_told_so_and_served_when_it_speaks_again(
+    tmp_path: Path, mortal: Server
+) -> None:
+    with serving(placed(tmp_path, mortal, more="&patience=3")) as daemon:
+        run = daemon.submit(provider="slow")["run"]
+        with mortal.halted():
+            with ThreadPoolExecutor(3) as callers:
+                answers = list(callers.map(daemon.get, ("/v1/runs", f"/v1/runs/{run}", "/v1/gates")))
+            assert [answer.status_code for answer in answers] == [503, 503, 503]
+            assert daemon.get("/health").status_code == 200
+        assert daemon.until(run, "answered", "failed", "partial")["state"] == "answered"
+        assert daemon.submit(provider="quick", wait=30)["state"] == "answered"
+    assert "Traceback" not in daemon.log.read_text()
+    assert daemon.cli("verify", "--deep").returncode == 0
 
 
 @pytest.mark.long

@@ -73,6 +73,16 @@ def test_two_schemas_are_one_too_many() -> None:
         Address.parse("postgresql://h/d?schema=a&schema=b")
 
 
+@pytest.mark.parametrize(
+    "patience", ["patience=", "patience=0", "patience=-1", "patience=1.5", "patience=1&patience=1"]
+)
+def test_a_patience_is_one_whole_number_of_seconds(patience: str) -> None:
+    with pytest.raises(UsageError, match="patience="):
+        Address.parse(f"postgresql://host/db?{patience}")
+    assert Address.parse("postgresql://host/db?patience=7").patience_s == 7
+    assert "patience" not in Address.parse("postgresql://host/db?patience=7").conninfo
+
+
 def test_secrets_are_struck_from_other_peoples_messages() -> None:
     address = Address.parse("postgresql://u:p%40ss@h/d?sslpassword=other")
     assert address.clean('bad "p%40ss"\n\tor p@ss,  or other') == 'bad "***" or ***, or ***'

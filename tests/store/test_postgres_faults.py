@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from hansard.errors import OutcomeUnknown, StoreError
+from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.store.base import Placed
 from hansard.store.conformance.sample import draft, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore
@@ -107,6 +107,41 @@ def test_a_server_that_dies_under_a_waiting_store_is_an_error_and_the_next_wait_
         late.start()
         assert store.wait(1, 30.0) == 2
         late.join()
+
+
+def test_a_server_that_falls_silent_is_given_up_and_heard_again_when_it_speaks(mortal: Server) -> None:
+    url = mortal.url(mortal.database())
+    PostgresStore.create(url, genesis()).close()
+    with closing(PostgresStore.open(f"{url}&patience=2")) as store:
+        with mortal.halted():
+            for asked in (store.head, lambda: put(store, draft()), lambda: store.claim("run:a", 1.0)):
+                with pytest.raises(Unavailable, match=r"silent for 2 s|cannot reach"):
+                    asked()
+        # The same store, as soon as the server is quick enough for it.
+        while True:
+            with suppress(Unavailable):
+                put(store, draft())
+                break
+    with closing(PostgresStore.open(url)) as store:
+        assert len(walk(store)) >= 2
+
+
+@pytest.mark.long
+def test_a_commit_that_waits_for_a_standby_that_is_gone_is_unknown_and_stands_when_it_is_let_go(mortal: Server) -> None:
+    url = mortal.url(mortal.database(), more="&patience=2")
+    with closing(PostgresStore.create(url, genesis())) as store:
+        mortal.execute("ALTER SYSTEM SET synchronous_standby_names = 'gone'")
+        mortal.execute("SELECT pg_reload_conf()")
+        try:
+            with pytest.raises(OutcomeUnknown, match="silent for 2 s"):
+                put(store, draft())
+            with pytest.raises(Unavailable):
+                store.head()
+        finally:
+            mortal.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            mortal.execute("SELECT pg_reload_conf()")
+        assert store.head().size == 2
+        assert len(walk(store)) == 2
 
 
 class Line:

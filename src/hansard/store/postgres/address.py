@@ -13,6 +13,7 @@ from hansard.domain.value import value
 from hansard.errors import UsageError
 
 DEFAULT_SCHEMA = "hansard"
+DEFAULT_PATIENCE_S = 30
 FORM = "postgresql://user@host:port/database?schema=hansard"
 
 _URL = re.compile(
@@ -21,17 +22,19 @@ _URL = re.compile(
 )
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(?::[0-9]*)?")
 _SCHEMA = re.compile(r"(?!pg_|information_schema\Z)[a-z_][a-z0-9_]{0,47}")
+_PATIENCE = re.compile("[1-9][0-9]{0,5}")
 _SECRET = ("password", "sslpassword")
 _SHOWN = ("user", "host", "hostaddr", "port", "dbname")
 
 
 @value
 class Address:
-    """A server, a database and a schema. `conninfo` is for libpq alone: it holds the password."""
+    """A server, a database and a schema, and how long the server may be silent. `conninfo` is for libpq alone: it holds the password."""
 
     conninfo: str = field(repr=False)
     options: frozenset[str]
     schema: str
+    patience_s: int
     place: str
     secrets: tuple[str, ...] = field(repr=False)
 
@@ -51,11 +54,15 @@ class Address:
         schemas = [value for name, value in options if name == "schema"] or [DEFAULT_SCHEMA]
         if len(schemas) > 1 or not _SCHEMA.fullmatch(schemas[0]):
             raise UsageError("schema= takes one name of a-z 0-9 _ that begins with a letter, and not with pg_")
-        rest = [(name, value) for name, value in options if name != "schema"]
+        patience = [value for name, value in options if name == "patience"] or [str(DEFAULT_PATIENCE_S)]
+        if len(patience) > 1 or not _PATIENCE.fullmatch(patience[0]):
+            raise UsageError("patience= takes one whole number of seconds, for which the server may be silent")
+        rest = [(name, value) for name, value in options if name not in ("schema", "patience")]
         return cls(
             conninfo=_join(found["front"], rest),
             options=frozenset(name for name, _ in rest),
             schema=schemas[0],
+            patience_s=int(patience[0]),
             place=_place(found, rest, schemas[0]),
             secrets=_secrets([found["password"] or "", *(value for name, value in rest if name in _SECRET)]),
         )

@@ -2,9 +2,10 @@
 
 import select
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -14,10 +15,8 @@ from hansard.store.postgres.address import Address
 BUSY_S = 10.0
 # Shorter than BUSY_S: a writer that froze in its turn loses it before those who wait for it give up.
 IDLE_S = 8.0
-# Without these, a server that vanished would be waited for until the system gives up, after minutes or hours.
-PATIENCE: dict[str, Any] = {"connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 30_000}
-
-Connection = psycopg.Connection[tuple[Any, ...]]
+CONNECT_S = 10
+R = TypeVar("R")
 
 _SEES_THE_PAST = """
   SELECT 'session ' || pid || ' (' || application_name || ')' FROM pg_stat_activity
@@ -29,11 +28,64 @@ _SEES_THE_PAST = """
 """For VACUUM a row is dead only when no snapshot is left that is older than its deletion; it says nothing of what it leaves."""
 
 
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A session whose server may not be silent for ever: it may be stopped, or wait for a standby that is gone."""
+
+    patience_s: float | None = None
+
+    def wait(self, gen: Generator[Any, Any, R], *args: Any, **kwargs: Any) -> R:
+        """Where psycopg waits for the server, whatever was asked."""
+        if self.patience_s is None:
+            return super().wait(gen, *args, **kwargs)
+        try:
+            return super().wait(_spoken_within(self.patience_s, gen), *args, **kwargs)
+        except _Silence as silence:
+            # What it says later would be taken for the answer to something else.
+            self.close()
+            raise psycopg.OperationalError(str(silence)) from None
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """For statements that take as long as the log is large."""
+        limit, self.patience_s = self.patience_s, None
+        try:
+            yield
+        finally:
+            self.patience_s = limit
+
+
+class _Silence(Exception):
+    """The server has said nothing for too long."""
+
+
+def _spoken_within(limit_s: float, gen: Generator[Any, Any, R]) -> Generator[Any, Any, R]:
+    """The same conversation, which ends when nothing has come for so long, and nothing was taken."""
+    silent_since = time.monotonic()
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if ready:
+                silent_since = time.monotonic()
+            elif time.monotonic() - silent_since > limit_s:
+                raise _Silence(f"the server was silent for {limit_s:g} s")
+            state = gen.send(ready)
+    except StopIteration as end:
+        answer: R = end.value
+        return answer
+
+
 def connect(address: Address, *, writing: bool) -> Connection:
     """Begin a session in the ledger's schema; Unavailable when the server cannot be reached or lets nobody in."""
-    patience = {name: value for name, value in PATIENCE.items() if name not in address.options}
+    # Without these, a server that vanished would be waited for until the system gives up, after minutes or hours.
+    patience: dict[str, Any] = {
+        "connect_timeout": min(CONNECT_S, address.patience_s),
+        "keepalives_idle": address.patience_s,
+        "tcp_user_timeout": address.patience_s * 1000,
+    }
+    patience = {name: value for name, value in patience.items() if name not in address.options}
     try:
-        connection = psycopg.connect(
+        connection = Connection.connect(
             address.conninfo, autocommit=True, client_encoding="utf8", application_name="hansard", **patience
         )
     except psycopg.ProgrammingError as error:
@@ -43,6 +95,7 @@ def connect(address: Address, *, writing: bool) -> Connection:
         raise Unavailable(
             f"cannot reach {address.place}: {reason(error, address)}; check server, database, user and password"
         ) from None
+    connection.patience_s = address.patience_s
     try:
         _prepare(connection, address.schema, writing)
     except BaseException as error:

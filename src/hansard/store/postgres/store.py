@@ -264,7 +264,7 @@ class PostgresStore:
 
     def repair(self) -> list[tuple[str, int]]:
         """Rebuild what is derived, and finish redactions; refused when the lines themselves do not hold together."""
-        with self._writer.turn(repairing=True) as turn:
+        with self._writer.turn(repairing=True) as turn, turn.writer.unhurried():
             changed = rebuild(turn, self.place)
             erased = finish_redactions(turn.writer, self.place)
         if erased:

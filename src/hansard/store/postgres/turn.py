@@ -88,7 +88,9 @@ class Writer:
         seen_by = self._who_still_sees_them()
         with self._mutex:
             try:
-                refused = warnings_of(self._alive(), f"VACUUM {', '.join(tables)}")
+                session = self._alive()
+                with session.unhurried():
+                    refused = warnings_of(session, f"VACUUM {', '.join(tables)}")
             except psycopg.Error as error:
                 self._drop()
                 raise StoreError(f"{self._place} could not be vacuumed: {self._why(error)}") from error
