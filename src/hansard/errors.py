@@ -51,6 +51,14 @@ class StoreError(HansardError):
     """A disk or database refused, or a ledger is not in a state that may be extended."""
 
 
+class Uncleaned(StoreError):
+    """A repair was made, and what it deleted may have left traces. `done` says what was made right, and how many."""
+
+    def __init__(self, message: str, done: list[tuple[str, int]]) -> None:
+        super().__init__(message)
+        self.done = done
+
+
 class Tampered(StoreError):
     """Something that is stored is not what was recorded."""
 

@@ -16,6 +16,7 @@ from hansard.app.service import Hansard
 from hansard.domain.custody import BodyRedacted
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
+from hansard.ledger.layout import body_id
 from hansard.ledger.merkle import leaf_hash
 from hansard.record.recorder import Step, record_now
 from hansard.seal import genesis
@@ -228,6 +229,27 @@ def test_repair_rebuilds_what_is_derived(run: Any, ledger: Path) -> None:
     assert (code, "repaired derived" in out) == (0, True)
     assert run("verify", str(ledger), "--deep")[0] == 0
     assert run("ledger", "repair", "--ledger", str(ledger))[1] == "nothing is left to repair\n"
+
+
+def test_a_repair_that_may_have_left_traces_is_on_the_record_all_the_same(
+    run: Any, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(ledger)) as database:
+        row = database.execute("SELECT * FROM bodies WHERE id = ?", (body_id(1, 0),)).fetchone()
+    assert run("ledger", "redact", "1", "request", "--reason", "other", "--ledger", str(ledger))[0] == 0
+    with closing(sqlite3.connect(ledger)) as database:
+        database.execute("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", row)
+        database.commit()
+    monkeypatch.setattr("hansard.store.sqlite.writer.BUSY_S", 0.5)
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT size FROM head").fetchall()
+        code, _, err = run("ledger", "repair", "--ledger", str(ledger))
+    assert (code, "a reader keeps the WAL" in err) == (11, True)
+    told = run("ledger", "show", "--kind", "log.repaired", "--ledger", str(ledger))[1]
+    assert "what=redaction" in told
+    assert run("ledger", "repair", "--ledger", str(ledger))[0] == 0
+    assert run("verify", str(ledger), "--deep")[0] == 0
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM head", "UPDATE head SET size = 3, leaf = x'{leaf}'"])

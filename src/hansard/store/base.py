@@ -207,7 +207,7 @@ class Store(Protocol):
         ...
 
     def repair(self) -> list[tuple[str, int]]:
-        """Put right what is derived or torn, never an entry; what was done, as (what, count)."""
+        """Put right what is derived or torn, never an entry; what was done, as (what, count). Uncleaned where that left traces."""
         ...
 
     def sync(self) -> None:

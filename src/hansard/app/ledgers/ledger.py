@@ -13,7 +13,7 @@ from hansard.app.settings import Settings
 from hansard.app.views import View, broken_view, entry_view, part_view, state_view, summary_view
 from hansard.app.wiring import open_ledger
 from hansard.domain.custody import BodyRedacted, RedactionReason, Repaired
-from hansard.errors import StoreError, Tampered, UsageError
+from hansard.errors import StoreError, Tampered, Uncleaned, UsageError
 from hansard.ledger import body as bodies
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import FIRST_PREV, Entry, parse
@@ -197,11 +197,18 @@ class LedgerService:
     def repair(self) -> View:
         """Put right what is derived or half done. Entries are never touched; what was done is recorded."""
         self.opened.check_lines()
-        done = self.store.repair()
+        try:
+            done = self.store.repair()
+        except Uncleaned as error:
+            self._record_repairs(error.done)
+            raise
+        self._record_repairs(done)
+        return {"repaired": [{"what": what, "count": count} for what, count in done], "broken": self.store.broken}
+
+    def _record_repairs(self, done: list[tuple[str, int]]) -> None:
         for what, count in done:
             fact = Repaired(what=what, count=count)  # type: ignore[arg-type]
             record_now(self.store, [Step(fact, "repair")], sealing=self.opened.extending())
-        return {"repaired": [{"what": what, "count": count} for what, count in done], "broken": self.store.broken}
 
     def _fold(self, upto: int | None) -> LedgerState:
         """Fold line by line, so that one broken entry does not hide the others."""

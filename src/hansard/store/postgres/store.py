@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import psycopg
 
-from hansard.errors import Fenced, StoreError, UsageError
+from hansard.errors import Fenced, StoreError, Uncleaned, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
 from hansard.ledger.merkle import block_root, leaf_hash
@@ -267,10 +267,14 @@ class PostgresStore:
         with self._writer.turn(repairing=True) as turn, turn.writer.unhurried():
             changed = rebuild(turn, self.place)
             erased = finish_redactions(turn.writer, self.place)
-        if erased:
-            self._vacuum()
+        done = [(what, count) for what, count in (("derived", changed), ("redaction", erased)) if count]
         self._writer.broken = self._fault()
-        return [(what, count) for what, count in (("derived", changed), ("redaction", erased)) if count]
+        if erased:
+            try:
+                self._vacuum()
+            except StoreError as error:
+                raise Uncleaned(str(error), done) from error
+        return done
 
     def sync(self) -> None:
         return

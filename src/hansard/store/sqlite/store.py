@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from hansard.errors import Fenced, StoreError, UsageError, plainly, unwritten
+from hansard.errors import Fenced, StoreError, Uncleaned, UsageError, plainly, unwritten
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
 from hansard.ledger.layout import APPLICATION_ID, USER_VERSION, body_id
@@ -276,12 +276,16 @@ class SqliteStore:
                 with writer.transaction(trusting=False) as connection:
                     writer.sequence, changed = rebuild(connection, self.place)
                     erased, redacted = finish_redactions(connection)
+                done = [(what, count) for what, count in (("derived", changed), ("redaction", erased)) if count]
                 if redacted:
                     # Also where nothing was left to erase: whoever did it may have been killed before this.
-                    writer.leave_no_trace()
+                    try:
+                        writer.leave_no_trace()
+                    except StoreError as error:
+                        raise Uncleaned(str(error), done) from error
             finally:
                 writer.broken = fault(writer.connection)
-        return [(what, count) for what, count in (("derived", changed), ("redaction", erased)) if count]
+        return done
 
     def sync(self) -> None:
         return
