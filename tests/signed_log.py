@@ -103,7 +103,7 @@ class SignedLog:
     def redact(self, seq: int, part: str) -> int:
         """Record the tombstone of a part and erase its body ([B3])."""
         tombstone = self.bury(seq, part)
-        self.store.erase(seq, part)
+        self.store.erase((seq, part))
         return tombstone
 
     def _record(self, fact: Fact, *, run: str = "", causes: tuple[int, ...] = ()) -> Recorded[Fact]:

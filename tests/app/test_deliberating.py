@@ -296,7 +296,7 @@ async def test_a_configuration_that_is_gone_hides_no_deliberation(tmp_path: Path
             await service.deliberations.hold(run)
         configured = next(each.seq for each in service.runs.entries(runs[1]) if each.kind == "run.configured")
         before = service.deliberations.show(runs[1])
-        service.store.erase(configured, "config")
+        service.store.erase((configured, "config"))
         assert [view["run"] for view in service.deliberations.listed()] == runs[::-1]
         assert find_session(service.store, tmp_path / "a" / "s-1") == runs[0]
         assert service.deliberations.show(runs[1]) == before | {"run_dir": None}

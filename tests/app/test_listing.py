@@ -47,7 +47,7 @@ async def test_a_list_says_of_a_run_what_showing_it_says(tmp_path: Path) -> None
         await hansard.runs.cancel(waiting)
         await hansard.runs.retry(answered, "t1")
         assert agree() == ["cancelled", "stopped", "answered"]
-        hansard.ledger.redact(hansard.runs.entries(stopped)[0].seq, "request", reason="other", actor="human:k7")
+        hansard.ledger.redact([(hansard.runs.entries(stopped)[0].seq, "request")], reason="other", actor="human:k7")
         requested = hansard.runs.entries(answered)[0].seq
         asked = RetryAsked(task="t0", surface="python")
         await hansard.recorder.record(asked, actor="human:k7", run=answered, causes=[requested])

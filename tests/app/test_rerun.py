@@ -980,7 +980,7 @@ async def test_a_run_that_a_redaction_took_an_answer_from_says_so() -> None:
     at = desk(Answers())
     ended = await at.run(plan=plan(task("a")))
     returned = at.entries(ended.run, "task.returned")[0]
-    at.store.erase(returned.seq, "output")
+    at.store.erase((returned.seq, "output"))
     with pytest.raises(StoreError, match=f"output of entry {returned.seq}"):
         await again(at, ended.run)
 

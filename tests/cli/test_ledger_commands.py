@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -143,6 +144,9 @@ def test_redaction_erases_the_body_and_says_so_for_good(run: Any, ledger: Path) 
         ("ledger", "redact", "5", "nothing", "--reason", "legal"),
         ("ledger", "redact", "5", "prompt", "--reason", "banana"),
         ("ledger", "redact", "0", "prompt", "--reason", "legal"),
+        ("ledger", "redact", "5", "prompt", "6", "--reason", "legal"),
+        ("ledger", "redact", "5", "prompt", "x", "prompt", "--reason", "legal"),
+        ("ledger", "redact", "5", "prompt", "0", "prompt", "--reason", "legal"),
     ],
 )
 def test_a_wrong_word_is_a_usage_error_and_writes_nothing(run: Any, ledger: Path, words: tuple[str, ...]) -> None:
@@ -439,11 +443,12 @@ def test_redaction_names_the_parts_that_hold_the_same_text(
 ) -> None:
     monkeypatch.setenv("HANSARD_LEDGER", str(tmp_path / "l.db"))
     assert run("submit", 'call "Jörg"\non 555-1234', "--provider", "rehearsal", "--quiet")[0] == 0
-    told = json.loads(run("ledger", "redact", "1", "request", "--reason", "personal_data", "--json")[1])
-    assert {"seq": 5, "part": "prompt"} in told["also_in"]
-    for each in told["also_in"]:
-        words = ("ledger", "redact", str(each["seq"]), each["part"], "--reason", "personal_data")
-        assert f"entry {each['seq']}" in run(*words)[1]
+    told = run("ledger", "redact", "1", "request", "--reason", "personal_data")[1]
+    assert "\n  entry 5 prompt\n" in told
+    [command] = [line for line in told.splitlines() if line.startswith("all of them at once: hansard ")]
+    code, out, err = run(*shlex.split(command.partition("hansard ")[2]))
+    assert (code, err) == (0, "")
+    assert "erased the part 'prompt' of entry 5" in out
     again = json.loads(run("ledger", "redact", "1", "request", "--reason", "personal_data", "--json")[1])
     assert again["also_in"] == []
     assert b"555-1234" not in (tmp_path / "l.db").read_bytes()

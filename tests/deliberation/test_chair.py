@@ -233,14 +233,14 @@ async def test_whoever_redacts_a_message_has_redacted_it_wherever_it_is_quoted()
     for entry in room.facts("turn.taken"):
         if entry.data["speaker"] in ("ada", "chair") and entry.data["round"] == 1:
             for part in entry.body:
-                room.store.erase(entry.seq, part)
+                room.store.erase((entry.seq, part))
     after = list(read_questions(room.store, room.run))
     assert not [each for each in after if first in str(each.messages) or second in str(each.messages)]
     assert "(redacted)" in str(after[-1].messages)
     assert [[message.role for message in each.messages] for each in after] == [
         [message.role for message in each.messages] for each in before
     ]
-    room.store.erase(after[0].seq, "prompt")
+    room.store.erase((after[0].seq, "prompt"))
     assert next(iter(read_questions(room.store, room.run))).messages == ()
 
 

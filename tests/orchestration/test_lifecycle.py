@@ -377,7 +377,7 @@ def redact(made: Desk, seq: int, part: str) -> None:
     entry = made.store.entry(seq)
     fact = BodyRedacted(seq=seq, part=part, commitment=entry.body[part], reason="personal_data")
     record_now(made.store, [Step(fact, "human:test", (seq,))], run=entry.run)
-    made.store.erase(seq, part)
+    made.store.erase((seq, part))
 
 
 def test_run_ids_are_uuids_of_version_seven_that_sort_by_time() -> None:

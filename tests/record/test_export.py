@@ -290,7 +290,7 @@ def test_an_export_of_a_log_in_which_bodies_are_erased_all_the_time_verifies(log
 
 
 def test_a_missing_body_is_counted_and_stays_a_finding(log: SignedLog, tmp_path: Path) -> None:
-    log.store.erase(log.ask("gone"), "request")
+    log.store.erase((log.ask("gone"), "request"))
     assert export(log.store, tmp_path / "out").missing == 1
     assert deep(tmp_path / "out").exit_code == 22
 

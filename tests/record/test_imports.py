@@ -239,7 +239,7 @@ def test_a_new_log_can_name_the_old_one_in_its_genesis(log: SignedLog, tmp_path:
 
 
 def test_a_log_that_lost_bodies_may_be_adopted_and_a_broken_one_may_not(log: SignedLog, tmp_path: Path) -> None:
-    log.store.erase(1, "request")
+    log.store.erase((1, "request"))
     assert adopt(log.path).state.size == log.store.head().size
     export(log.store, tmp_path / "out")
     path = tmp_path / "out/entries.jsonl"

@@ -41,7 +41,7 @@ def test_what_was_recorded_is_read(store: Store) -> None:
 
 def test_a_part_that_is_erased_or_that_there_never_was_is_none(store: Store) -> None:
     entry = asked(store)
-    store.erase(entry.seq, "request")
+    store.erase((entry.seq, "request"))
     for part in ("request", "plan", "no such part"):
         assert read_body(store, entry, part) is None
         assert read_for_list(store, entry, part) is None

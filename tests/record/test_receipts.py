@@ -199,7 +199,7 @@ def test_a_part_whose_redaction_is_pending_is_not_disclosed(log: SignedLog) -> N
 
 def test_a_missing_part_and_an_unknown_part_are_named(log: SignedLog) -> None:
     seq = log.ask("gone")
-    log.store.erase(seq, "request")
+    log.store.erase((seq, "request"))
     log.checkpoint()
     with pytest.raises(UsageError, match="request of entry 1 is missing"):
         make_receipt(log.store, seq, ("request",))

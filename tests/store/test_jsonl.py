@@ -47,7 +47,7 @@ def changes(store: JsonlStore) -> list[Callable[[], object]]:
     return [
         lambda: store.append([[draft()]]),
         lambda: store.claim("r1", 60.0),
-        lambda: store.erase(1, "b"),
+        lambda: store.erase((1, "b")),
         lambda: store.repair(),
         lambda: store.add_checkpoint(StoredCheckpoint(size=1, note=note(1)), 0),
     ]
@@ -66,7 +66,7 @@ def test_the_files_are_those_of_the_layout_and_for_their_owner_alone(path: Path)
     store = made(path)
     seal = store.claim("seal", 60.0)
     store.append([[draft()]], Seal(seal.epoch, note))
-    store.erase(1, "a")
+    store.erase((1, "a"))
     store.close()
     names = ["log.bodies.jsonl", "log.checkpoints.jsonl", "log.claims.json", "log.index", "log.jsonl", "log.lock"]
     assert sorted(each.name for each in path.parent.iterdir()) == names
@@ -99,7 +99,7 @@ def test_lines_are_split_at_line_feeds_only_and_written_as_the_layout_says(path:
 def test_the_verifier_accepts_what_the_store_wrote_and_refuses_it_tampered(path: Path) -> None:
     store = made(path, 300)
     put(store, redacted(7, part(b"", name="a"), committed=store.entry(7).body["a"]))
-    store.erase(7, "a")
+    store.erase((7, "a"))
     store.close()
     check_sound(path)
     whole = path.read_bytes()
@@ -363,7 +363,7 @@ def test_an_erased_body_leaves_no_byte_in_the_folder(path: Path) -> None:
     salt = store.body(1, "a")
     assert salt is not None
     put(store, redacted(1, part(b"", name="a"), committed=store.entry(1).body["a"]))
-    store.erase(1, "a")
+    store.erase((1, "a"))
     put(store, draft(parts=[part(b"later")]))
     for secret in (b"the secret word", salt.salt.hex().encode()):
         assert not [each for each in path.parent.iterdir() if secret in each.read_bytes()]
@@ -467,7 +467,7 @@ def test_a_reader_beside_the_writer_sees_what_it_writes_and_changes_nothing(path
         assert [each.size for each in reader.checkpoints()] == [701]
         assert reader.epoch("seal") == seal.epoch
         assert reader.wait(700, 1.0) == 701
-        store.erase(700, "output")
+        store.erase((700, "output"))
         assert reader.body(700, "output") is None
         for change in changes(reader):
             with pytest.raises(StoreError, match="opened for reading"):

@@ -47,7 +47,7 @@ def test_each_body_is_found_where_it_lies_and_no_other(bodies: list[tuple[int, P
             place = find_body(fd, (seq, part.name))
             assert place is not None
             assert read_body(fd, place).body == part.body
-            assert b"".join(all_but(fd, place, len(b"".join(lines)))) == b"".join(lines[:at] + lines[at + 1 :])
+            assert b"".join(all_but(fd, [place], len(b"".join(lines)))) == b"".join(lines[:at] + lines[at + 1 :])
         assert find_body(fd, (10, "a")) is None
         assert find_body(fd, (-1, "a")) is None
 

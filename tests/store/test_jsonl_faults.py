@@ -326,7 +326,7 @@ def test_a_batched_store_syncs_when_asked_and_before_anything_is_built_on_it(
         lambda: store.renew(seal, 60.0),
         lambda: store.add_checkpoint(StoredCheckpoint(size=1, note=note(1)), seal.epoch),
         lambda: store.append([[draft()]], Seal(seal.epoch, note)),
-        lambda: store.erase(1, "output"),
+        lambda: store.erase((1, "output")),
         store.close,
     )
     for act in asked:
@@ -417,11 +417,11 @@ def test_a_full_disk_refuses_and_loses_nothing_and_space_lets_it_go_on(small_dis
     with pytest.raises(StoreError):
         store.claim("r1", 60.0)
     with pytest.raises(StoreError, match="may still be in"):
-        store.erase(1, "output")
+        store.erase((1, "output"))
     assert store.body(1, "output") is not None
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
     assert put(store, draft())[-1].seq == acknowledged + 1
-    store.erase(1, "output")
+    store.erase((1, "output"))
     assert store.claim("r1", 60.0).epoch == 1
     store.close()
     store = JsonlStore.open(path)

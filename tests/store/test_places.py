@@ -116,7 +116,7 @@ def test_what_is_erased_is_gone_from_where_a_link_leads(quick_folder: Path) -> N
     bodies.symlink_to(elsewhere)
     with closing(reopened(path)) as store:
         put(store, redacted(1, secret))
-        store.erase(1, secret.name)
+        store.erase((1, secret.name))
         put(store, draft(parts=[part(b"later")]))
     assert bodies.is_symlink()
     assert b"the secret word" not in elsewhere.read_bytes()

@@ -342,7 +342,7 @@ def test_the_columns_that_queries_use_cannot_be_edited(url: str, store: Postgres
 def test_an_erased_body_is_vacuumed(url: str, server: Server, store: PostgresStore, database: str) -> None:
     put(store, draft(parts=[part(b"small", name="a"), part(b"large" * 10_000, name="b")]))
     for name in ("a", "b"):
-        store.erase(1, name)
+        store.erase((1, name))
     schema = Address.parse(url).schema
     statement = (
         f"SELECT relname, n_live_tup FROM pg_stat_user_tables WHERE schemaname = '{schema}' AND vacuum_count >= 2"
@@ -363,10 +363,10 @@ def test_a_body_that_could_not_be_vacuumed_is_gone_and_the_message_says_so(
         blocker.execute("BEGIN")
         blocker.execute("LOCK TABLE bodies IN SHARE UPDATE EXCLUSIVE MODE")
         with pytest.raises(StoreError, match="the body is deleted, but"):
-            store.erase(1, "output")
+            store.erase((1, "output"))
         blocker.execute("ROLLBACK")
         assert store.body(1, "output") is None
-        store.erase(1, "output")
+        store.erase((1, "output"))
 
 
 @pytest.mark.parametrize("role", ["postgres", "plain"])
@@ -386,10 +386,10 @@ def test_an_erased_body_that_an_old_snapshot_still_sees_is_told(
         assert reader.execute("SELECT 1").fetchone()
         told = rf"the body is deleted, but .*session {reader.info.backend_pid} \(old one\).*redact it once more"
         with pytest.raises(StoreError, match=told):
-            store.erase(1, "output")
+            store.erase((1, "output"))
         assert store.body(1, "output") is None
         reader.rollback()
-        store.erase(1, "output")
+        store.erase((1, "output"))
 
 
 @pytest.mark.parametrize("quiet", ["notice", "error"])
@@ -408,7 +408,7 @@ def test_who_may_delete_but_not_vacuum_is_told_so(server: Server, url: str, data
         with pytest.raises(
             StoreError, match=rf"the body is deleted, but .*could not be vacuumed: .*VACUUM {schema}\.bodies"
         ):
-            clerk.erase(1, "output")
+            clerk.erase((1, "output"))
         assert clerk.body(1, "output") is None
 
 

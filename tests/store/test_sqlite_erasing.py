@@ -43,7 +43,7 @@ def test_an_erased_body_leaves_no_byte_in_the_folder(tmp_path: Path) -> None:
     store = filled(tmp_path / "log.db")
     for at in range(COUNT):
         number = at * STEP % COUNT
-        store.erase(1 + number, "output")
+        store.erase((1 + number, "output"))
         assert told(tmp_path, number) == []
     store.close()
 
@@ -57,7 +57,7 @@ def test_a_repair_removes_what_somebody_who_was_killed_has_left(
         for at in range(COUNT):
             number = at * STEP % COUNT
             put(store, redacted(1 + number, part(b""), committed=store.entry(1 + number).body["output"]))
-            store.erase(1 + number, "output")
+            store.erase((1 + number, "output"))
     assert any(told(tmp_path, number) for number in range(COUNT))
     assert store.repair() == [], "nothing was left to erase"
     assert not any(told(tmp_path, number) for number in range(COUNT))
@@ -102,7 +102,7 @@ def test_whoever_waits_for_a_reader_to_end_keeps_no_turn_from_others(
 
     def erase() -> None:
         try:
-            store.erase(1, "output")
+            store.erase((1, "output"))
         except StoreError as error:
             said.append(str(error))
 
@@ -120,7 +120,7 @@ def test_whoever_waits_for_a_reader_to_end_keeps_no_turn_from_others(
         assert "a reader keeps the WAL" in said[0]
         assert len(waits) > 10
         assert max(waits) < 3.0
-        store.erase(1, "output")
+        store.erase((1, "output"))
         assert told(tmp_path, 0) == []
 
 
@@ -144,7 +144,7 @@ def test_a_file_that_finds_no_space_to_be_written_anew_gives_back_what_it_took(t
             put(store, draft())
             before = free(place)
             with pytest.raises(StoreError, match=r"the body is deleted, but .*make space"):
-                store.erase(1, "output")
+                store.erase((1, "output"))
             assert free(place) >= before
             assert told(place, 0) == []
             put(store, draft())

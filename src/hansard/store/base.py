@@ -184,8 +184,8 @@ class Store(Protocol):
         """The body of a part, or None when it is not here; Tampered when what lies there cannot be read as a body."""
         ...
 
-    def erase(self, seq: int, part: str) -> None:
-        """Delete a body and its salt for good; the tombstone must already be durable ([B3])."""
+    def erase(self, *parts: tuple[int, str]) -> None:
+        """Delete bodies and their salts for good; their tombstones must already be durable ([B3])."""
         ...
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]: ...

@@ -136,9 +136,11 @@ class MemoryStore:
                 return StoredBody(seq=seq, part=part, media=media, salt=salt, body=body)
         return None
 
-    def erase(self, seq: int, part: str) -> None:
-        self._check_part(seq, part)
-        self._parts[seq] = tuple(each for each in self._parts[seq] if each.name != part)
+    def erase(self, *parts: tuple[int, str]) -> None:
+        for seq, part in parts:
+            self._check_part(seq, part)
+        for seq, part in parts:
+            self._parts[seq] = tuple(each for each in self._parts[seq] if each.name != part)
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
         return iter(self._checkpoints[::-1] if newest_first else self._checkpoints[:])
@@ -183,7 +185,7 @@ class MemoryStore:
             if stone is None or stone.seq >= redaction.seq:
                 continue
             if self.entry(stone.seq).body.get(stone.part) == stone.commitment and self.body(stone.seq, stone.part):
-                self.erase(stone.seq, stone.part)
+                self.erase((stone.seq, stone.part))
                 erased += 1
         return [("redaction", erased)] if erased else []
 

@@ -4,7 +4,7 @@ A damaged ledger can still be read: what cannot be trusted is marked, and only a
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self, get_args
 
@@ -150,36 +150,59 @@ class LedgerService:
         view["checkpoints"] = sum(1 for _ in self.store.checkpoints())
         return view
 
-    def redact(self, seq: int, part: str, *, reason: str, actor: str) -> View:
-        """Erase one body for good: tombstone first, then the deletion ([B3]). Says which parts of its run hold the same text."""
+    def redact(self, parts: Sequence[tuple[int, str]], *, reason: str, actor: str) -> View:
+        """Erase bodies for good: tombstones first, then the deletion ([B3]). Says which parts of their runs hold the same texts."""
         if reason not in get_args(RedactionReason):
             raise UsageError(f"reason {reason!r} is not one of {', '.join(get_args(RedactionReason))}")
+        wanted = list(dict.fromkeys(parts))
+        texts = [self._erasable(seq, part) for seq, part in wanted]
+        stones = self._tombstones(wanted, reason, actor)
+        self.store.erase(*wanted)
+        held = [each for run, body in texts if body is not None for each in self._holding(run, body)]
+        (seq, part), *others = wanted
+        return {
+            "seq": seq,
+            "part": part,
+            "tombstone": stones[seq, part],
+            "state": "redacted",
+            "also_erased": [{"seq": seq, "part": part, "tombstone": stones[seq, part]} for seq, part in others],
+            "also_in": [{"seq": seq, "part": part} for seq, part in sorted(set(held))],
+        }
+
+    def _erasable(self, seq: int, part: str) -> tuple[str, bytes | None]:
+        """The run that a part belongs to, and its text, None where it is gone; UsageError where there is nothing to redact."""
         entry = self.store.entry(seq)
         if part not in entry.body:
             raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
-        tombstone, (stored, state) = self._tombstone(entry, part), self._state(entry, part)
-        if tombstone is None:
-            if state == "missing":
-                raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")
-            fact = BodyRedacted(seq=seq, part=part, commitment=entry.body[part], reason=reason)  # type: ignore[arg-type]
-            [written] = record_now(
-                self.store, [Step(fact, actor, (seq,))], run=entry.run, sealing=self.opened.extending()
-            )
-            tombstone = written.seq
-        self.store.erase(seq, part)
-        also_in = self._holding(entry.run, stored.body) if stored and entry.run else []
-        return {"seq": seq, "part": part, "tombstone": tombstone, "state": "redacted", "also_in": also_in}
+        stored, state = self._state(entry, part)
+        if state == "missing":
+            raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")
+        return entry.run, stored.body if stored else None
 
-    def _holding(self, run: str, body: bytes) -> list[View]:
+    def _tombstones(self, parts: Sequence[tuple[int, str]], reason: str, actor: str) -> dict[tuple[int, str], int]:
+        """The entry that redacts each of these parts; recorded where there is none yet."""
+        stones: dict[tuple[int, str], int] = {}
+        for seq, part in parts:
+            entry = self.store.entry(seq)
+            tombstone = self._tombstone(entry, part)
+            if tombstone is None:
+                fact = BodyRedacted(seq=seq, part=part, commitment=entry.body[part], reason=reason)  # type: ignore[arg-type]
+                step = Step(fact, actor, (seq,))
+                [written] = record_now(self.store, [step], run=entry.run, sealing=self.opened.extending())
+                tombstone = written.seq
+            stones[seq, part] = tombstone
+        return stones
+
+    def _holding(self, run: str, body: bytes) -> list[tuple[int, str]]:
         """The parts of a run that hold what was erased, as it is, or as it stands within JSON and within JSON in JSON."""
         sought = [form for text in _texts_of(body) for form in _written(text)]
-        found: list[View] = []
-        for entry in self.store.select(Query(run=run)) if sought else ():
+        found: list[tuple[int, str]] = []
+        for entry in self.store.select(Query(run=run)) if sought and run else ():
             for part in sorted(entry.body):
                 with suppress(Tampered):
                     stored = self.store.body(entry.seq, part)
                     if stored and any(each in stored.body for each in sought):
-                        found.append({"seq": entry.seq, "part": part})
+                        found.append((entry.seq, part))
         return found
 
     def _tombstone(self, entry: Entry, part: str) -> int | None:

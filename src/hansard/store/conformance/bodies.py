@@ -64,7 +64,7 @@ class Bodies(Bench):
                 with refused(UsageError):
                     store.body(seq, name)
                 with refused(UsageError):
-                    store.erase(seq, name)
+                    store.erase((seq, name))
 
     def test_erasing_takes_one_part_and_no_other(self) -> None:
         with self.opened() as (store, _):
@@ -72,19 +72,35 @@ class Bodies(Bench):
             [place] = put(store, draft(parts=parts))
             [other] = put(store, draft(parts=[part(b"erase", name="b")]))
             before = store.head()
-            store.erase(place.seq, "b")
+            store.erase((place.seq, "b"))
             assert store.body(place.seq, "b") is None
             _check(store, place.seq, parts[0])
             _check(store, place.seq, parts[2])
             assert _body(store, other.seq, "b") == b"erase"
             assert store.head() == before
 
+    def test_parts_are_erased_together(self) -> None:
+        with self.opened() as (store, _):
+            places = [put(store, draft(parts=[part(b"%d" % at), part(LARGE, name="plan")]))[0] for at in range(6)]
+            store.erase(
+                *[(places[at].seq, name) for at, name in ((4, "output"), (0, "plan"), (1, "output"), (4, "plan"))]
+            )
+            found = [[store.body(place.seq, name) is None for place in places] for name in ("output", "plan")]
+            assert found == [[at in gone for at in range(6)] for gone in ((1, 4), (0, 4))]
+
+    def test_erasing_is_refused_whole_where_one_part_is_none(self) -> None:
+        with self.opened() as (store, _):
+            [place] = put(store, draft(parts=[part(b"kept")]))
+            with refused(UsageError):
+                store.erase((place.seq, "output"), (place.seq, "nothing"))
+            assert _body(store, place.seq, "output") == b"kept"
+
     def test_erasing_again_changes_nothing(self) -> None:
         with self.opened() as (store, _):
             parts = [part(b"one", name="a"), part(b"two", name="b")]
             [place] = put(store, draft(parts=parts))
-            store.erase(place.seq, "a")
-            store.erase(place.seq, "a")
+            store.erase((place.seq, "a"))
+            store.erase((place.seq, "a"))
             assert store.body(place.seq, "a") is None
             _check(store, place.seq, parts[1])
 
@@ -92,10 +108,10 @@ class Bodies(Bench):
         with self.opened() as (store, _):
             [first] = put(store, draft(parts=[part(LARGE)]))
             [second] = put(store, draft(parts=[part(LARGE)]))
-            store.erase(first.seq, "output")
+            store.erase((first.seq, "output"))
             assert store.body(first.seq, "output") is None
             assert _body(store, second.seq, "output") == LARGE
-            store.erase(second.seq, "output")
+            store.erase((second.seq, "output"))
             assert store.body(second.seq, "output") is None
             [third] = put(store, draft(parts=[part(LARGE)]))
             assert _body(store, third.seq, "output") == LARGE
@@ -103,7 +119,7 @@ class Bodies(Bench):
     def test_bodies_that_follow_an_erased_one_are_found(self) -> None:
         with self.opened() as (store, _):
             places = [put(store, draft(parts=[part(b"%d" % at)]))[0] for at in range(6)]
-            store.erase(places[2].seq, "output")
+            store.erase((places[2].seq, "output"))
             places += put(store, draft(parts=[part(b"6")]))
             found = [store.body(place.seq, "output") for place in places]
             assert [each and each.body for each in found] == [b"0", b"1", None, b"3", b"4", b"5", b"6"]

@@ -56,7 +56,7 @@ class Durable(Bench):
         store = self.make(genesis(), clock)
         try:
             put(store, draft(parts=[part(LARGE, name="a"), part(b"kept", name="b")]))
-            store.erase(1, "a")
+            store.erase((1, "a"))
             store = self.reopen(store, clock)
             assert store.body(1, "a") is None
             kept = store.body(1, "b")

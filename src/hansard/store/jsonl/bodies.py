@@ -4,7 +4,7 @@ import os
 import re
 from base64 import b64decode, b64encode
 from binascii import hexlify
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -81,10 +81,13 @@ def read_body(fd: int, place: tuple[int, int]) -> StoredBody:
     return decode_body(b"".join(pieces(fd, place[0], place[1] - 1)))
 
 
-def all_but(fd: int, place: tuple[int, int], end: int) -> Iterator[bytes]:
-    """The file without one line."""
-    yield from pieces(fd, 0, place[0])
-    yield from pieces(fd, place[1], end)
+def all_but(fd: int, places: Sequence[tuple[int, int]], end: int) -> Iterator[bytes]:
+    """The file without these lines, which come in the order in which they lie."""
+    at = 0
+    for begin, behind in places:
+        yield from pieces(fd, at, begin)
+        at = behind
+    yield from pieces(fd, at, end)
 
 
 def _bisect(fd: int, end: int, key: Key) -> int:

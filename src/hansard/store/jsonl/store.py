@@ -206,18 +206,20 @@ class JsonlStore:
                     f"part {part} of entry {seq} is damaged in {self._paths.bodies} at byte {place[0]}: {error}"
                 ) from error
 
-    def erase(self, seq: int, part: str) -> None:
-        self._check_part(seq, part)
+    def erase(self, *parts: tuple[int, str]) -> None:
+        for seq, part in parts:
+            self._check_part(seq, part)
         with self._writing():
-            place = find_body(self._writer.bodies.fd, (seq, part))
-            if place is None:
+            places = {place for each in parts if (place := find_body(self._writer.bodies.fd, each))}
+            if not places:
                 return
             self._writer.sync()
             try:
-                replace(self._paths.bodies, all_but(self._writer.bodies.fd, place, self._writer.bodies.kept))
+                replace(self._paths.bodies, all_but(self._writer.bodies.fd, sorted(places), self._writer.bodies.kept))
             except OSError as error:
+                named = ", ".join(f"part {part} of entry {seq}" for seq, part in parts)
                 raise StoreError(
-                    f"part {part} of entry {seq} may still be in {self._paths.bodies}: {error.strerror};"
+                    f"{named:.200} may still be in {self._paths.bodies}: {error.strerror};"
                     " make space for a second copy of that file and try again"
                 ) from error
             self._writer.reopen_bodies()
@@ -271,8 +273,7 @@ class JsonlStore:
         with self._writing():
             changed = self._log.mend()
             pending = {(stone.seq, stone.part) for stone in self._tombstones() if self._is_pending(stone)}
-            for seq, part in sorted(pending):
-                self.erase(seq, part)
+            self.erase(*sorted(pending))
         return [(what, count) for what, count in (("derived", changed), ("redaction", len(pending))) if count]
 
     def sync(self) -> None:

@@ -201,15 +201,16 @@ class PostgresStore:
             return None
         return StoredBody(seq=seq, part=part, media=row[1], salt=row[0], body=row[2])
 
-    def erase(self, seq: int, part: str) -> None:
-        """Delete salt and body, then vacuum their tables.
+    def erase(self, *parts: tuple[int, str]) -> None:
+        """Delete salts and bodies, then vacuum their tables.
 
         The deleted bytes can live on where this does not reach: in the write-ahead log until its segments are recycled, in
         replicas and backups, in the free space of a page until it is used again. Rows that an old snapshot still sees are told.
         """
-        at = self._part_id(seq, part)
+        places = [self._part_id(seq, part) for seq, part in parts]
         with self._turn() as turn:
-            erase(turn.writer, at)
+            for at in places:
+                erase(turn.writer, at)
         self._vacuum()
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:

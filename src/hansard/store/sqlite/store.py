@@ -210,10 +210,11 @@ class SqliteStore:
             return None
         return StoredBody(seq=seq, part=part, media=as_text(row[1]), salt=as_bytes(row[0]), body=as_bytes(row[2]))
 
-    def erase(self, seq: int, part: str) -> None:
-        at = body_id(seq, self._position(seq, part))
+    def erase(self, *parts: tuple[int, str]) -> None:
+        places = [body_id(seq, self._position(seq, part)) for seq, part in parts]
         with self._writer.transaction() as connection:
-            erase_body(connection, at)
+            for at in places:
+                erase_body(connection, at)
         self._writer.leave_no_trace()
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:

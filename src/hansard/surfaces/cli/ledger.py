@@ -2,12 +2,15 @@
 
 import argparse
 import json
+import shlex
 import sys
 from typing import Any
 
 from hansard.app.finding import find_run
 from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.settings import ledger_settings
+from hansard.errors import UsageError
+from hansard.surfaces.cli.arguments import count
 from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.cli.streams import has_reader
 from hansard.surfaces.plain import plain
@@ -85,19 +88,32 @@ def summary(args: argparse.Namespace) -> int:
 
 
 def redact(args: argparse.Namespace) -> int:
+    parts = [(args.seq, args.part), *_pairs(args.more)]
     with _open(args, writing=True) as ledger:
-        view = ledger.redact(args.seq, args.part, reason=args.reason, actor=args.by)
+        view = ledger.redact(parts, reason=args.reason, actor=args.by)
     if args.json:
         as_json(view)
         return 0
-    say(f"erased the part {view['part']!r} of entry {view['seq']}; entry {view['tombstone']} says so for good")
+    for each in (view, *view["also_erased"]):
+        say(f"erased the part {each['part']!r} of entry {each['seq']}; entry {each['tombstone']} says so for good")
     if view["also_in"]:
         say("parts of the same run still hold the same text; redact them too where it must go:")
         for each in view["also_in"]:
             say(f"  entry {each['seq']} {each['part']}")
+        words = " ".join(f"{each['seq']} {each['part']}" for each in view["also_in"])
+        place = f" --ledger {shlex.quote(args.ledger)}" if args.ledger else ""
+        say(f"all of them at once: hansard ledger redact {words} --reason {args.reason}{place}")
     say("other parts may tell it in other words, and other runs were not searched")
     say("backups, exports and archives made before still hold it: they are yours to clean")
     return 0
+
+
+def _pairs(words: list[str]) -> list[tuple[int, str]]:
+    """Further parts, each by its entry and its name."""
+    try:
+        return [(count(seq), part) for seq, part in zip(words[::2], words[1::2], strict=True)]
+    except (argparse.ArgumentTypeError, ValueError):
+        raise UsageError(f"a part is the number of an entry and a name, not {' '.join(words)!r:.80}") from None
 
 
 def repair(args: argparse.Namespace) -> int:

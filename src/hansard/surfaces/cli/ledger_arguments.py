@@ -36,9 +36,12 @@ def add_ledger(ledger: argparse.ArgumentParser, rest: Sequence[str]) -> None:
     replay = add_command(verbs, "replay", "what the record said at an entry", "ledger:replay", ledger=True)
     replay.add_argument("--at", type=count, metavar="SEQ", help="the entry (default: the last)")
     add_command(verbs, "summary", "counts, runs, spend", "ledger:summary", ledger=True)
-    redact = add_command(verbs, "redact", "erase the body of one part, with a tombstone", "ledger:redact", ledger=True)
+    redact = add_command(verbs, "redact", "erase the bodies of parts, with tombstones", "ledger:redact", ledger=True)
     redact.add_argument("seq", type=count)
     redact.add_argument("part")
+    redact.add_argument(
+        "more", nargs="*", metavar="SEQ PART", help="further parts; erasing them together takes no longer than one"
+    )
     redact.add_argument("--reason", required=True, help="personal_data, secret, legal, retention or other")
     redact.add_argument(
         "--by", default="human:operator", metavar="ACTOR", help="opaque id of who asks (default: human:operator)"
