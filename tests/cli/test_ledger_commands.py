@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from forging import chain, falsify, write
+from forum_files import Forum
 from hansard.app.service import Hansard
 from hansard.domain.custody import BodyRedacted
 from hansard.domain.fact import Body
@@ -436,6 +437,18 @@ def test_a_bad_hansard_toml_keeps_no_ledger_from_being_read(
     assert run("verify", str(ledger), "--deep")[0] == 0
     code, _, err = run("verify")
     assert (code, "hansard.toml" in err) == (2, True)
+
+
+def test_who_redacts_and_who_brings_something_in_is_whoever_types_it(
+    run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    foreign = Forum.of(2).write(tmp_path / "forum")
+    assert run("ledger", "redact", "5", "prompt", "--reason", "legal", "--ledger", str(ledger))[0] == 0
+    assert run("ledger", "import", str(foreign), "--ledger", str(ledger))[0] == 0
+    for kind in ("body.redacted", "log.imported"):
+        shown = run("ledger", "show", "--kind", kind, "--ledger", str(ledger), "--json")[1]
+        assert [json.loads(line)["actor"] for line in shown.splitlines()] == ["human:ann"]
 
 
 def test_redaction_names_the_parts_that_hold_the_same_text(

@@ -33,7 +33,7 @@ def export_to(opened: Opened, folder: Path, *, bodies: bool = True) -> View:
     }
 
 
-def bring(path: Path, settings: Settings, *, actor: str = "human:operator") -> View:
+def bring(path: Path, settings: Settings, *, actor: str) -> View:
     """Bring a log of ours back as a new ledger, or record a foreign one, entry by entry, into an existing or new ledger."""
     if not path.exists():
         raise UsageError(f"nothing at {path}; check the path")

@@ -8,6 +8,7 @@ from typing import Any
 
 from hansard.app.finding import find_run
 from hansard.app.ledgers.ledger import LedgerService
+from hansard.app.people import human
 from hansard.app.settings import ledger_settings
 from hansard.errors import UsageError
 from hansard.surfaces.cli.arguments import count
@@ -90,7 +91,7 @@ def summary(args: argparse.Namespace) -> int:
 def redact(args: argparse.Namespace) -> int:
     parts = [(args.seq, args.part), *_pairs(args.more)]
     with _open(args, writing=True) as ledger:
-        view = ledger.redact(parts, reason=args.reason, actor=args.by)
+        view = ledger.redact(parts, reason=args.reason, actor=args.by or human())
     if args.json:
         as_json(view)
         return 0

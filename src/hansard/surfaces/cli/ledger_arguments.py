@@ -43,9 +43,7 @@ def add_ledger(ledger: argparse.ArgumentParser, rest: Sequence[str]) -> None:
         "more", nargs="*", metavar="SEQ PART", help="further parts; erasing them together takes no longer than one"
     )
     redact.add_argument("--reason", required=True, help="personal_data, secret, legal, retention or other")
-    redact.add_argument(
-        "--by", default="human:operator", metavar="ACTOR", help="opaque id of who asks (default: human:operator)"
-    )
+    redact.add_argument("--by", metavar="ACTOR", help="opaque id of who asks (default: you, as human:NAME)")
     add_command(
         verbs,
         "repair",
