@@ -467,6 +467,25 @@ def test_redaction_names_the_parts_that_hold_the_same_text(
     assert b"555-1234" not in (tmp_path / "l.db").read_bytes()
 
 
+def test_a_redaction_that_may_have_left_traces_names_the_other_parts_too(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = tmp_path / "l.db"
+    monkeypatch.setenv("HANSARD_LEDGER", str(ledger))
+    assert run("submit", "call Jo on 555-1234", "--provider", "rehearsal", "--quiet")[0] == 0
+    monkeypatch.setattr("hansard.store.sqlite.writer.BUSY_S", 0.5)
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT size FROM head").fetchall()
+        code, _, err = run("ledger", "redact", "1", "request", "--reason", "personal_data")
+    assert (code, "the body is deleted" in err, "entry 5 prompt" in err, "entry 1 request" in err) == (
+        11,
+        True,
+        True,
+        False,
+    )
+
+
 def test_a_tombstone_of_another_commitment_redacts_nothing(run: Any, ledger: Path) -> None:
     false = BodyRedacted(seq=5, part="prompt", commitment="0" * 64, reason="other")
     with closing(SqliteStore.open(ledger)) as store:

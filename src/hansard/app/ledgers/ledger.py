@@ -157,8 +157,16 @@ class LedgerService:
         wanted = list(dict.fromkeys(parts))
         texts = [self._erasable(seq, part) for seq, part in wanted]
         stones = self._tombstones(wanted, reason, actor)
-        self.store.erase(*wanted)
-        held = [each for run, body in texts if body is not None for each in self._holding(run, body)]
+        held = {each for run, body in texts if body is not None for each in self._holding(run, body)}
+        also_in = [{"seq": seq, "part": part} for seq, part in sorted(held.difference(wanted))]
+        try:
+            self.store.erase(*wanted)
+        except StoreError as error:
+            # The bodies may be gone by now, and with them what to look for: whoever tries again cannot be told any more.
+            if not also_in:
+                raise
+            named = ", ".join(f"entry {each['seq']} {each['part']}" for each in also_in)
+            raise StoreError(f"{error}; parts of the same run hold the same text: {named}") from error
         (seq, part), *others = wanted
         return {
             "seq": seq,
@@ -166,7 +174,7 @@ class LedgerService:
             "tombstone": stones[seq, part],
             "state": "redacted",
             "also_erased": [{"seq": seq, "part": part, "tombstone": stones[seq, part]} for seq, part in others],
-            "also_in": [{"seq": seq, "part": part} for seq, part in sorted(set(held))],
+            "also_in": also_in,
         }
 
     def _erasable(self, seq: int, part: str) -> tuple[str, bytes | None]:
