@@ -47,6 +47,15 @@ def test_a_report_names_the_ledger_and_not_the_export_that_was_made_of_it(tmp_pa
     assert json.loads(hansard(tmp_path, "verify", url, "--json").stdout)["path"] == place
 
 
+def test_a_ledger_in_a_database_is_carried_into_a_file(tmp_path: Path, url: str) -> None:
+    done = hansard(tmp_path, "ledger", "import", url, "--ledger", "carried.db")
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(hansard(tmp_path, "verify", each, "--deep", "--json").stdout) for each in (url, "carried.db")]
+    assert told[0]["root"] == told[1]["root"]
+    missing = hansard(tmp_path, "ledger", "import", f"{url}&schema=none", "--ledger", "other.db")
+    assert (missing.returncode, SECRET in missing.stderr, (tmp_path / "other.db").exists()) == (2, False, False)
+
+
 def test_a_body_that_should_have_been_erased_is_told_as_pending(tmp_path: Path, server: Server) -> None:
     database = server.database()
     url = server.url(database)

@@ -33,8 +33,13 @@ def export_to(opened: Opened, folder: Path, *, bodies: bool = True) -> View:
     }
 
 
-def bring(path: Path, settings: Settings, *, actor: str) -> View:
+def bring(location: str, settings: Settings, *, actor: str) -> View:
     """Bring a log of ours back as a new ledger, or record a foreign one, entry by entry, into an existing or new ledger."""
+    with readable(location) as path:
+        return _bring(Path(path), settings, actor)
+
+
+def _bring(path: Path, settings: Settings, actor: str) -> View:
     if not path.exists():
         raise UsageError(f"nothing at {path}; check the path")
     if is_foreign(path):

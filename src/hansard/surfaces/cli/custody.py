@@ -77,7 +77,7 @@ def export(args: argparse.Namespace) -> int:
 
 
 def bring(args: argparse.Namespace) -> int:
-    view = carrying.bring(Path(args.path), read_settings(args.ledger), actor=human())
+    view = carrying.bring(args.path, read_settings(args.ledger), actor=human())
     if args.json:
         as_json(view)
         return 0
