@@ -168,11 +168,16 @@ async def test_a_plan_runs_no_programs_unless_that_was_allowed(tmp_path: Path) -
         assert touched.exists()
 
 
-async def test_without_a_provider_submit_says_how_to_get_one(tmp_path: Path) -> None:
+async def test_without_a_provider_who_runs_something_is_told_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where an agent CLI is installed, it is asked.
+    monkeypatch.setenv("PATH", str(tmp_path))
     async with desk_in(tmp_path, wishes=Wishes()) as desk, client_of(desk) as client:
-        said = await refused(client, "submit", {"request": "x"})
-        assert "nobody can be asked yet" in said
-        assert "--" not in said
+        for tool, asked in (("submit", {"request": "x"}), ("deliberate", {"problem": "x"})):
+            said = await refused(client, tool, asked)
+            assert "nobody can be asked yet" in said
+            assert "--" not in said
 
 
 @pytest.mark.parametrize(

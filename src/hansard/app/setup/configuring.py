@@ -31,15 +31,20 @@ from hansard.record.codec import MAX_TEXT
 
 MOST_USD = (2**53 - 1) // NANO_PER_USD
 ITS_OWN = "default"
-NOBODY = """\
+_NOBODY = """\
 nobody can be asked yet. One of these lines is enough:
   --cmd "my-agent --stdin"   or   --chat-url http://127.0.0.1:11434/v1 --model llama3.2   or   --api MODEL
   hansard init               writes a hansard.toml to name providers in;  hansard doctor  says what works here
   --provider rehearsal       goes through the motions with canned answers, marked as such, and asks no model"""
-NOBODY_HERE = (
+_NOBODY_HERE = (
     "nobody can be asked yet: no provider is configured here. Whoever runs this names one in hansard.toml, which "
     "`hansard init` writes; the provider rehearsal goes through the motions with canned answers, and asks no model"
 )
+
+
+def nobody(wishes: Wishes) -> UsageError:
+    """That there is nobody to ask, and what to do about it: for whoever types flags, and for whoever has none."""
+    return UsageError(_NOBODY if wishes.typed else _NOBODY_HERE)
 
 
 def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
@@ -56,7 +61,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         known = ", ".join(dict.fromkeys((*tables, REHEARSAL)))
         raise UsageError(f"there is no provider {chosen!r}; known are {known}")
     if not tables:
-        raise UsageError(NOBODY if wishes.typed else NOBODY_HERE)
+        raise nobody(wishes)
     # A provider that is named for this run goes before the tiers and roles of the file.
     tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))

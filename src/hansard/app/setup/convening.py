@@ -13,7 +13,7 @@ from typing import Any, Self
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.settings import Settings, recordable
 from hansard.app.setup.allowance import Allowance, Charged
-from hansard.app.setup.configuring import ITS_OWN, MOST_USD, NOBODY, allowed, check_price
+from hansard.app.setup.configuring import ITS_OWN, MOST_USD, allowed, check_price, nobody
 from hansard.app.setup.panels import panel_of, personas_of
 from hansard.app.setup.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.setup.tooltables import handlers_of
@@ -191,7 +191,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
             f"{call.wishes.named('script')} answers for every agent; leave out what says whom to ask instead"
         )
     if name is None and call.script is None and call.config is None:
-        name = _default_provider(settings)
+        name = _default_provider(settings, call.wishes)
     config = _as_wished(_config(settings, call), call)
     where = recordable(settings.folder)
     if name is not None:
@@ -336,7 +336,7 @@ def _of_panel(settings: Settings, call: Call, chosen: str | None) -> Call:
     """A panel that is written down, put to this problem."""
 
     def resolve(target: str | None) -> tuple[str, str]:
-        usual = FAKE if call.script is not None else target or chosen or _default_provider(settings)
+        usual = FAKE if call.script is not None else target or chosen or _default_provider(settings, call.wishes)
         id, _, model = usual.partition(":")
         return id, model or str(settings.providers.get(id, {}).get("model") or ITS_OWN)
 
@@ -348,13 +348,13 @@ def _of_panel(settings: Settings, call: Call, chosen: str | None) -> Call:
     return replace(call, config=config, panel=None, ensemble=call.ensemble or plan.ensemble, max_calls=plan.max_calls)
 
 
-def _default_provider(settings: Settings) -> str:
+def _default_provider(settings: Settings, wishes: Wishes) -> str:
     """Whom to ask when nobody says: what hansard.toml names, else the agent CLIs that are installed."""
     if found := settings.roles.get("default") or next(iter(settings.providers), None):
         return found
     if installed(settings.environment):
         return CLI_AUTO
-    raise UsageError(NOBODY)
+    raise nobody(wishes)
 
 
 def _as_wished(config: Config, call: Call) -> Config:
