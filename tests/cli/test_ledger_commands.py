@@ -426,7 +426,7 @@ def test_init_says_where_the_runs_from_before_it_are(run: Any, tmp_path: Path, m
     assert "--ledger" not in run("init")[1]
 
 
-def test_a_bad_hansard_toml_keeps_no_ledger_from_being_read(
+def test_a_bad_hansard_toml_keeps_no_ledger_from_being_read_or_brought_back(
     run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "below").mkdir()
@@ -434,6 +434,7 @@ def test_a_bad_hansard_toml_keeps_no_ledger_from_being_read(
     (tmp_path / "hansard.toml").write_text("[[[")
     for words in (("show",), ("get", "5"), ("summary",), ("pin",), ("export", "out"), ("receipt", "6")):
         assert run("ledger", *words, "--ledger", str(ledger))[0] == 0, words
+    assert run("ledger", "import", "out", "--ledger", "back.db")[0] == 0
     assert run("verify", str(ledger), "--deep")[0] == 0
     code, _, err = run("verify")
     assert (code, "hansard.toml" in err) == (2, True)

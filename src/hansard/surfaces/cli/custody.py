@@ -10,7 +10,7 @@ from typing import Any
 from hansard.app.ledgers import carrying
 from hansard.app.ledgers import custody as service
 from hansard.app.people import human
-from hansard.app.settings import ledger_settings, read_settings
+from hansard.app.settings import ledger_settings
 from hansard.app.wiring import open_ledger, open_to_carry
 from hansard.errors import UsageError, unwritten
 from hansard.surfaces.cli.show import as_json, say
@@ -77,7 +77,7 @@ def export(args: argparse.Namespace) -> int:
 
 
 def bring(args: argparse.Namespace) -> int:
-    view = carrying.bring(args.path, read_settings(args.ledger), actor=human())
+    view = carrying.bring(args.path, ledger_settings(args.ledger), actor=human())
     if args.json:
         as_json(view)
         return 0
