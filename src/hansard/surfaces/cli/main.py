@@ -163,6 +163,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     init.add_argument(
         "--origin", help="the log's public name, such as example.org/agents (default: hansard.invalid/<nonce>)"
     )
+    init.epilog = "With --ledger, that ledger alone is made, and no hansard.toml."
     return top
 
 
