@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,6 @@ def test_a_ledger_that_is_there_already_is_named_without_its_password(tmp_path: 
     assert hansard(tmp_path, "ledger", "export", "out", "--ledger", url).returncode == 0
     for words in (
         ("import", "out", "--ledger", url),
-        ("import", "out", "--ledger", f"{url}&schema=other"),
         ("adopt", "out", "--ledger", url),
     ):
         done = hansard(tmp_path, "ledger", *words)
@@ -47,11 +47,19 @@ def test_a_report_names_the_ledger_and_not_the_export_that_was_made_of_it(tmp_pa
     assert json.loads(hansard(tmp_path, "verify", url, "--json").stdout)["path"] == place
 
 
-def test_a_ledger_in_a_database_is_carried_into_a_file(tmp_path: Path, url: str) -> None:
-    done = hansard(tmp_path, "ledger", "import", url, "--ledger", "carried.db")
-    assert done.returncode == 0, done.stderr
-    told = [json.loads(hansard(tmp_path, "verify", each, "--deep", "--json").stdout) for each in (url, "carried.db")]
-    assert told[0]["root"] == told[1]["root"]
+def test_a_log_is_carried_from_one_kind_of_ledger_to_the_next_and_goes_on_in_the_last(tmp_path: Path, url: str) -> None:
+    assert hansard(tmp_path, "submit", "x", "--provider", "rehearsal", "--ledger", url).returncode == 0
+    places = (url, "carried.db", "carried.jsonl", f"{url}&schema=again")
+    for old, new in pairwise(places):
+        done = hansard(tmp_path, "ledger", "import", old, "--ledger", new)
+        assert done.returncode == 0, done.stderr
+        assert SECRET not in done.stdout + done.stderr
+    told = [json.loads(hansard(tmp_path, "verify", each, "--deep", "--json").stdout) for each in places]
+    assert len({each["root"] for each in told}) == 1
+    assert all(each["ok"] for each in told)
+    assert hansard(tmp_path, "submit", "on", "--provider", "rehearsal", "--ledger", places[-1]).returncode == 0
+    left = hansard(tmp_path, "submit", "on", "--provider", "rehearsal", "--ledger", "carried.db")
+    assert (left.returncode, "ROLLED BACK" in left.stderr) == (11, True)
     missing = hansard(tmp_path, "ledger", "import", f"{url}&schema=none", "--ledger", "other.db")
     assert (missing.returncode, SECRET in missing.stderr, (tmp_path / "other.db").exists()) == (2, False, False)
 

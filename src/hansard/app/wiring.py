@@ -224,11 +224,21 @@ def open_script(script: "Script", id: str) -> "Provider":
 
 def restorer(location: str) -> "Restore":
     """What lays a log of ours out anew at a location."""
-    if form_of(location) != "sqlite":
-        raise UsageError(f"a log is brought back into SQLite; name a ledger x.db instead of {place_of(location)}")
-    from hansard.store.sqlite.restoring import restore
+    match form_of(location):
+        case "sqlite":
+            from hansard.store.sqlite.restoring import restore
 
-    return partial(restore, _with_folder(location))
+            return partial(restore, _with_folder(location))
+        case "jsonl":
+            from hansard.store.jsonl.restoring import restore as restore_lines
+
+            return partial(restore_lines, _with_folder(location), encode=fastest())
+        case "postgresql":
+            from hansard.store.postgres.restoring import restore as restore_rows
+
+            return partial(restore_rows, location)
+        case _:
+            raise UsageError(f"a log is brought back into a file or a database, and not into {location}")
 
 
 def place_of(location: str) -> str:

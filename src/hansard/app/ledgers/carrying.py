@@ -50,7 +50,7 @@ def _bring(path: Path, settings: Settings, actor: str) -> View:
         )
     restored = import_log(path, restorer(settings.ledger))
     return {
-        "ledger": settings.ledger,
+        "ledger": place_of(settings.ledger),
         "format": "hansard",
         "verified": True,
         "entries": restored.head.size,

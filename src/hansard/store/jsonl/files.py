@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from hansard.domain.value import value
-from hansard.errors import UsageError
+from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 
 LF = b"\n"
@@ -41,6 +41,14 @@ class Paths:
             claims=Path(f"{name}.claims.json"),
             lock=Path(f"{name}.lock"),
         )
+
+    def make_room(self) -> None:
+        """For a new ledger: StoreError where one is; what is only derived of an earlier one goes."""
+        for each in (self.entries, self.bodies, self.checkpoints):
+            if each.exists() and each.stat().st_size:
+                raise StoreError(f"{each} exists already; open the ledger, or choose another name")
+        for each in (self.index, self.claims):
+            each.unlink(missing_ok=True)
 
 
 class NotSynced(OSError):

@@ -97,11 +97,7 @@ class JsonlStore:
         try:
             lock = Lock(paths.lock)
             try:
-                for each in (paths.entries, paths.bodies, paths.checkpoints):
-                    if each.exists() and each.stat().st_size:
-                        raise StoreError(f"{each} exists already; open the ledger, or choose another name")
-                for each in (paths.index, paths.claims):
-                    each.unlink(missing_ok=True)
+                paths.make_room()
                 replace(paths.entries, [row.line, LF])
             except BaseException:
                 lock.release()

@@ -1,11 +1,12 @@
 """What a writer does in its turn: rows in, rows out. Nothing here begins, ends or repeats a transaction."""
 
+from collections.abc import Sequence as Items
 from typing import Any
 
 from hansard.errors import Broken, StoreError, UsageError
 from hansard.ledger.body import digest
 from hansard.ledger.entry import Entry
-from hansard.store.base import Draft, Placed
+from hansard.store.base import Draft, Part, Placed
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import CLOCK, INSERT, MARK, SHARED_FROM_BYTES, TABLES
 from hansard.store.postgres.session import Connection
@@ -17,11 +18,21 @@ OLDEST_SERVER = 12
 
 def lay_out(writer: Connection, address: Address, genesis: Draft, clock: Clock | None) -> None:
     """Make the schema and its tables, and write entry 0; refused when the schema holds anything."""
+    if genesis.parts:
+        raise Broken("a genesis entry has no parts")
+    make_tables(writer, address)
+    now_us = int(clock() * 1_000_000) if clock else only(writer, CLOCK)
+    sequence = Sequence()
+    rows = sequence.place([genesis], now_us, lambda _: 0)
+    sequence.grow(rows)
+    insert(Turn(writer, sequence, now_us), rows, [], address.channel)
+
+
+def make_tables(writer: Connection, address: Address) -> None:
+    """Make the schema and its tables with the head of an empty log; refused when the schema holds anything."""
     schema, place = address.schema, address.place
     if writer.info.server_version < OLDEST_SERVER * 10_000:
         raise UsageError(f"{place} is a PostgreSQL older than {OLDEST_SERVER}; use a newer server")
-    if genesis.parts:
-        raise Broken("a genesis entry has no parts")
     # Two who create at once take turns, so that the second one finds what the first one made.
     writer.execute("SELECT pg_advisory_xact_lock(hashtext('hansard'), hashtext(%s))", (schema,))
     if is_in_use(writer, schema):
@@ -30,12 +41,7 @@ def lay_out(writer: Connection, address: Address, genesis: Draft, clock: Clock |
         writer.execute(f'CREATE SCHEMA "{schema}"')
     for statement in TABLES:
         writer.execute(statement)
-    now_us = int(clock() * 1_000_000) if clock else only(writer, CLOCK)
-    sequence = Sequence()
-    rows = sequence.place([genesis], now_us, lambda _: 0)
-    sequence.grow(rows)
-    write_head(writer, sequence)
-    insert(Turn(writer, sequence, now_us), rows, [], address.channel)
+    write_head(writer, Sequence())
 
 
 def is_in_use(reader: Connection, schema: str) -> bool:
@@ -63,6 +69,17 @@ def layout_version(reader: Connection, schema: str) -> str | None:
 def insert(turn: Turn, rows: list[Placed], nodes: list[tuple[int, int, bytes]], channel: str) -> None:
     """Write placed rows with all that hangs on them, move the head, and tell the followers."""
     parts = [(body_id(row.seq, at), part) for row in rows for at, part in enumerate(row.draft.parts)]
+    write(turn, rows, parts, nodes, channel)
+
+
+def write(
+    turn: Turn,
+    rows: Items[Placed] | Items[Entry],
+    parts: list[tuple[int, Part]],
+    nodes: list[tuple[int, int, bytes]],
+    channel: str,
+) -> None:
+    """The same for parts that know their rows: where an entry was not just placed, some of its parts may be gone."""
     large = [(digest(part.media, part.body), part.body) for _, part in parts if len(part.body) >= SHARED_FROM_BYTES]
     if large:
         turn.writer.cursor().executemany("INSERT INTO shared VALUES (%b, %b) ON CONFLICT DO NOTHING", large)

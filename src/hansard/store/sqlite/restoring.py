@@ -11,18 +11,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hansard.errors import StoreError, plainly, unwritten
-from hansard.ledger.body import digest, opens
-from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import FIRST_PREV, Entry, parse
+from hansard.errors import plainly, unwritten
+from hansard.ledger.body import digest
 from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
-from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.base import Head, Part, StoredCheckpoint
+from hansard.store.retracing import Restored, Retracing
 from hansard.store.sqlite.rows import check_unused
 from hansard.store.sqlite.store import sync
-
-Restored = tuple[bytes, Sequence[Part]]
-"""An entry's line, and those of its parts that are at hand."""
 
 
 def restore(path: Path, rows: Iterable[Restored], checkpoints: Iterable[StoredCheckpoint]) -> Head:
@@ -70,40 +65,23 @@ class _Filler:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._tree = Frontier()
-        self._leaf = bytes.fromhex(FIRST_PREV)
-        self._ts = 0
+        self._way = Retracing()
 
     def add(self, line: bytes, parts: Sequence[Part]) -> None:
-        try:
-            entry = parse(line)
-        except Malformed as error:
-            raise StoreError(f"entry {self._tree.size} cannot be restored: {error}") from error
-        if (entry.seq, entry.prev) != (self._tree.size, self._leaf.hex()) or entry.ts < self._ts:
-            raise StoreError(f"entry {self._tree.size} cannot be restored: it does not follow the one before")
-        self._leaf, self._ts = leaf_hash(line), entry.ts
+        entry, nodes = self._way.step(line, parts)
         self._db.execute("INSERT INTO entries(seq, line) VALUES (?, ?)", (entry.seq, line.decode()))
         self._db.executemany("INSERT INTO causes VALUES (?, ?)", [(entry.seq, cause) for cause in entry.causes])
-        self._db.executemany("INSERT INTO nodes VALUES (?, ?, ?)", self._tree.push(self._leaf))
+        self._db.executemany("INSERT INTO nodes VALUES (?, ?, ?)", nodes)
         for part in parts:
-            self._add_part(entry, part)
+            at = body_id(entry.seq, entry.part_position(part.name))
+            values = (at, part.salt, part.media, *self._bed(part.media, part.body))
+            self._db.execute("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", values)
 
     def finish(self) -> Head:
-        if not self._tree.size:
-            raise StoreError("a log without entries cannot be restored")
-        head = Head(size=self._tree.size, leaf=self._leaf, ts=self._ts, root=self._tree.root())
-        values = (head.size, head.leaf, head.ts, self._tree.to_bytes())
+        head = self._way.end()
+        values = (head.size, head.leaf, head.ts, self._way.sequence.frontier.to_bytes())
         self._db.execute("INSERT INTO head VALUES (0, ?, ?, ?, ?)", values)
         return head
-
-    def _add_part(self, entry: Entry, part: Part) -> None:
-        committed = entry.body.get(part.name)
-        if committed is None or not opens(committed, part.salt, part.media, part.body):
-            raise StoreError(f"a body does not belong to entry {entry.seq}, part {part.name}; it cannot be restored")
-        at = body_id(entry.seq, entry.part_position(part.name))
-        self._db.execute(
-            "INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", (at, part.salt, part.media, *self._bed(part.media, part.body))
-        )
 
     def _bed(self, media: str, body: bytes) -> tuple[bytes | None, int | None]:
         """Where a body sleeps: in its own row, or once for all when it is large ([S4])."""

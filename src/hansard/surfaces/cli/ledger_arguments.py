@@ -94,7 +94,7 @@ def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     bring = add_command(verbs, "import", "an export of ours, or a foreign ledger", "custody:bring", ledger=True)
     bring.add_argument(
         "path",
-        help="an export or a ledger of ours (made anew at --ledger, in SQLite), or a foreign ledger (recorded into it)",
+        help="an export or a ledger of ours (made anew at --ledger), or a foreign ledger (recorded into it)",
     )
     adopt = add_command(
         verbs, "adopt", "go on in a new log after a genuine restore of an older one", "custody:adopt", ledger=True

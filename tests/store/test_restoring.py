@@ -1,0 +1,162 @@
+"""A log that is laid out anew in any store is the same log there, and goes on; one that does not hold together leaves nothing."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hansard.errors import StoreError, UsageError
+from hansard.ledger.entry import parse
+from hansard.record.export import export
+from hansard.record.imports import import_log
+from hansard.store.base import Head, Part, Store, StoredCheckpoint
+from hansard.store.conformance.sample import draft, put, walk
+from hansard.store.jsonl import JsonlStore
+from hansard.store.jsonl.restoring import restore as restore_lines
+from hansard.store.postgres import PostgresStore
+from hansard.store.postgres import restoring as postgres_restoring
+from hansard.store.retracing import Restored
+from hansard.store.sqlite import SqliteStore
+from hansard.store.sqlite.restoring import restore as restore_file
+from postgres import shared
+from signed_log import SignedLog
+from store.disks import tmpfs
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a log is laid out, how, and what of it is there."""
+
+    restore: Callable[[Iterable[Restored], Iterable[StoredCheckpoint]], Head]
+    open: Callable[[], Store]
+    left: Callable[[], list[str]]
+
+
+@pytest.fixture(params=["sqlite", "jsonl", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    folder = tmp_path / "new"
+    folder.mkdir()
+
+    def left() -> list[str]:
+        return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
+
+    if request.param == "sqlite":
+        file = folder / "log.db"
+        return Place(lambda *log: restore_file(file, *log), lambda: SqliteStore.open(file), left)
+    if request.param == "jsonl":
+        lines = folder / "log.jsonl"
+        return Place(lambda *log: restore_lines(lines, *log), lambda: JsonlStore.open(lines), left)
+    # Several batches, some of them because of one large body.
+    monkeypatch.setattr(postgres_restoring, "BATCH_ENTRIES", 64)
+    monkeypatch.setattr(postgres_restoring, "BATCH_BYTES", 20_000)
+    url = shared().url(shared().database())
+    return Place(
+        lambda *log: postgres_restoring.restore(url, *log),
+        lambda: PostgresStore.open(url),
+        lambda: ["tables"] if PostgresStore.exists(url) else [],
+    )
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedLog]:
+    """A log with some of everything."""
+    made = SignedLog.create(tmp_path_factory.mktemp("original") / "log")
+    made.ask("plain", plan=b'{"tasks": []}')
+    made.ask(b"\xff\x00\x80")
+    for _ in range(2):
+        made.ask("shared " * 4000)
+    made.redact(made.ask("kept", plan=b"secret"), "plan")
+    made.ask_many(300)
+    made.rotate()
+    made.checkpoint()
+    made.ask("tail")
+    yield made
+    made.store.close()
+
+
+def told(store: Store) -> list[object]:
+    """All that a store says of its log."""
+    entries = walk(store)
+    bodies = [store.body(entry.seq, part) for entry in entries for part in sorted(entry.body)]
+    nodes = [store.node(0, 5), store.node(3, 2), store.node(8, 0)]
+    effects = [store.effects(entry.seq) for entry in entries]
+    return [store.head(), list(store.lines()), bodies, list(store.checkpoints()), nodes, effects, store.broken]
+
+
+def test_a_log_that_is_laid_out_anew_is_the_same_and_goes_on(original: SignedLog, place: Place) -> None:
+    done = import_log(original.path, place.restore)
+    with closing(place.open()) as store:
+        assert done.head == store.head()
+        assert told(store) == told(original.store)
+        assert store.repair() == []
+        [placed] = put(store, draft(causes=(0,)))
+        assert placed.seq == original.store.head().size
+        assert store.effects(0)[-1] == placed.seq
+        assert store.broken is None
+    with closing(place.open()) as store:
+        assert len(walk(store)) == placed.seq + 1
+
+
+def test_what_was_laid_out_anew_is_exported_byte_for_byte(original: SignedLog, place: Place, tmp_path: Path) -> None:
+    import_log(original.path, place.restore)
+    export(original.store, tmp_path / "theirs")
+    with closing(place.open()) as store:
+        export(store, tmp_path / "ours")
+    names = ("entries.jsonl", "bodies.jsonl", "checkpoints.jsonl", "checkpoint")
+    for name in names:
+        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+
+
+def test_a_ledger_that_is_there_is_never_overwritten(original: SignedLog, place: Place) -> None:
+    import_log(original.path, place.restore)
+    before = place.left()
+    with closing(place.open()) as store:
+        size = store.head().size
+    with pytest.raises(StoreError, match=r"exists already|in use already"):
+        import_log(original.path, place.restore)
+    with closing(place.open()) as store:
+        assert store.head().size == size
+    assert set(before) <= set(place.left())
+    assert not [name for name in place.left() if name.endswith((".tmp", ".partial"))]
+
+
+def test_lines_that_do_not_hold_together_leave_nothing(original: SignedLog, place: Place) -> None:
+    lines = list(original.store.lines())[:200]
+    good: list[Restored] = [(line, ()) for line in lines]
+    part = sorted(parse(lines[1]).body)[0]
+    forged = Part(part, "text/plain", bytes(32), b"forged")
+    spoilt: list[list[Restored]] = [
+        [],
+        [*good[:150], *good[151:]],
+        [*good[:150], (b"{}", ())],
+        [good[0], (lines[1], [forged])],
+        [(lines[0], [forged])],
+    ]
+    for rows in spoilt:
+        with pytest.raises(StoreError, match="cannot be restored"):
+            place.restore(rows, [])
+        assert place.left() == []
+
+
+def test_a_source_that_fails_in_the_middle_leaves_nothing(original: SignedLog, place: Place) -> None:
+    def rows() -> Iterator[Restored]:
+        yield from ((line, ()) for line in list(original.store.lines())[:200])
+        raise StoreError("it was changed while it was being imported")
+
+    with pytest.raises(StoreError, match="it was changed"):
+        place.restore(rows(), [])
+    assert place.left() == []
+
+
+def test_a_full_disk_leaves_nothing_of_a_ledger_in_json_lines(original: SignedLog, tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "small", size_kib=64) as folder:
+        with pytest.raises(StoreError, match=r"cannot restore to .*No space left"):
+            import_log(original.path, lambda *log: restore_lines(folder / "log.jsonl", *log))
+        assert [path.name for path in folder.iterdir()] == ["log.lock"]
+
+
+def test_a_folder_that_is_not_there_is_wrong_usage(original: SignedLog, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot restore to"):
+        import_log(original.path, lambda *log: restore_lines(tmp_path / "nowhere" / "log.jsonl", *log))
