@@ -121,6 +121,22 @@ def test_an_idle_daemon_ends_soon_even_with_open_connections(tmp_path: Path) -> 
         assert [line["event"] for line in daemon.logged()][-2:] == ["draining", "stopped"]
 
 
+def test_requests_that_outlast_the_drain_are_sent_away_without_a_trouble_in_the_log(tmp_path: Path) -> None:
+    opened = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    speaks = {"accept": "application/json, text/event-stream"}
+    with serving(place(tmp_path), "--provider", "quick", "--grace", 1) as daemon, ThreadPoolExecutor(1) as aside:
+        run = daemon.submit(wait=60)["run"]
+        asked = aside.submit(daemon.client().post, f"/v1/runs/{run}/rerun", json={"swap": {"worker": "silent"}})
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opened}
+        session = daemon.post("/mcp", message, headers=speaks).headers["mcp-session-id"]
+        with daemon.client().stream("GET", "/mcp", headers=speaks | {"mcp-session-id": session}) as listening:
+            assert listening.status_code == 200
+            wait_for(lambda: "hansard_requests_open 3\n" in daemon.get("/metrics").text)
+            assert daemon.stop() == 0
+        assert asked.result().status_code == 503
+    assert [line for line in daemon.logged() if "exception" in line] == []
+
+
 def test_kill_9_under_load_loses_nothing_and_runs_nothing_twice(tmp_path: Path) -> None:
     folder = place(tmp_path, pause_s=0.3)
     accepted: list[str] = []

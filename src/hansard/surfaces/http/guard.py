@@ -110,10 +110,9 @@ class Guard:
                 raise
             await request.refuse(refused)
         except asyncio.CancelledError:
-            # Nobody but a daemon that goes home ends a request so.
+            # Nobody but a daemon that goes home ends a request so. It stops here: the server would call it an error of ours.
             if not request.status:
                 await request.refuse(Refused(503, "the daemon is shutting down; try again in a moment"))
-            raise
         finally:
             self._metrics.open -= 1
             self._account(scope, request, time.monotonic() - began)
