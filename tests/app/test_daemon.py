@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
@@ -17,6 +18,7 @@ from hansard.app.setup.wishes import Wishes
 from hansard.domain.work import RetryAsked
 from hansard.errors import Fenced, UsageError
 from hansard.orchestration.gates import read_rules
+from hansard.orchestration.plan import Plan
 from ledgers import full_disk
 from running import Answers, obliging
 
@@ -68,6 +70,24 @@ async def test_more_runs_than_places_wait_for_their_turn() -> None:
         for run in runs:
             await made.wait(run, 30)
         assert {made.hansard.runs.show(run)["state"] for run in runs} == {"answered"}
+
+
+async def test_a_run_that_is_cancelled_before_its_turn_leaves_no_plan_in_memory() -> None:
+    def plans() -> int:
+        gc.collect()
+        return sum(type(each) is Plan for each in gc.get_objects())
+
+    async with daemon(most=1) as (made, _):
+        before, free = plans(), asyncio.Event()
+        busy = asyncio.create_task(made.in_turn(free.wait()))
+        run = await made.submit(request(made))
+        assert plans() > before
+        await made.ask(run, partial(cancel, made, run))
+        free.set()
+        await busy
+        await made.wait(run, 30)
+        assert made.hansard.runs.show(run)["state"] == "cancelled"
+        assert plans() == before
 
 
 async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> None:

@@ -1,7 +1,7 @@
 """From what was asked for to the plan of a run: as recorded, as the user wrote it, of one task by route, or by the coordinator."""
 
 import json
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -58,7 +58,7 @@ class Planner:
         asker: Asker,
         contexts: Contexts,
         router_of: "Callable[[RunConfig], Callable[[str], Route]]",
-        known: MutableMapping[str, tuple[bytes, Plan]],
+        known: Mapping[str, tuple[bytes, Plan]],
     ) -> None:
         self._requested, self._configured, self._request, self._config, self._brought = asked
         self._journal: Journal = asker.journal
@@ -70,7 +70,7 @@ class Planner:
         if self._progress.plan is not None:
             return self.recorded(self._progress.plan), self._progress.plan
         if (data := self._brought) is not None:
-            brought = self._known.pop(self._journal.run, None)
+            brought = self._known.get(self._journal.run)
             plan = brought[1] if brought and brought[0] == data else self.parsed(data, "the plan")
             fact = plan_made(plan, "user", data)
             recorded = await self._journal.record(fact, "engine", [self._requested, self._configured])

@@ -211,6 +211,7 @@ class Runs(RecordedRuns):
 
     def _driven(self, run: str, task: asyncio.Task[Ended]) -> None:
         self._driving.pop(run, None)
+        self._engine.brought.pop(run, None)
         if not task.cancelled() and task.exception() is None and task.result().state in ENDED:
             self._pool.let_go(run)
         self._recorder.seal_soon()
