@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,28 @@ def test_whoever_asks_for_a_worker_is_not_taken_for_one(tmp_path: Path) -> None:
     with open_ledger(settings) as opened:
         opened.store.claim(CLAIM, LEASE_S)
         assert is_alive(opened.store)
+
+
+async def test_runs_that_wait_for_people_keep_no_place_from_others(tmp_path: Path) -> None:
+    settings, told, over = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), list[str](), asyncio.Event()
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if "answered" in line:
+            over.set()
+
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        wishes = Wishes(provider="told", judge="checks", answer="join")
+        guarded = run_config(settings, hansard.pool, replace(wishes, gates=("plan",)))
+        waits = await hansard.runs.submit("please wait", guarded, lane="backend")
+        run = await hansard.runs.submit("please", run_config(settings, hansard.pool, wishes), lane="backend")
+        work = asyncio.create_task(Worker(hansard, most=1, tell=tell).work())
+        async with asyncio.timeout(60):
+            await over.wait()
+            assert told[-1] == f"{run} answered (answered)"
+            over.clear()
+            await hansard.gates.decide(hansard.gates.listed()[0]["gate"], "approve")
+            await over.wait()
+        assert told[-1] == f"{waits} answered (answered)"
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)

@@ -7,8 +7,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hansard.app.driving.gates import decided
 from hansard.app.service import Hansard
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable, first_of
+from hansard.orchestration.ending import Ended
 from hansard.orchestration.watching import LEASE_S, release, take
 from hansard.store.base import Claim, Query, Store
 
@@ -57,8 +59,8 @@ class _Due:
             if entry.seq > again.get(entry.run, -1):
                 self.runs.pop(entry.run, None)
 
-    def take(self, now: float, free: int) -> list[str]:
-        ready = [run for run, at in self.runs.items() if at <= now][: max(0, free)]
+    def take(self, now: float) -> list[str]:
+        ready = [run for run, at in self.runs.items() if at <= now]
         for run in ready:
             del self.runs[run]
         return ready
@@ -68,7 +70,8 @@ class Worker:
     """Works on one open ledger. `tell` hears what happens, line by line."""
 
     def __init__(self, hansard: Hansard, *, most: int = 16, tell: Tell = lambda _: None) -> None:
-        self._hansard, self._most, self._tell = hansard, most, tell
+        self._hansard, self._tell = hansard, tell
+        self._slots = asyncio.Semaphore(most)
         self._due = _Due()
         self._driving: dict[str, asyncio.Task[None]] = {}
         self._claim: Claim
@@ -103,14 +106,16 @@ class Worker:
                 await asyncio.sleep(AGAIN_S)
                 continue
             away = False
-            for run in self._due.take(loop.time(), self._most - len(self._driving)):
+            for run in self._due.take(loop.time()):
                 if run not in self._driving:
                     self._driving[run] = group.create_task(self._drive(run))
             await asyncio.sleep(LOOK_S)
 
     async def _drive(self, run: str) -> None:
         try:
-            ended = await self._hansard.runs.drive(run, wait=True)
+            while (ended := await self._in_turn(run)).state == "waiting":
+                # Not in a slot: people take their time.
+                await decided(self._hansard.store, run)
             self._tell(f"{run} {ended.state} ({ended.reason})")
         except (Fenced, Unavailable) as error:
             if not isinstance(error, Fenced):
@@ -121,6 +126,10 @@ class Worker:
             self._tell(f"{run} left alone: {error}")
         finally:
             self._driving.pop(run, None)
+
+    async def _in_turn(self, run: str) -> Ended:
+        async with self._slots:
+            return await self._hansard.runs.drive(run)
 
     async def _keep(self) -> None:
         store = self._hansard.store
