@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hansard.app.driving.gates import decided
 from hansard.app.service import Hansard
 from hansard.app.serving.daemon import Daemon, Draining, unfinished
 from hansard.app.settings import Settings
@@ -298,6 +299,28 @@ async def test_who_waited_for_a_gate_goes_home_when_another_has_ended_the_run() 
         await made.hansard.gates.decide(gate, "approve", actor="human:ann")
         await until(lambda: not made.driving)
         assert made.hansard.runs.show(run)["state"] == "answered"
+
+
+async def test_who_waits_at_a_gate_searches_no_log_that_has_not_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hansard.app.driving.gates.LOOK_S", 0.01)
+    async with Hansard.open(settings=IN_MEMORY, providers={"told": Answers(obliging)}) as hansard:
+        config = run_config(IN_MEMORY, hansard.pool, replace(WISHES, gates=("plan",)))
+        run = await hansard.runs.submit("please", config, lane="backend")
+        assert (await hansard.runs.drive(run)).state == "waiting"
+        calls: list[str] = []
+
+        def noted(name: str, call: Callable[..., Any], *args: Any) -> Any:
+            calls.append(name)
+            return call(*args)
+
+        for name in ("head", "select"):
+            monkeypatch.setattr(hansard.store, name, partial(noted, name, getattr(hansard.store, name)))
+        waiting = asyncio.create_task(decided(hansard.store, run))
+        await until(lambda: calls[-8:] == ["head"] * 8)
+        assert not waiting.done()
+        await hansard.gates.decide(hansard.gates.listed()[0]["gate"], "approve", actor="human:ann")
+        async with asyncio.timeout(30):
+            await waiting
 
 
 async def test_the_deadline_of_a_gate_that_another_process_opened_is_kept_too(tmp_path: Path) -> None:

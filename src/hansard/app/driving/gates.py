@@ -226,7 +226,15 @@ async def decided(store: Store, run: str) -> None:
     kinds = ("gate.decided", "run.cancel_asked", "run.ended", "run.retry_asked")
     asked = [Query(run=run, kind=kind, after=after, limit=1) for kind in kinds]
     asked.append(Query(run=run, kind="gate.opened", after=progress.seen, limit=1))
+    size = -1
+
+    def look() -> bool:
+        """Whether there is any of it. Nothing is new in a log that has not grown: many runs may wait for days."""
+        nonlocal size
+        before, size = size, store.head().size
+        return size != before and any(list(store.select(query)) for query in asked)
+
     while not any(deadline <= time.time_ns() // 1_000 for deadline in deadlines):
-        if await asyncio.to_thread(lambda: any(list(store.select(query)) for query in asked)):
+        if await asyncio.to_thread(look):
             return
         await asyncio.sleep(LOOK_S)
