@@ -266,6 +266,25 @@ async def test_a_decision_on_something_else_than_is_shown_does_not_count() -> No
     assert (await at.runs.drive(run)).state == "waiting"
 
 
+async def test_who_lists_what_waits_reads_nothing_of_gates_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = desk(Answers())
+    gates, body, read = gates_of(at), at.store.body, list[int]()
+    for _ in range(3):
+        run, gate = await started(at, {"before": "plan", "deadline_s": 600})
+        await gates.decide(gate, "approve", actor="human:ann")
+        assert (await at.runs.drive(run)).state == "answered"
+    run, gate = await started(at, {"before": "plan", "deadline_s": 600})
+
+    def noted(seq: int, part: str) -> Any:
+        read.append(seq)
+        return body(seq, part)
+
+    monkeypatch.setattr(at.store, "body", noted)
+    assert [view["gate"] for view in gates.listed()] == [gate]
+    assert {at.store.entry(seq).run for seq in read} == {run}
+    assert [view["state"] for view in gates.listed(closed=True)] == ["approved"] * 3 + ["open"]
+
+
 async def test_a_gate_that_has_the_words_it_needs_is_decided_before_anybody_takes_them_up() -> None:
     at = desk(Answers())
     run, gate = await started(at, {"before": "plan"})

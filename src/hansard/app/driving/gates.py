@@ -37,12 +37,20 @@ class Gates:
 
     def listed(self, *, run: str | None = None, closed: bool = False, questions: bool = False) -> list[View]:
         """Gates that wait, oldest first; with `closed` also those that do not wait any more, with `questions` what each shows."""
+        # Most gates of a long log are closed: what they were is not looked at.
+        over = set() if closed else self._closed(run)
         found = []
         for entry in self._store.select(Query(kind="gate.opened", run=run)):
+            if entry.seq in over:
+                continue
             view = self._view(formed(self._store, entry))
             if closed or view["state"] == "open":
                 found.append(view | ({"question": read_for_list(self._store, entry, "question")} if questions else {}))
         return found
+
+    def _closed(self, run: str | None) -> set[int]:
+        """The entries that opened the gates which are closed."""
+        return {seq for entry in self._store.select(Query(kind="gate.closed", run=run)) for seq in entry.causes}
 
     def show(self, gate: str) -> View:
         """One gate with what it shows."""
