@@ -258,6 +258,22 @@ def test_what_libraries_say_of_a_caller_is_no_line_of_the_log(daemon: Served) ->
     assert [line for line in lines if not line.startswith("{")] == []
 
 
+@pytest.mark.parametrize(
+    ("path", "media"),
+    [("/mcp", "json"), ("/v1/runs", "json"), ("/dashboard/sign-in", "x-www-form-urlencoded")],
+)
+def test_who_hangs_up_within_his_request_is_no_bug_of_ours(daemon: Served, path: str, media: str) -> None:
+    before = len(daemon.logged())
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\nOrigin: {daemon.address}\r\n"
+    head += f"Authorization: Bearer {daemon.token}\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+    head += "Accept: application/json, text/event-stream\r\n"
+    with socket.create_connection(("127.0.0.1", daemon.port)) as plug:
+        plug.sendall(f"{head}Content-Type: application/{media}\r\nContent-Length: 100\r\n\r\n{{".encode())
+    said = wait_for(lambda: [line for line in daemon.logged()[before:] if line.get("path") == path])
+    assert said[0]["status"] == 400
+    assert [line for line in daemon.logged()[before:] if "exception" in line] == []
+
+
 def test_the_log_tells_what_happened_and_no_secret(daemon: Served) -> None:
     secret = "sk-very-secret-value"
     daemon.get(f"/v1/ledger/entries?actor={secret}", headers={"X-Request-Id": "looked-for", "X-Key": secret})

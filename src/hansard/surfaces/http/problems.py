@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -104,6 +105,8 @@ def refused_by(error: Exception) -> Refused:
             return Refused(error.status_code, str(error.detail), error.headers)
         case RequestValidationError():
             return _invalid(error)
+        case ClientDisconnect():
+            return Refused(400, "the request did not come whole")
     return Refused(BUG, "a bug of ours; the daemon's log tells more under this request_id")
 
 
@@ -123,7 +126,7 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
             refused.headers = {"allow": ", ".join(_allowed(routes, request.scope["path"]))}
         return problem(request, refused)
 
-    for kind in (HansardError, HTTPException, RequestValidationError):
+    for kind in (HansardError, HTTPException, RequestValidationError, ClientDisconnect):
         app.add_exception_handler(kind, handle)
 
 

@@ -14,7 +14,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 from starlette.responses import RedirectResponse, Response
 
 from hansard.app.serving.tokens import Token
@@ -161,8 +160,6 @@ async def plain_form(request: Request) -> dict[str, list[str]]:
         return parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=2_000)
     except ValueError as error:
         raise Refused(400, f"this is no form that can be read: {error}") from error
-    except ClientDisconnect as error:
-        raise Refused(400, "the form did not come whole") from error
 
 
 def one(fields: dict[str, list[str]], name: str) -> str:
