@@ -374,6 +374,7 @@ def test_whoever_has_an_odd_login_name_can_submit(
         (("--api", "some-model"), "hansard: --api: "),
         (("--provider", "zzz"), "known are rehearsal"),
         (("--verifier", "no-such-program", *REHEARSAL), "hansard: --verifier: there is no program"),
+        (("--verifier", "./no-such-program", *REHEARSAL), "hansard: --verifier: there is no program"),
     ],
 )
 def test_a_wrong_flag_is_blamed_and_not_a_file(
@@ -389,6 +390,21 @@ def test_a_verifier_of_one_word_is_a_program_unless_a_package_brings_it(run: Run
     assert run("submit", "x", "--single", "--verifier", "true", *REHEARSAL)[0] == 0
     config = run("ledger", "get", "2", "--part", "config")[1]
     assert json.loads(config)["verifier"] == {"command": ["true"]}
+
+
+def test_a_verifier_is_looked_for_where_it_is_typed_and_not_where_hansard_toml_lies(
+    run: Run, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "hansard.toml").write_text("")
+    (place / "below").mkdir()
+    look = place / "below" / "look"
+    look.write_text('#!/bin/sh\ncat > /dev/null\necho \'{"outcome": "refused", "detail": "too short"}\'\n')
+    look.chmod(0o700)
+    monkeypatch.chdir(place / "below")
+    assert run("submit", "x", *REHEARSAL, "--single", "--verifier", "./look --strictly")[0] == 0
+    shown = run("ledger", "show", "--kind", "answer.checked", "--json")[1]
+    told = [json.loads(line)["data"] for line in shown.splitlines()]
+    assert [each["outcome"] for each in told if each["check"] == "verifier"] == ["refused"]
 
 
 def test_a_roster_that_is_named_for_one_run_may_lack_lanes_of_the_standing_rules(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def _verifier(settings: Settings, pool: Pool, wishes: Wishes, where: str) -> dic
     if wish in pool.seams or wish in installed("verifier"):
         return {"entry_point": wish}
     words = words_of(wish, where := wishes.named("verifier"))
-    if "/" not in words[0] and shutil.which(words[0], path=settings.environment.get("PATH")) is None:
+    if shutil.which(words[0], path=settings.environment.get("PATH")) is None:
         raise UsageError(
             f"{where}: there is no program {words[0]!r:.80}, and no installed package brings such a verifier"
         )

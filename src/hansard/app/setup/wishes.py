@@ -73,10 +73,7 @@ def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
         model, url, provider = map(wishes.named, ("model", "chat_url", "provider"))
         raise UsageError(f"{model} belongs to {url}; with {provider} write NAME:MODEL")
     if wishes.cmd is not None:
-        program, *arguments = words_of(wishes.cmd, wishes.named("cmd"))
-        # Typed here, and maybe run from elsewhere.
-        argv = [str(working_folder() / program) if "/" in program else program, *arguments]
-        return FLAGGED, {FLAGGED: {"kind": "command", "argv": argv}}
+        return FLAGGED, {FLAGGED: {"kind": "command", "argv": words_of(wishes.cmd, wishes.named("cmd"))}}
     if wishes.chat_url is not None:
         if wishes.model is None:
             url, model = wishes.named("chat_url"), wishes.named("model")
@@ -89,11 +86,12 @@ def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
 
 
 def words_of(command: str, where: str) -> list[str]:
-    """A command as somebody types it, as its program and its arguments."""
+    """A command as somebody types it, as its program and its arguments. A path is taken from here: it may be run elsewhere."""
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise UsageError(f"{where} {command!r}: {error}") from error
     if not words:
         raise UsageError(f"{where} needs a program to run")
-    return words
+    program, *arguments = words
+    return [str(working_folder() / program) if "/" in program else program, *arguments]
