@@ -358,7 +358,7 @@ async def test_a_diff_that_is_too_large_is_refused_and_not_cut(repository: Path)
     ("table", "complaint"),
     [
         ({"workspace": "cloud"}, "one of none, copy, worktree"),
-        ({"workspace": "copy"}, "needs the folder"),
+        ({"workspace": "copy"}, "needs `source`"),
         ({"workspace": "copy", "source": "/nowhere"}, "source /nowhere is no folder"),
         ({"workspace": "worktree", "source": __file__}, "is no folder"),
         ({"workspace": "worktree", "source": ".", "commit": "--upload-pack=x"}, "looks like an option"),

@@ -65,7 +65,7 @@ class Workspace:
         if self.kind not in ("none", "copy", "worktree"):
             raise UsageError(f"workspace {self.kind!r} is unknown: it is none, copy or worktree")
         if self.kind != "none" and self.source is None:
-            raise UsageError(f"a workspace of kind {self.kind} needs the folder that it is made from")
+            raise UsageError(f"a workspace of kind {self.kind} needs `source`, the folder that it is made from")
         if self.commit.startswith("-"):
             raise UsageError(f"commit {self.commit!r} looks like an option of git; name a commit, a branch or a tag")
 

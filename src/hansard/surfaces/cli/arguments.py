@@ -38,6 +38,7 @@ examples:
   hansard runs follow 01a1ddc5-6d11     what is recorded, as it is recorded
   hansard runs resume last              go on after Ctrl-C or a crash
   hansard runs retry last schema        the task `schema` once more
+  hansard runs rerun last               0 the same decisions, 4 not
   hansard runs compare RUN RUN          two runs side by side
 
 RUN is an id, the beginning of one, or `last`.

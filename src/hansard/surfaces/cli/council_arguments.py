@@ -26,7 +26,7 @@ exit codes: 0 synthesis, 11 schema or provider failure, 12 budget or timeout,
     "session": """\
 examples:
   hansard session replay runs/ID > transcript.json   0 as its digest says, 4 not
-  hansard session validate runs/ID                   every file, and the record
+  hansard session validate runs/ID                   0 no rule is broken, 1 not
   hansard session export last --html -o page.html    the debate as one page
   hansard session eval problems.txt --panel panel:bench
   hansard session execution-replay runs/ID --script s.json --output again
