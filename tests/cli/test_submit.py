@@ -407,6 +407,18 @@ def test_a_verifier_is_looked_for_where_it_is_typed_and_not_where_hansard_toml_l
     assert [each["outcome"] for each in told if each["check"] == "verifier"] == ["refused"]
 
 
+def test_results_that_are_joined_are_whole_however_long(run: Run, place: Path) -> None:
+    """What the synthesizer is given has its limit; where nobody is given anything, there is none."""
+    tasks = [{"id": id, "lane": "backend", "instruction": "x"} for id in ("a", "b")]
+    (place / "two.json").write_text(json.dumps({"tasks": tasks}))
+    (place / "long.py").write_text("import sys\nsys.stdin.read()\nprint('word ' * 20_000 + 'end')\n")
+    command = f"{sys.executable} {place / 'long.py'}"
+    code, out, _ = run("submit", "x", "--plan", "two.json", "--cmd", command, "--judge", "checks", "--answer", "join")
+    whole = "word " * 20_000 + "end"
+    assert (code, out) == (0, f"## a\n\n{whole}\n\n## b\n\n{whole}\n")
+    assert run("runs", "rerun", "last")[0] == 0
+
+
 def test_a_roster_that_is_named_for_one_run_may_lack_lanes_of_the_standing_rules(tmp_path: Path) -> None:
     rules = '[policy]\ndeny_lanes = ["mobile"]\n[[gate]]\nname = "g"\nlanes = ["backend"]\n'
     (tmp_path / "hansard.toml").write_text(rules)

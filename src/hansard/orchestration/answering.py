@@ -19,6 +19,7 @@ from hansard.orchestration.checks.code import CodeReport, code
 from hansard.orchestration.checks.delivery import Delivery, delivery
 from hansard.orchestration.checks.intent import Coverage, intent
 from hansard.orchestration.checks.revision import accept_revision
+from hansard.orchestration.execute import seen
 from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
@@ -217,12 +218,16 @@ class Answers:
         ]
 
     def _joined(self, crew: Crew, results: Sequence[Result]) -> Body:
-        """The answer without a model: the one output as it is, or the outputs under their names."""
-        if len(results) == 1:
-            result = self._store.entry(crew.passed[results[0].task].returned)
-            found = read_body(self._store, result, "output")
-            return Body(found.media, found.body) if found else Body.text(results[0].text)
-        return Body.text("\n\n".join(f"## {result.task}\n\n{result.text}" for result in results))
+        """The answer without a model: the one output as it is, or the outputs under their names, whole."""
+        outputs = [self._output(crew, result) for result in results]
+        if len(outputs) == 1:
+            return outputs[0]
+        named = zip(results, outputs, strict=True)
+        return Body.text("\n\n".join(f"## {result.task}\n\n{seen(output.as_text())}" for result, output in named))
+
+    def _output(self, crew: Crew, result: Result) -> Body:
+        found = read_body(self._store, self._store.entry(crew.passed[result.task].returned), "output")
+        return Body(found.media, found.body) if found else Body.text(result.text)
 
 
 def _looked(request: str, text: str, profile: str) -> Look:
