@@ -219,11 +219,14 @@ class Answers:
 
     def _joined(self, crew: Crew, results: Sequence[Result]) -> Body:
         """The answer without a model: the one output as it is, or the outputs under their names, whole."""
-        outputs = [self._output(crew, result) for result in results]
-        if len(outputs) == 1:
-            return outputs[0]
-        named = zip(results, outputs, strict=True)
-        return Body.text("\n\n".join(f"## {result.task}\n\n{seen(output.as_text())}" for result, output in named))
+        if len(results) == 1:
+            return self._output(crew, results[0])
+        return Body.text("\n\n".join(f"## {result.task}\n\n{self._whole(crew, result)}" for result in results))
+
+    def _whole(self, crew: Crew, result: Result) -> str:
+        """A result as others see it. Read again only where what was kept of it may be cut."""
+        kept = crew.passed[result.task].text
+        return kept if len(kept) <= self._config.tuning.upstream_chars else seen(self._output(crew, result).as_text())
 
     def _output(self, crew: Crew, result: Result) -> Body:
         found = read_body(self._store, self._store.entry(crew.passed[result.task].returned), "output")
