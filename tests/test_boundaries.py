@@ -52,7 +52,8 @@ PLACES = {
 TEST_AIDS = ("hansard.store.conformance", "hansard.providers.conformance")
 
 PROVIDERS_MAY_SEE = (
-    *("hansard.providers", "hansard.domain.exchange", "hansard.domain.budget", "hansard.domain.value"),
+    "hansard.providers",
+    *("hansard.domain.exchange", "hansard.domain.budget", "hansard.domain.fields", "hansard.domain.value"),
     *FOR_ALL_BUT_THE_LEDGER,
 )
 SURFACES_MAY_SEE = ("hansard.surfaces", "hansard.app", *FOR_ALL_BUT_THE_LEDGER)

@@ -8,11 +8,11 @@ from datetime import date, time
 from pathlib import Path
 from typing import Any, Literal
 
+from hansard.domain.fields import Fields
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
 from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
 from hansard.orchestration.escalate import TIERS
-from hansard.providers.fields import Fields
 
 CONFIG_NAME = "hansard.toml"
 LEDGER_NAME = Path(".hansard") / "ledger.db"

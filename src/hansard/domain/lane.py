@@ -56,25 +56,25 @@ def lane_from(values: object, where: str) -> Lane:
     table = Table(values, where)
     lane = Lane(
         name=_name(table),
-        category=table.text("category", MAX_LINE, required=True),
+        category=table.short("category", MAX_LINE, required=True),
         domain=_one_line(table, "domain"),
-        description=table.text("description", MAX_TEXT),
-        vocabulary=table.texts("vocabulary", MAX_LINE, also_by=","),
-        examples=table.texts("examples", MAX_TEXT),
-        instructions=table.text("instructions", MAX_INSTRUCTIONS),
+        description=table.short("description", MAX_TEXT),
+        vocabulary=table.items("vocabulary", MAX_LINE, also_by=","),
+        examples=table.items("examples", MAX_TEXT),
+        instructions=table.short("instructions", MAX_INSTRUCTIONS),
         provider=table.name("provider"),
         tier=table.name("tier"),
         timeout_s=table.above_0("timeout_s", "seconds"),
-        permissions=table.texts("permissions", MAX_LINE),
-        max_parallel=table.count("max_parallel"),
-        budget=_budget(table.take("budget"), where),
+        permissions=table.items("permissions", MAX_LINE),
+        max_parallel=table.from_1("max_parallel"),
+        budget=_budget(table.any("budget"), where),
     )
     table.done()
     return lane
 
 
 def _name(table: Table) -> str:
-    name = table.text("name", 10_000, required=True)
+    name = table.short("name", 10_000, required=True)
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{table.where}: the name must be 1 to 64 of a-z, 0-9, '.', '_', '-', with a letter or digit at both ends"
@@ -85,7 +85,7 @@ def _name(table: Table) -> str:
 
 
 def _one_line(table: Table, key: str) -> str:
-    line = table.text(key, MAX_LINE, required=True)
+    line = table.short(key, MAX_LINE, required=True)
     if len(line.splitlines()) > 1:
         raise UsageError(f"{table.where}: {key} must be one line; the rest belongs into description")
     return line
@@ -95,14 +95,14 @@ def _budget(values: object, where: str) -> Budget | None:
     if values is None:
         return None
     table = Table(values, f"{where}: budget")
-    nano, usd = table.count("max_cost_usd_nano"), table.above_0("max_cost_usd", "dollars")
+    nano, usd = table.from_1("max_cost_usd_nano"), table.above_0("max_cost_usd", "dollars")
     if nano is not None and usd is not None:
         raise UsageError(f"{table.where}: max_cost_usd and max_cost_usd_nano say the same thing; keep one")
     if usd is not None:
         nano = max(round(usd * NANO_PER_USD), 1)
     budget = Budget(
-        max_calls=table.count("max_calls"),
-        max_tokens=table.count("max_tokens"),
+        max_calls=table.from_1("max_calls"),
+        max_tokens=table.from_1("max_tokens"),
         max_cost_usd_nano=nano,
         max_seconds=table.above_0("max_seconds", "seconds"),
     )

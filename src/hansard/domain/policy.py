@@ -41,11 +41,11 @@ def parse_policy(values: object, where: str) -> Policy:
     """A policy out of a `[policy]` table, or a UsageError that says what is wrong."""
     table = Table(values, where)
     policy = Policy(
-        allow_categories=table.texts("allow_categories", MAX_LINE),
-        deny_categories=table.texts("deny_categories", MAX_LINE),
-        allow_lanes=table.texts("allow_lanes", MAX_LINE),
-        deny_lanes=table.texts("deny_lanes", MAX_LINE),
-        max_parallel=table.count("max_parallel") or MAX_PARALLEL,
+        allow_categories=table.items("allow_categories", MAX_LINE),
+        deny_categories=table.items("deny_categories", MAX_LINE),
+        allow_lanes=table.items("allow_lanes", MAX_LINE),
+        deny_lanes=table.items("deny_lanes", MAX_LINE),
+        max_parallel=table.from_1("max_parallel") or MAX_PARALLEL,
     )
     table.done()
     return policy

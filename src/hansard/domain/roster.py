@@ -65,7 +65,7 @@ def parse_roster(source: str | Mapping[str, Any], where: str) -> Roster:
     """A roster out of TOML text or an equal mapping, or a UsageError that says what is wrong where."""
     table = Table(_mapping(source, where), where)
     name = table.name("name", MAX_NAME) or "custom"
-    lanes = table.take("lane")
+    lanes = table.any("lane")
     table.done()
     if not isinstance(lanes, list | tuple) or not lanes:
         raise UsageError(f"{where}: no lanes; write at least one [[lane]] with name, category and domain")

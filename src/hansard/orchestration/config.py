@@ -9,12 +9,12 @@ from dataclasses import field, fields
 from typing import Any, Literal, Self
 
 from hansard.domain.budget import Budget
+from hansard.domain.fields import Fields
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.orchestration.escalate import Rung, default_ladder, ladder_of
 from hansard.orchestration.gates import Rule, read_rules
-from hansard.providers.fields import Fields
 from hansard.providers.prices import Price
 
 Judge = Literal["model", "checks"]

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
+from hansard.domain.fields import Fields
 from hansard.domain.value import value
 from hansard.domain.work import PlanMade
 from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.plan import Task
-from hansard.providers.fields import Fields
 
 OnExpiry = Literal["approve", "reject"]
 Outcome = Literal["approved", "edited", "rejected"]
@@ -122,10 +122,10 @@ def _rule(fields: Fields, number: int) -> Rule:
 
 
 def _texts(fields: Fields, name: str) -> tuple[str, ...]:
-    value = fields.any(name, [])
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each for each in value):
-        raise UsageError(f"{fields.where}: {name} must be a list of texts, not {value!r:.80}")
-    return tuple(value)
+    found = fields.texts(name)
+    if "" in found:
+        raise fields.wrong(name, "a list of texts", fields.any(name))
+    return found
 
 
 def gate_id(nonce: str, rule: str, task: str | None, number: int) -> str:

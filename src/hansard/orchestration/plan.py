@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
+from hansard.domain.fields import Fields
 from hansard.domain.roster import Policy, Roster
 from hansard.domain.value import value
 from hansard.errors import UsageError
-from hansard.providers.fields import Fields
 from hansard.providers.schema import compile as compile_schema
 
 EdgeKind = Literal["data", "order"]
@@ -323,18 +323,14 @@ def _are_texts(values: Iterable[object]) -> bool:
 
 
 def _texts(fields: Fields, name: str) -> tuple[str, ...]:
-    value = fields.any(name, [])
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise UsageError(f"{fields.where}: {name} must be a list of texts, not {value!r:.80}")
-    return tuple(value)
+    value = fields.any(name)
+    return (value,) if isinstance(value, str) else fields.texts(name)
 
 
 def _list(fields: Fields, name: str) -> list[Any]:
     value = fields.any(name, [])
     if not isinstance(value, list | tuple):
-        raise UsageError(f"{fields.where}: {name} must be a list, not {value!r:.80}")
+        raise fields.wrong(name, "a list", value)
     return list(value)
 
 

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from hansard.domain.fields import Fields
 from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
 from hansard.ledger.entry import ACTOR
 from hansard.providers.checks import BYTES_PER_TOKEN
-from hansard.providers.fields import Fields
 
 SEAM_SECONDS = 60.0
 CONTEXT_TOKENS = 4_000
@@ -110,9 +110,9 @@ def read_seam(fields: Fields) -> dict[str, Any]:
     value = fields.any(given[0])
     if given[0] == "command":
         if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
-            raise UsageError(f"{fields.where}: command must be a list of texts, not {value!r:.80}")
+            raise fields.wrong("command", "a list of texts", value)
     elif not isinstance(value, str) or not value:
-        raise UsageError(f"{fields.where}: {given[0]} must be a text, not {value!r:.80}")
+        raise fields.wrong(given[0], "a text", value)
     elif given[0] == "url" and not value.startswith(("http://", "https://")):
         raise UsageError(f"{fields.where}: url must begin with http:// or https://, not {value!r:.80}")
     return {given[0]: value}

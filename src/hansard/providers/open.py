@@ -12,10 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from hansard.domain.fields import Fields
 from hansard.errors import MissingExtra, UsageError
 from hansard.providers.base import Provider, held
 from hansard.providers.breaker import Breaker
-from hansard.providers.fields import Fields
 from hansard.providers.limits import Limited
 from hansard.providers.prices import Prices
 from hansard.providers.registry import OURS, REGISTRY, Factory, Registry

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hansard.providers.fields import Fields, Word
+from hansard.domain.fields import Fields, Word
 
 
 class Options(Fields):
@@ -15,20 +15,18 @@ class Options(Fields):
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts that a program can be given."""
-        value = self.any(name, ())
-        if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-            raise self._wrong(name, "a list of texts", value)
-        if any("\0" in each for each in value):
-            raise self._wrong(name, "texts without a NUL byte, which no program can be given", value)
-        return tuple(value)
+        found = super().texts(name)
+        if any("\0" in each for each in found):
+            raise self.wrong(name, "texts without a NUL byte, which no program can be given", self.any(name))
+        return found
 
     def variables(self, name: str) -> dict[str, str]:
         """A table of variables that a program can be given."""
         value = self.table(name)
         if not all(isinstance(each, str) and "\0" not in each for pair in value.items() for each in pair):
-            raise self._wrong(name, "a table of texts without NUL bytes", value)
+            raise self.wrong(name, "a table of texts without NUL bytes", value)
         if any("=" in each or not each for each in value):
-            raise self._wrong(name, "a table of variables, whose names are not empty and hold no =", value)
+            raise self.wrong(name, "a table of variables, whose names are not empty and hold no =", value)
         return dict(value)
 
     def count(self, name: str, default: int = 0, *, least: int = 1) -> int:
@@ -37,7 +35,7 @@ class Options(Fields):
     def seconds(self, name: str) -> float | None:
         value = self.number(name)
         if value is not None and not 0 < value < 1e9:
-            raise self._wrong(name, "a number of seconds above 0", value)
+            raise self.wrong(name, "a number of seconds above 0", value)
         return value
 
     def one_of(self, name: str, allowed: tuple[Word, ...]) -> Word:
@@ -46,4 +44,4 @@ class Options(Fields):
         for word in allowed:
             if value == word:
                 return word
-        raise self._wrong(name, f"one of {', '.join(allowed)}", value)
+        raise self.wrong(name, f"one of {', '.join(allowed)}", value)

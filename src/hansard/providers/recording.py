@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.fields import Fields
 from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
-from hansard.providers.fields import Fields
 from hansard.providers.prompt import prompt_of
 from hansard.providers.reply import Reply
 
@@ -99,7 +99,7 @@ def _read_call(fields: Fields) -> RecordedCall:
 def _read_program(fields: Fields) -> RecordedProgram:
     argv = fields.any("argv")
     if not isinstance(argv, list) or not argv or not all(isinstance(each, str) for each in argv):
-        raise UsageError(f"{fields.where}: argv must be a list of texts, not {argv!r:.80}")
+        raise fields.wrong("argv", "a list of texts", argv)
     program = RecordedProgram(
         argv=tuple(argv),
         stdin_sha256=fields.text("stdin_sha256", sha256(b"").hexdigest()),

@@ -17,9 +17,9 @@ from hansard.domain.exchange import (
     ToolEvent,
     Usage,
 )
+from hansard.domain.fields import Fields
 from hansard.domain.value import value
 from hansard.errors import UsageError
-from hansard.providers.fields import Fields
 
 
 @value

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from hansard.domain.exchange import Exchange
+from hansard.domain.fields import Fields
 from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
-from hansard.providers.fields import Fields
 from hansard.providers.reply import Reply
 
 Mode = Literal["sequential", "keyed"]

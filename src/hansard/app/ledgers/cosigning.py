@@ -13,12 +13,12 @@ from hansard.app.posting import Answer, check_url, post
 from hansard.app.views import View
 from hansard.domain.custody import AnchorRecorded
 from hansard.domain.fact import Body
+from hansard.domain.fields import Fields
 from hansard.domain.value import value
 from hansard.errors import ProviderError, StoreError, UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.checkpoint import parse_checkpoint, parse_decimal
 from hansard.ledger.note import COSIGNATURE_V1, VerifierKey, format_note, open_note, parse_note, parse_signature
-from hansard.providers.fields import Fields
 from hansard.record.receipts import make_consistency
 from hansard.record.recorder import Step, record_now
 from hansard.record.sealed import newest_signed

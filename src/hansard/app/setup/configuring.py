@@ -14,6 +14,7 @@ from hansard.app.setup.panels import CLI_KINDS, panel_of
 from hansard.app.setup.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.setup.wishes import Wishes, flagged, words_of
 from hansard.domain.budget import NANO_PER_USD, Budget
+from hansard.domain.fields import Fields
 from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
@@ -25,7 +26,6 @@ from hansard.orchestration.nested import is_panel
 from hansard.orchestration.seams import read_seam, read_sources
 from hansard.orchestration.templates import digests
 from hansard.providers.base import Provider
-from hansard.providers.fields import Fields
 from hansard.providers.prices import Price
 from hansard.record.codec import MAX_TEXT
 
@@ -178,7 +178,7 @@ def _ladder(
     elif named is None or chosen is not None:
         return default_ladder(tiers)
     if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
-        raise UsageError(f"{run.where}: ladder must be a list of tiers or providers, not {named!r:.80}")
+        raise run.wrong("ladder", "a list of tiers or providers", named)
     for each in named:
         if each not in tiers and each.partition(":")[0] not in (*tables, "panel"):
             raise UsageError(f"{run.where}: ladder names {each!r}, which is neither a tier nor a provider")

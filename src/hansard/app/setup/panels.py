@@ -13,11 +13,11 @@ from hansard.app.setup.tooltables import ToolTable, tool_of
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, Persona
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
 from hansard.domain.budget import MOST_SPENT, NANO_PER_USD, Budget
+from hansard.domain.fields import Fields
 from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.canonical import MAX_INT
 from hansard.orchestration.nested import PANEL, is_panel
-from hansard.providers.fields import Fields
 
 ASKER = "hansard"
 CLI_KINDS = ("claude-cli", "codex-cli", "gemini-cli", "cli-auto")

@@ -5,11 +5,11 @@ from typing import Any
 
 from hansard.app.settings import Settings
 from hansard.domain.exchange import Tool
+from hansard.domain.fields import Fields
 from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.orchestration.seams import read_seam
 from hansard.providers.checks import check_tool
-from hansard.providers.fields import Fields
 
 
 @value
