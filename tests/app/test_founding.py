@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import SRC, hansard, started
+from command_line import SRC, started
 from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.pool import Pool
 from hansard.app.settings import KNOWN, ROLES, Settings, read_settings
@@ -20,7 +20,7 @@ from hansard.app.wiring import found_ledger
 from hansard.domain.roster import Roster, roster_as_toml
 from hansard.errors import HansardError
 from hansard.orchestration.config import Tuning
-from shell import Shell
+from shell import Shell, hansard
 
 
 @pytest.fixture

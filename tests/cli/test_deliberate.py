@@ -1,10 +1,9 @@
-"""`hansard deliberate` as people meet it: a process of its own, answers from a script or a program."""
+"""`hansard deliberate` as people meet it: answers from a script or a program, signals, and what a kill leaves."""
 
 import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from command_line import SRC, hansard, started
+import command_line
+from command_line import started
 from deliberating import Heard, config, fails, result, synthesis, turn, verdict
 from hansard.deliberation.archive import read_journal, read_manifest
-from shell import Shell
+from shell import Shell, hansard
 
 CONFIGS = Path(__file__).parents[2] / "examples" / "configs"
 SKELETON = ("--config", CONFIGS / "walking-skeleton.json", "--script", CONFIGS / "walking-skeleton.script.json")
@@ -134,7 +134,8 @@ def test_a_problem_is_read_from_a_pipe_of_the_shell(tmp_path: Path) -> None:
 
 
 def test_a_problem_is_read_from_standard_input(tmp_path: Path) -> None:
-    done = hansard(tmp_path, "deliberate", "-", "--provider", "rehearsal", "--json", stdin="From a pipe.\n")
+    words = ("deliberate", "-", "--provider", "rehearsal", "--json")
+    done = command_line.hansard(tmp_path, *words, stdin="From a pipe.\n")
     assert json.loads(done.stdout)["problem"] == "From a pipe."
 
 
@@ -168,14 +169,14 @@ def test_a_program_can_be_the_whole_panel(shell: Shell) -> None:
     assert out.startswith("Forty-two.")
 
 
-def test_nobody_to_ask_says_what_to_type_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    environment = {"PYTHONPATH": SRC, "HANSARD_STATE": str(tmp_path / "state"), "PATH": str(tmp_path)}
-    argv = [sys.executable, "-m", "hansard", "deliberate", "What?"]
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "--provider rehearsal" in done.stderr
-    assert not (tmp_path / "state").exists()
-    assert not (tmp_path / "runs").exists()
+def test_nobody_to_ask_says_what_to_type_and_leaves_nothing_behind(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(shell.folder))
+    assert shell.type("deliberate", "What?")[0] == 2
+    assert "--provider rehearsal" in shell.err
+    assert not (shell.folder / "state").exists()
+    assert not (shell.folder / "runs").exists()
 
 
 @pytest.mark.requirement("R-6.11-1")

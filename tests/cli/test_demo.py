@@ -1,12 +1,13 @@
 import json
 import shlex
 import subprocess
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from command_line import hansard
+from shell import hansard
 from store.disks import tmpfs
 
 
@@ -54,7 +55,7 @@ def test_both_tasks_of_the_first_wave_are_at_work_at_once(tmp_path: Path) -> Non
 def test_a_missing_model_is_told_with_its_install_line_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for words in (("--folder", "demo/here"), ()):
         ran = hansard(tmp_path, "demo", *words, "--local")
         assert (ran.returncode, "pip install 'hansard[local]'" in ran.stderr) == (2, True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import hansard
 from postgres import Server
+from shell import hansard
 
 SECRET = "pw-k3yp-ss"
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+import command_line
 import reference_runtime
 import symposium
-from command_line import hansard as typed
 from command_line import started
 from deliberating import config, result, synthesis, turn, verdict
 from hansard.deliberation.archive import Archive, listing
 from hansard.deliberation.documents import jcs
-from shell import Shell
+from shell import Shell, hansard
 from store.disks import tmpfs
 
 requirement = pytest.mark.requirement
@@ -65,7 +65,7 @@ def test_replay_does_not_wait_for_a_pipe(held: Shell) -> None:
     manifest = held.folder / "runs/s-1/manifest.json"
     manifest.unlink()
     os.mkfifo(manifest)
-    done = typed(held.folder, "session", "replay", "s-1")
+    done = command_line.hansard(held.folder, "session", "replay", "s-1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("manifest.json") == 1
     assert "no file, but a folder, a link or a pipe" in done.stderr
@@ -475,7 +475,7 @@ def test_a_golden_case_on_a_full_disk_stays_as_it_was(tmp_path: Path) -> None:
         with suppress(OSError), (disk / "rest").open("wb", buffering=0) as file:
             while file.write(bytes(1024)):
                 pass
-        ran = typed(tmp_path, "session", "golden", "disk/case.json", "--record")
+        ran = hansard(tmp_path, "session", "golden", "disk/case.json", "--record")
         assert (ran.returncode, "No space left on device" in ran.stderr) == (11, True)
         assert (disk / "case.json").read_text() == case
         assert sorted(os.listdir(disk)) == ["case.json", "rest"]
@@ -497,13 +497,11 @@ def test_the_tools_of_the_reference_accept_what_the_command_line_writes(held: Sh
         assert told.returncode == 0, (words, told.stdout, told.stderr)
 
 
-def test_a_session_that_is_named_after_its_run_and_was_moved_is_told_where_it_belongs(tmp_path: Path) -> None:
-    held = typed(tmp_path, "deliberate", "Keep it?", "--provider", "rehearsal", "--json")
-    run = json.loads(held.stdout)["run"]
-    (tmp_path / "runs").rename(tmp_path / "moved")
-    resumed = typed(tmp_path, "session", "resume", f"moved/{run}")
-    assert resumed.returncode == 2
-    assert f"move it to {tmp_path / 'runs' / run}" in resumed.stderr
+def test_a_session_that_is_named_after_its_run_and_was_moved_is_told_where_it_belongs(shell: Shell) -> None:
+    run = shell.asks("deliberate", "Keep it?", "--provider", "rehearsal")["run"]
+    (shell.folder / "runs").rename(shell.folder / "moved")
+    assert shell.type("session", "resume", f"moved/{run}")[0] == 2
+    assert f"move it to {shell.folder / 'runs' / run}" in shell.err
 
 
 def test_a_session_that_is_being_held_is_waited_for_and_one_that_crashed_is_resumed(shell: Shell) -> None:

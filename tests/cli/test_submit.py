@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from command_line import UNJUDGED, hansard, started, workplace
+import command_line
+from command_line import UNJUDGED, started, workplace
 from hansard.surfaces.cli.main import main
+from shell import hansard
 
 Said = tuple[int, str, str]
 Run = Callable[..., Said]
@@ -60,7 +62,8 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
     (place / "wish.md").write_text("from a file ä\n")
     words = ("--provider", "rehearsal", "--ledger", "l.db", "--json", "--lane", "backend")
     assert json.loads(hansard(place, "submit", "@wish.md", *words).stdout)["request"] == "from a file ä\n"
-    assert json.loads(hansard(place, "submit", "-", *words, stdin="from a pipe").stdout)["request"] == "from a pipe"
+    piped = command_line.hansard(place, "submit", "-", *words, stdin="from a pipe")
+    assert json.loads(piped.stdout)["request"] == "from a pipe"
 
 
 @pytest.mark.parametrize(

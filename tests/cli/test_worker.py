@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import UNJUDGED, hansard, started, workplace
+import command_line
+from command_line import UNJUDGED, started, workplace
+from shell import hansard
 
 
 @pytest.fixture
@@ -88,7 +90,7 @@ def test_a_worker_that_is_stopped_leaves_runs_that_the_next_one_goes_on_with(pla
 
 def test_there_is_one_worker_to_a_ledger(place: Path) -> None:
     with working(place):
-        second = hansard(place, "worker")
+        second = command_line.hansard(place, "worker")
         assert (second.returncode, "held by process" in second.stderr) == (11, True)
 
 
