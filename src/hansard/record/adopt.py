@@ -10,7 +10,7 @@ from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.checkpoint import Checkpoint
 from hansard.ledger.report import Report
-from hansard.record.imports import Progress, verified
+from hansard.record.imports import verified
 
 
 @value
@@ -21,12 +21,12 @@ class Adopted:
     report: Report
 
 
-def adopt(old: Path, *, pin: str | None = None, progress: Progress | None = None) -> Adopted:
+def adopt(old: Path) -> Adopted:
     """Verify the old log, a ledger or an export of one, and give its state. Its bodies are not opened.
 
     A log in a database server is adopted by its export.
     """
-    report = verified(old, pin=pin, deep=False, progress=progress)
+    report = verified(old, pin=None, deep=False)
     if report.origin is None or report.root is None or not report.size:
         raise UsageError(f"{old} does not say which log it is; there is nothing to adopt")
     state = Checkpoint(origin=report.origin, size=report.size, root=bytes.fromhex(report.root))

@@ -25,7 +25,6 @@ from hansard.store.base import Head, Part, StoredCheckpoint
 Row = tuple[bytes, Sequence[Part]]
 Restore = Callable[[Iterable[Row], Iterable[StoredCheckpoint]], Head]
 """Makes a new ledger in some store out of lines with their bodies, and checkpoints."""
-Progress = Callable[[int, int], None]
 
 BODIES_MISSING = 22
 
@@ -38,15 +37,13 @@ class Restored:
     report: Report
 
 
-def import_log(
-    source: Path, restore: Restore, *, pin: str | None = None, lacking: bool = False, progress: Progress | None = None
-) -> Restored:
+def import_log(source: Path, restore: Restore, *, pin: str | None = None, lacking: bool = False) -> Restored:
     """Verify a log deeply and hand it to `restore`; nothing is made unless it verifies.
 
     A body whose redaction is pending stays behind: what was to be erased is not copied.
     With `lacking` a log whose bodies are missing is taken as it is, and is found lacking ever after.
     """
-    report = verified(source, pin=pin, deep=True, allow=(BODIES_MISSING,) if lacking else (), progress=progress)
+    report = verified(source, pin=pin, deep=True, allow=(BODIES_MISSING,) if lacking else ())
     try:
         opened = open_source(source, Findings())
     except (CannotRead, NotALedger) as error:
@@ -58,13 +55,11 @@ def import_log(
     return Restored(head=head, report=report)
 
 
-def verified(
-    source: Path, *, pin: str | None, deep: bool, allow: tuple[int, ...] = (), progress: Progress | None = None
-) -> Report:
+def verified(source: Path, *, pin: str | None, deep: bool, allow: tuple[int, ...] = ()) -> Report:
     """The report on a log that verifies; UsageError names the first thing that does not hold."""
     check = signing.verify if signing.available() else ed25519.verify
     try:
-        report = verify(source, Options(deep=deep, pin=pin), Tools(ed25519=check), progress)
+        report = verify(source, Options(deep=deep, pin=pin), Tools(ed25519=check))
     except CannotRead as error:
         raise UsageError(f"{error}") from error
     if report.form == "receipt":

@@ -391,15 +391,10 @@ def _fence(claim: Claim | None) -> tuple[str, int] | None:
 
 
 def record_now(
-    store: Store,
-    steps: Sequence[Step],
-    *,
-    run: str = "",
-    sealing: Sealing | None = None,
-    drafter: Drafter | None = None,
+    store: Store, steps: Sequence[Step], *, run: str = "", sealing: Sealing | None = None
 ) -> list[Recorded[Fact]]:
     """Record several facts in one commit from where no event loop runs: redaction, repair, import, a CLI's single word."""
-    maker = drafter or Drafter()
+    maker = Drafter()
     drafts = [maker.draft(step.fact, step.actor, run, _causes(step.causes), None) for step in steps]
     [outcome] = store.append([drafts], sealing.seal() if sealing else None)
     if isinstance(outcome, HansardError):

@@ -66,23 +66,6 @@ from hansard.deliberation.documents.turns import (
 )
 from hansard.deliberation.documents.vocabulary import SCHEMA_VERSION
 
-parse_artifact = Artifact.parse
-parse_config = Config.parse
-parse_context_packet = ContextPacket.parse
-parse_direct_request = DirectRequest.parse
-parse_fake_provider_script = FakeProviderScript.parse
-parse_golden_test_case = GoldenTestCase.parse
-parse_message = Message.parse
-parse_persona = Persona.parse
-parse_provider_request = ProviderRequest.parse
-parse_provider_result = ProviderResult.parse
-parse_run_manifest = RunManifest.parse
-parse_selector_output = SelectorOutput.parse
-parse_synthesis = SynthesisContent.parse
-parse_termination_artifact = TerminationArtifact.parse
-parse_turn_structured_output = TurnStructuredOutput.parse
-parse_verdict = Verdict.parse
-
 DOCUMENTS: dict[str, type[Document]] = {
     "artifact": Artifact,
     "config": Config,
@@ -163,22 +146,6 @@ __all__ = [
     "content_hash",
     "digest_of",
     "jcs",
-    "parse_artifact",
-    "parse_config",
-    "parse_context_packet",
-    "parse_direct_request",
-    "parse_fake_provider_script",
-    "parse_golden_test_case",
-    "parse_message",
-    "parse_persona",
-    "parse_provider_request",
-    "parse_provider_result",
-    "parse_run_manifest",
-    "parse_selector_output",
-    "parse_synthesis",
-    "parse_termination_artifact",
-    "parse_turn_structured_output",
-    "parse_verdict",
     "transcript_bytes",
     "transcript_digest",
     "unrepresentable",
