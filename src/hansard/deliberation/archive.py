@@ -119,7 +119,7 @@ class Archive:
     def begin(self, *, session: str, config: Mapping[str, Any], producer: Mapping[str, str], now: str) -> None:
         """What a directory begins with, as far as it is not there."""
         if not (self.folder / CONFIG).exists():
-            self.put(CONFIG, _shown(config))
+            self.put(CONFIG, shown(config))
         if not (self.folder / MANIFEST).exists():
             self._put_manifest(_manifest(session, producer, now, status="in_progress", updated_at=now))
 
@@ -199,7 +199,7 @@ class Archive:
             self._lock = None
 
     def _put_manifest(self, data: dict[str, Any]) -> None:
-        self._put(MANIFEST, _shown(RunManifest.parse(data).as_data()))
+        self._put(MANIFEST, shown(RunManifest.parse(data).as_data()))
 
     def _put(self, name: str, data: bytes) -> None:
         write_whole(self.folder / name, data)
@@ -223,7 +223,7 @@ def finished_manifest(artifact: Mapping[str, Any], producer: Mapping[str, str], 
         observability_log_path=EVENTS,
         notes=notes,
     )
-    return _shown(RunManifest.parse(data).as_data())
+    return shown(RunManifest.parse(data).as_data())
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -410,5 +410,6 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _shown(data: Mapping[str, Any]) -> bytes:
+def shown(data: Mapping[str, Any]) -> bytes:
+    """Data as a file of the directory has it."""
     return json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n"

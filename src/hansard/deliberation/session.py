@@ -24,6 +24,7 @@ from hansard.deliberation.archive import (
     Archive,
     finished_manifest,
     read_file,
+    shown,
 )
 from hansard.deliberation.chair import Chair, Held
 from hansard.deliberation.documents import SelectorOutput, content_hash, jcs
@@ -99,7 +100,7 @@ async def run_session(
     sitting = _Sitting(setting, pen, pins, archive, cancel, listener, producer)
     try:
         if archive is not None:
-            archive.put(PINS, _shown(pins_of(setting, producer)))
+            archive.put(PINS, shown(pins_of(setting, producer)))
         held = await sitting.chair.convene(pen.causes)
         return await sitting.close(held.artifact, held)
     finally:
@@ -154,7 +155,7 @@ def _reopened(runs: Path, setting: Setting, pins: Pins, story: Story, producer: 
                 session=config.session_id, config=config.as_data(), producer=producer, now=pins.stamp(len(story.seqs))
             )
             if not (folder / PINS).exists():
-                archive.put(PINS, _shown(begun))
+                archive.put(PINS, shown(begun))
     except BaseException:
         archive.close()
         raise
@@ -251,7 +252,7 @@ class _Sitting:
         if archived is None:
             return archive.finish(files)
         begun = {CONFIG: self._setting.config.as_data(), PINS: pins_of(self._setting, self._producer)}
-        whole = files | {name: _shown(data) for name, data in begun.items()}
+        whole = files | {name: shown(data) for name, data in begun.items()}
         return archive.restore(whole, archived.seq, _listed(archived))
 
     def _files(self, artifact: dict[str, Any], held: Held | None) -> dict[str, bytes]:
@@ -272,7 +273,7 @@ class _Sitting:
 def _selected(selection: SelectorOutput | None) -> dict[str, bytes]:
     if selection is None:
         return {}
-    return {SELECTION: _shown({"schema_version": "1.0.0", "selector_output": selection.as_data()})}
+    return {SELECTION: shown({"schema_version": "1.0.0", "selector_output": selection.as_data()})}
 
 
 def _listed(archived: Told) -> bytes:
@@ -311,10 +312,6 @@ def pins_of(setting: Setting, producer: Mapping[str, str]) -> dict[str, Any]:
         "personas": setting.registry.pins(config),
         "message_shape": setting.shape,
     }
-
-
-def _shown(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n"
 
 
 def _shown_in_lines(data: Mapping[str, Any]) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from hansard.app.driving.claiming import beginning, claimed
 from hansard.app.driving.holding import ENDS, ENGINE, Hold, free_id
-from hansard.app.driving.listening import harmless
+from hansard.app.driving.listening import listening
 from hansard.app.ids import new_nonce
 from hansard.app.people import human
 from hansard.app.pool import Pool
@@ -72,9 +72,7 @@ class Deliberations:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear of everything that sessions of this process record; gives what ends it. Errors of a listener end nothing else."""
-        heard = harmless(listener)
-        self._listeners.append(heard)
-        return lambda: self._listeners.remove(heard)
+        return listening(self._listeners, listener)
 
     async def convene(
         self,

@@ -8,8 +8,8 @@ P = ParamSpec("P")
 log = logging.getLogger(__name__)
 
 
-def harmless(listener: Callable[P, None]) -> Callable[P, None]:
-    """The same listener; after its first error it is told nothing more."""
+def listening(listeners: list[Callable[P, None]], listener: Callable[P, None]) -> Callable[[], None]:
+    """Let a listener hear, until its first error; gives what ends it."""
     failed = False
 
     def heard(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -22,4 +22,5 @@ def harmless(listener: Callable[P, None]) -> Callable[P, None]:
             failed = True
             log.warning("a listener failed, and is told nothing more: %r", error)
 
-    return heard
+    listeners.append(heard)
+    return lambda: listeners.remove(heard)

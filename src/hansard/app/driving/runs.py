@@ -11,7 +11,7 @@ from typing import Any
 
 from hansard.app.driving.claiming import beginning
 from hansard.app.driving.gates import decided
-from hansard.app.driving.listening import harmless
+from hansard.app.driving.listening import listening
 from hansard.app.driving.panel_provider import Panel, end_sessions
 from hansard.app.finding import ANY_RUN, unknown_run
 from hansard.app.ids import new_nonce
@@ -87,9 +87,7 @@ class Runs(RecordedRuns):
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear of everything that drivers of this process record; gives what ends it. Errors of a listener end nothing else."""
-        heard = harmless(listener)
-        self._listeners.append(heard)
-        return lambda: self._listeners.remove(heard)
+        return listening(self._listeners, listener)
 
     async def submit(
         self,

@@ -208,10 +208,11 @@ def _turn(message: Json) -> str:
         for name in ("schema_failure", "dropped_deferred", "suggested_followups")
         if message.get(name)
     )
-    return f'<div class="turn{shape}">{head}<p>{escape(_said(kind, content))}</p>{asks}{notes}</div>'
+    return f'<div class="turn{shape}">{head}<p>{escape(said(kind, content))}</p>{asks}{notes}</div>'
 
 
-def _said(kind: str, content: Json) -> str:
+def said(kind: str, content: Json) -> str:
+    """What a message says, in words."""
     match kind:
         case "coordination_turn":
             return f"{content['next_action']} ({content['confidence']:.2f}): {content['focus']}\n{content['rationale']}"

@@ -6,6 +6,7 @@ from typing import Any
 from hansard.errors import Broken, StoreError, UsageError
 from hansard.ledger.body import digest
 from hansard.ledger.entry import Entry
+from hansard.ledger.layout import body_id
 from hansard.store.base import Draft, Part, Placed
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import CLOCK, INSERT, MARK, SHARED_FROM_BYTES, TABLES
@@ -141,11 +142,6 @@ def erase(writer: Connection, at: int) -> int:
             (name,),
         )
     return len(gone)
-
-
-def body_id(seq: int, position: int) -> int:
-    """The row of a part: its entry's seq and its place among the sorted part names, as in SQLite ([S4])."""
-    return seq << 8 | position
 
 
 def part_id(entry: Entry, part: str) -> int:

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
-from hansard.app.serving.publishing import artifact, deliberation_metrics, exact_deliberation, runs_page
+from hansard.app.serving.publishing import artifact, deliberation_metrics, exact_deliberation
 from hansard.app.setup.convening import Call, Convening, check_name, convening
 from hansard.app.telling.deliberationviews import MODE, deliberation_view
 from hansard.app.telling.recorded import ENDED
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import DeliberationRequest, DeliberationView, RunsListing, RunView, Strictly
-from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of
+from hansard.surfaces.http.desk import Desk, answer, desk_of, token_of
 from hansard.surfaces.http.problems import documented, on_record, refusing
 from hansard.surfaces.http.runs import STREAM, Waiting
 
@@ -59,11 +59,7 @@ def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
 @router.get("/v1/deliberations", response_model=list[RunView], responses=documented())
 async def listed(request: Request, query: Annotated[RunsListing, Query()]) -> Response:
     """The newest first."""
-    desk = desk_of(request)
-    views, after = await desk.hansard.heavily(
-        runs_page, desk.hansard.store, before=query.after, limit=query.limit, state=query.state, mode=MODE
-    )
-    return page(request, views, after)
+    return await runs.listed_in(request, query, MODE)
 
 
 @router.get("/v1/deliberations/{run}", response_model=DeliberationView, responses=documented(404))

@@ -93,9 +93,14 @@ async def route(request: Request, body: RouteRequest) -> Response:
 @router.get("/v1/runs", response_model=list[RunView], responses=documented())
 async def listed(request: Request, query: Annotated[RunsListing, Query()]) -> Response:
     """The newest runs first."""
-    store = desk_of(request).hansard.store
-    views, after = await desk_of(request).hansard.heavily(
-        runs_page, store, before=query.after, limit=query.limit, state=query.state
+    return await listed_in(request, query)
+
+
+async def listed_in(request: Request, query: RunsListing, mode: str | None = None) -> Response:
+    """A page of the runs in this mode, or in any."""
+    hansard = desk_of(request).hansard
+    views, after = await hansard.heavily(
+        runs_page, hansard.store, before=query.after, limit=query.limit, state=query.state, mode=mode
     )
     return page(request, views, after)
 

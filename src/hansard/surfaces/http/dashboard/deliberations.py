@@ -12,6 +12,7 @@ from hansard.app.service import Hansard
 from hansard.app.serving.publishing import exact_deliberation
 from hansard.app.telling.deliberationviews import deliberation_view
 from hansard.app.telling.recorded import ENDED
+from hansard.app.telling.sessionpage import said
 from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.surfaces.http.dashboard.pages import Page, page
@@ -76,15 +77,8 @@ def _messages(hansard: Hansard, entries: Iterable[View]) -> dict[int, Message]:
 
 
 def _said(message: Message) -> str:
-    content = message["content"]
-    match message["type"]:
-        case "coordination_turn":
-            return f"{content['focus']}\n{content['rationale']}"
-        case "synthesis":
-            return str(content["integrated_answer"])
-        case "panel_contraction":
-            return f"{content['agent_id']} leaves the panel: {content['reason']}"
-    return str(content["text"])
+    kind, content = message["type"], message["content"]
+    return f"{content['focus']}\n{content['rationale']}" if kind == "coordination_turn" else said(kind, content)
 
 
 def disagreements(messages: Iterable[Message]) -> list[dict[str, Any]]:
