@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from command_line import hansard
 from forging import Members, chain, database, drop_checkpoints, read, write
 from hansard.app.archived.evaluating import figures, find_held, questions_asked
 from hansard.app.driving.chaining import chain_view
@@ -25,6 +24,7 @@ from hansard.app.wiring import open_ledger
 from hansard.errors import HansardError, Tampered
 from hansard.ledger.body import commitment
 from hansard.store.base import StoredBody
+from shell import hansard
 
 Read = Callable[[Hansard], object]
 READS: tuple[Read, ...] = (

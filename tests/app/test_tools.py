@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from command_line import hansard as command
 from command_line import started
 from daemons import wait_for
 from deliberating import config as plain_config
@@ -32,6 +31,7 @@ from hansard.orchestration.progress import progress_of
 from hansard.providers.tools import Refusal
 from panels import PANELS, Voices, agreeing, synthesis, turn, verdict
 from running import Answers, Ledger, audit, desk, one, plan, roster, task
+from shell import hansard
 
 SCHEMA = {"type": "object", "properties": {"year": {"type": "integer"}}, "required": ["year"]}
 PROGRAM = [sys.executable, "-c", "import json, sys; print('in', json.load(sys.stdin)['arguments']['year'])"]
@@ -165,9 +165,9 @@ input_schema = {{ type = "object", properties = {{ year = {{ type = "integer" }}
     wait_for((tmp_path / "asked").exists)
     process.kill()
     process.communicate()
-    resumed = command(tmp_path, "runs", "resume", "last")
+    resumed = hansard(tmp_path, "runs", "resume", "last")
     assert resumed.returncode == 0, resumed.stderr
-    [run] = json.loads(command(tmp_path, "runs", "--json").stdout)
+    [run] = json.loads(hansard(tmp_path, "runs", "--json").stdout)
     # The call whose tool was cut off; then critic twice, verdict, synthesis.
     assert (run["spent"]["calls"], run["spent"]["tokens"]) == (5, 75)
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from command_line import hansard, started
+import command_line
+from command_line import started
 from daemons import wait_for
 from hansard.deliberation.archive import read_manifest
 from hansard.surfaces.cli.streams import Stream
+from shell import hansard
 
 CONFIGS = Path(__file__).parents[2] / "examples" / "configs"
 SKELETON = ("--config", CONFIGS / "walking-skeleton.json", "--script", CONFIGS / "walking-skeleton.script.json")
@@ -176,7 +178,7 @@ def test_an_argument_that_python_was_told_to_read_otherwise_is_not_called_wrong(
 ) -> None:
     for name, value in (("LC_ALL", "C"), ("PYTHONUTF8", "0"), ("PYTHONCOERCECLOCALE", "0")):
         monkeypatch.setenv(name, value)
-    done = hansard(tmp_path, "route", b"\xc3\xa4".decode("ascii", "surrogateescape"))
+    done = command_line.hansard(tmp_path, "route", b"\xc3\xa4".decode("ascii", "surrogateescape"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "is not ascii, as which Python reads it here; set PYTHONUTF8=1, or LC_ALL=C.UTF-8" in done.stderr
 
@@ -204,10 +206,10 @@ def test_a_pipe_that_does_not_wait_gets_everything() -> None:
 def test_another_encoding_gets_the_same_words(tmp_path: Path, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hansard(tmp_path, "submit", "naïve 漢字", "--provider", "rehearsal")
     monkeypatch.setenv("PYTHONIOENCODING", encoding)
-    done = hansard(tmp_path, "runs", "show", "last", "--json")
+    done = command_line.hansard(tmp_path, "runs", "show", "last", "--json")
     assert json.loads(done.stdout)["request"] == "naïve 漢字"
     if encoding != "latin-1":
-        shown = hansard(tmp_path, "runs")
+        shown = command_line.hansard(tmp_path, "runs")
         assert (shown.returncode, "漢字" in shown.stdout) == (0, encoding == "utf-8")
 
 
@@ -218,7 +220,7 @@ def test_a_name_in_other_bytes_is_spelled_out_in_json(
     folder = tmp_path / os.fsdecode(b"n\xff")
     folder.mkdir()
     monkeypatch.setenv("PYTHONIOENCODING", encoding)
-    done = hansard(folder, "doctor", "--json")
+    done = command_line.hansard(folder, "doctor", "--json")
     found = {each["name"]: each["detail"] for each in json.loads(done.stdout)}
     assert f"{tmp_path}/n\\xff" in found["state folder"]
     # A strict reader takes it: every string is text.

@@ -12,14 +12,9 @@ from daemons import ONE, Served, place, serving
 from visitors import Visitor
 
 
-def token(daemon: Served, role: str) -> str:
-    made = daemon.cli("serve", "token", "add", f"only-{role}", "--roles", role, "--json")
-    return str(json.loads(made.stdout)["token"])
-
-
 @pytest.fixture(scope="module")
 def roles(daemon: Served) -> dict[str, str]:
-    return {role: token(daemon, role) for role in ("reader", "operator", "approver")}
+    return {role: daemon.issue("add", f"only-{role}", "--roles", role) for role in ("reader", "operator", "approver")}
 
 
 def waiting(daemon: Served, gate: str = "task:one") -> tuple[str, str, list[str]]:

@@ -1,4 +1,3 @@
-import json
 import re
 import socket
 import time
@@ -12,10 +11,6 @@ from visitors import Visitor
 
 PAGES = ("/dashboard/", "/dashboard/gates", "/dashboard/ledger", "/dashboard/ledger/0", "/dashboard/verify")
 DATA = ("/dashboard/data/head", "/dashboard/data/lines", "/dashboard/data/checkpoints")
-
-
-def token(daemon: Served, name: str, *flags: object) -> str:
-    return str(json.loads(daemon.cli("serve", "token", "add", name, *flags, "--json").stdout)["token"])
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -59,7 +54,7 @@ def test_what_the_guard_refuses_a_browser_is_a_page(
 
 
 def test_a_reader_who_sends_a_form_is_told_on_a_page_what_he_may(daemon: Served) -> None:
-    reader = Visitor(daemon, token(daemon, "only-reads", "--roles", "reader"))
+    reader = Visitor(daemon, daemon.issue("add", "only-reads", "--roles", "reader"))
     told = reader.send("/dashboard/runs/last/cancel")
     assert (told.status_code, told.headers["content-type"]) == (403, "text/html; charset=utf-8")
     assert "has the roles reader; this needs operator" in told.text
@@ -99,9 +94,9 @@ def test_the_api_takes_no_cookie_and_the_pages_take_no_bearer_token(daemon: Serv
 
 
 def test_a_session_ends_with_its_token(daemon: Served) -> None:
-    guest = Visitor(daemon, token(daemon, "guest"))
+    guest = Visitor(daemon, daemon.issue("add", "guest"))
     assert guest.see("/dashboard/").status_code == 200
-    daemon.cli("serve", "token", "rotate", "guest")
+    daemon.issue("rotate", "guest")
     assert guest.see("/dashboard/").status_code == 303
     ended = Tokens(daemon.folder / "state" / "serve").add("brief", ("reader",), seconds=0)
     assert Visitor(daemon, ended).see("/dashboard/").status_code == 303
@@ -131,8 +126,8 @@ def test_whoever_wanted_a_page_gets_it_after_signing_in(daemon: Served) -> None:
 
 
 def test_a_form_that_comes_too_late_is_told_to_be_undone_and_leads_back_to_its_page(daemon: Served) -> None:
-    guest, made = Visitor(daemon, token(daemon, "late", "--roles", "approver")), {"form_token": "0" * 64}
-    daemon.cli("serve", "token", "rotate", "late")
+    guest, made = Visitor(daemon, daemon.issue("add", "late", "--roles", "approver")), {"form_token": "0" * 64}
+    daemon.issue("rotate", "late")
     for path, place in (
         ("/dashboard/gates/g-1/decision", "/dashboard/gates"),
         ("/dashboard/runs/r-1/cancel", "/dashboard/runs/r-1"),

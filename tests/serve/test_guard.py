@@ -28,12 +28,6 @@ CHAIN = {
 }
 
 
-def token(daemon: Served, name: str, *flags: object) -> str:
-    made = daemon.cli("serve", "token", "add", name, *flags, "--json")
-    assert made.returncode == 0, made.stderr
-    return str(json.loads(made.stdout)["token"])
-
-
 @pytest.mark.parametrize("path", EVERYTHING)
 def test_without_a_token_nobody_sees_anything(daemon: Served, path: str) -> None:
     for client in (daemon.client(None), daemon.client("hs_wrong")):
@@ -52,7 +46,7 @@ def test_odd_tokens_are_wrong_tokens(daemon: Served) -> None:
 
 
 def test_a_reader_may_look_and_nothing_else(daemon: Served) -> None:
-    reader = daemon.client(token(daemon, "reader", "--roles", "reader"))
+    reader = daemon.client(daemon.issue("add", "reader", "--roles", "reader"))
     assert reader.get("/v1/status").status_code == 200
     assert reader.post("/v1/ledger/verify").status_code == 200
     for path in ("/v1/runs", "/v1/route", "/v1/plans", "/v1/deliberations", "/v1/runs/last/cancel"):
@@ -63,8 +57,8 @@ def test_a_reader_may_look_and_nothing_else(daemon: Served) -> None:
 
 
 def test_an_operator_decides_nothing_and_an_approver_runs_nothing(daemon: Served) -> None:
-    operator = daemon.client(token(daemon, "operator", "--roles", "operator"))
-    approver = daemon.client(token(daemon, "approver", "--roles", "approver"))
+    operator = daemon.client(daemon.issue("add", "operator", "--roles", "operator"))
+    approver = daemon.client(daemon.issue("add", "approver", "--roles", "approver"))
     decision = {"decision": "approve"}
     assert operator.post("/v1/gates/g/decision", json=decision).status_code == 403
     assert approver.post("/v1/gates/g/decision", json=decision).status_code == 404
@@ -79,7 +73,7 @@ def test_a_token_ends(daemon: Served) -> None:
 
 def test_who_follows_hears_nothing_more_when_his_token_has_ended(daemon: Served) -> None:
     run = daemon.submit(provider="slow", plan=CHAIN)["run"]
-    eve = daemon.client(token(daemon, "eve", "--roles", "reader"))
+    eve = daemon.client(daemon.issue("add", "eve", "--roles", "reader"))
     with eve.stream("GET", f"/v1/runs/{run}/events") as stream:
         heard = (line for line in stream.iter_lines() if line.startswith("id: "))
         next(heard)
@@ -93,18 +87,18 @@ def test_who_follows_hears_nothing_more_when_his_token_has_ended(daemon: Served)
 
 
 def test_a_rotated_token_ends_at_once_or_after_a_while(daemon: Served) -> None:
-    old = token(daemon, "turning")
+    old = daemon.issue("add", "turning")
     assert daemon.client(old).get("/v1/status").status_code == 200
-    new = json.loads(daemon.cli("serve", "token", "rotate", "turning", "--json").stdout)["token"]
+    new = daemon.issue("rotate", "turning")
     assert daemon.client(old).get("/v1/status").status_code == 401
-    newer = json.loads(daemon.cli("serve", "token", "rotate", "turning", "--keep", 600, "--json").stdout)["token"]
+    newer = daemon.issue("rotate", "turning", "--keep", 600)
     assert [daemon.client(each).get("/v1/status").status_code for each in (new, newer)] == [200, 200]
     daemon.cli("serve", "token", "revoke", "turning")
     wait_for(lambda: all(daemon.client(each).get("/v1/status").status_code == 401 for each in (new, newer)))
 
 
 def test_tokens_are_kept_as_digests_in_private_files(daemon: Served) -> None:
-    secret = token(daemon, "kept")
+    secret = daemon.issue("add", "kept")
     folder = daemon.folder / "state" / "serve"
     assert secret not in (folder / "tokens.json").read_text()
     for name in ("tokens.json", "token"):

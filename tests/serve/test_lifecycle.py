@@ -17,7 +17,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from command_line import hansard
 from daemons import BARE, ONE, Served, events, place, serving, wait_for
 from hansard.app.service import Hansard
 from hansard.app.serving.webhooks import TIMEOUT_S, webhooks
@@ -25,6 +24,7 @@ from hansard.app.settings import Settings
 from hansard.surfaces.cli.main import main
 from mcp_clients import MODERN, envelope, eventually
 from running import Answers
+from shell import hansard
 
 TASK = {"lane": "backend", "instruction": "x"}
 ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
