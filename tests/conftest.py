@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -16,6 +17,9 @@ from hansard.surfaces.cli.main import collect_seldom
 from requirements_shown import Shown
 from shell import Shell
 from traced_first import TracedFirst
+
+if TYPE_CHECKING:
+    from signed_log import SignedLog
 
 # The suites ship in the package, where pytest does not explain failed asserts unless it is asked to.
 pytest.register_assert_rewrite("hansard.store.conformance", "hansard.providers.conformance")
@@ -47,6 +51,16 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
         yield Path(folder)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> "Iterator[SignedLog]":
+    """A log that is signed, and has nothing in it yet."""
+    from signed_log import SignedLog
+
+    made = SignedLog.create(tmp_path / "log")
+    yield made
+    made.store.close()
 
 
 @pytest.fixture

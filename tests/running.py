@@ -77,6 +77,13 @@ def obliging(exchange: Exchange) -> Said:
             return "the answer"
 
 
+def hard_to_please(exchange: Exchange) -> Said:
+    """A validator that takes nothing but what the panel settled."""
+    if who(exchange)[0] != "validator":
+        return obliging(exchange)
+    return FINE if "Ten a minute." in exchange.messages[1].content else POOR
+
+
 def task_of(id: str, lane: str = "alpha") -> dict[str, Any]:
     return {"id": id, "lane": lane, "instruction": f"do {id}"}
 

@@ -21,31 +21,21 @@ from hansard.store.base import Group, Outcome, Seal
 from panels import PANELS, SPLIT, Voices, agreeing, synthesis, turn, verdict
 from running import (
     FINE,
-    POOR,
     Answers,
     Desk,
     Ledger,
-    Said,
     audit,
     desk,
-    obliging,
+    hard_to_please,
     one,
     plan,
     reasons,
     roster,
     task,
-    who,
 )
 
 LADDER = {"panels": PANELS, "tiers": {"cheap": "told", "capable": "told:large"}}
 CLIMBING: dict[str, Any] = {**LADDER, "run": {"ladder": ["cheap", "capable", "panel:bench"]}}
-
-
-def hard_to_please(exchange: Exchange) -> Said:
-    """A validator that takes nothing but what the panel settled."""
-    if who(exchange)[0] != "validator":
-        return obliging(exchange)
-    return FINE if "Ten a minute." in exchange.messages[1].content else POOR
 
 
 def set_up(voices: Voices, answers: Answers | None = None, **settings: Any) -> Desk:

@@ -17,7 +17,6 @@ from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
 from hansard.domain.custody import Repaired
 from hansard.record.recorder import Step, record_now
-from hansard.surfaces.cli.main import main
 from small_run import record_run
 from store.disks import tmpfs
 
@@ -33,17 +32,6 @@ def ledger(tmp_path: Path, state: Path) -> Path:
     path = tmp_path / "ledger.db"
     asyncio.run(record_run(path, state))
     return path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], state: Path) -> Any:
-    def call(*words: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 def test_a_checkpoint_a_pin_and_strict_verification(run: Any, ledger: Path) -> None:

@@ -23,7 +23,6 @@ from hansard.ledger.merkle import leaf_hash
 from hansard.record.recorder import Step, record_now
 from hansard.seal import genesis
 from hansard.store.sqlite import SqliteStore
-from hansard.surfaces.cli.main import main
 from small_run import record_run
 from store.disks import tmpfs
 
@@ -35,19 +34,6 @@ def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.db"
     asyncio.run(record_run(path, tmp_path / "state"))
     return path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
-
-    def call(*words: str) -> Said:
-        capsys.readouterr()
-        code = main(words)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 def test_show_lists_the_newest_entries_in_order(run: Any, ledger: Path) -> None:

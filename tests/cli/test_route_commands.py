@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from hansard.surfaces.cli.main import main
-
 ROSTER = """\
 name = "hotel"
 
@@ -21,18 +19,9 @@ vocabulary = "reservation, check in, guest"
 REQUEST = "our login endpoint returns 500 and the postgres query is slow"
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-    def call(*words: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 def test_a_request_is_routed_and_explained(run: Any) -> None:

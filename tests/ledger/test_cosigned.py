@@ -1,7 +1,7 @@
 """Which witnesses vouch for a log ([W5]): many tokens, forged ones, those of other logs, and keys in odd places."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,13 +23,6 @@ from specimens import Key, Log
 NAME, NOW = "witness.example/w1", 1_800_000_000
 MANY = 1_200
 """More than a day of them, one a minute, is less than two thousand."""
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[SignedLog]:
-    made = SignedLog.create(tmp_path / "log")
-    yield made
-    made.store.close()
 
 
 @pytest.fixture

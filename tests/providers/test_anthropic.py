@@ -1,7 +1,6 @@
 """The anthropic provider: Messages, against a server that speaks them."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,18 +11,12 @@ from hansard.providers.anthropic import open_anthropic
 from hansard.providers.anthropic.models import native
 from providers.asking import CITY, MESSAGES, PARIS, Form, answers, asked, failure_of
 from providers.hosted_bench import HostedConformance
-from providers.wire import Refuse, Say, Turn, Wire, serving
+from providers.wire import Refuse, Say, Turn, Wire
 
 ALL = pytest.mark.parametrize("form", MESSAGES, ids=str)
 OLD = "claude-3-5-haiku"
 OPEN: Schema = {"type": "object", "properties": {"any": {"type": "object"}}, "required": ["any"]}
 WISHES = Sampling(temperature=0.5, top_p=0.9, seed=7, stop=("END",), reasoning_effort="low")
-
-
-@pytest.fixture(scope="module")
-def wire() -> Iterator[Wire]:
-    with serving() as started:
-        yield started
 
 
 class AnthropicConformance(HostedConformance):

@@ -1,7 +1,6 @@
 """Tools that are offered over HTTP, and the calls for them: in every format, whole and streamed."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from hansard.domain.exchange import Completion, Exchange, Limits, Message, Schem
 from hansard.providers.openai.chat import ChatFold
 from hansard.providers.openai.chat import read as read_chat
 from providers.asking import CHAT, CITY, FORMS, KEY, MESSAGES, OPENAI, PARIS, Form, answers, asked, failure_of
-from providers.wire import Say, Wire, serving
+from providers.wire import Say, Wire
 from providers.wire_formats import Call
 
 ALL = pytest.mark.parametrize("form", FORMS, ids=str)
@@ -27,12 +26,6 @@ PARIS_CALL = Call(id="c-7", name="look", arguments={"at": "Paris"})
 TIME_CALL = Call(id="c-8", name="time", arguments={})
 TOOL_WORD = {"chat": "tool_calls", "messages": "tool_use"}
 QUESTION = "What is the capital of France?"
-
-
-@pytest.fixture(scope="module")
-def wire() -> Iterator[Wire]:
-    with serving() as started:
-        yield started
 
 
 def offering(*tools: Tool, **more: Any) -> Exchange:

@@ -5,7 +5,6 @@ import gzip
 import json
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +19,6 @@ from providers.wire import Cut, Drop, Flood, Hang, Raw, Refuse, Say, Trickle, Wi
 
 pytestmark = pytest.mark.parametrize("form", FORMS, ids=str)
 WITHIN_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def wire() -> Iterator[Wire]:
-    with serving() as started:
-        yield started
 
 
 def test_an_answer_carries_text_usage_cost_and_both_names_of_the_model(form: Form, wire: Wire) -> None:

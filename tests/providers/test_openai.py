@@ -1,7 +1,6 @@
 """The openai provider: Chat Completions and Responses, against a server that speaks both."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from hansard.providers.openai import open_openai
 from hansard.providers.openai.servers import SERVERS
 from providers.asking import CHAT, CITY, OPENAI, PARIS, RESPONSES, Form, answers, asked, failure_of
 from providers.hosted_bench import HostedConformance
-from providers.wire import Raw, Refuse, Say, Turn, Wire, serving
+from providers.wire import Raw, Refuse, Say, Turn, Wire
 
 ALL = pytest.mark.parametrize("form", OPENAI, ids=str)
 WISHES = Sampling(temperature=0.5, top_p=0.9, seed=7, stop=("END",), reasoning_effort="low")
@@ -24,12 +23,6 @@ OPTIONAL: Schema = {
     "additionalProperties": False,
 }
 OPEN: Schema = {"type": "object", "properties": {"any": {"type": "object"}}, "required": ["any"]}
-
-
-@pytest.fixture(scope="module")
-def wire() -> Iterator[Wire]:
-    with serving() as started:
-        yield started
 
 
 class OpenaiConformance(HostedConformance):

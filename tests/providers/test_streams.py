@@ -1,7 +1,7 @@
 """What only a stream can do, in every format that streams."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -10,16 +10,10 @@ from hansard.domain.exchange import Exchange, Limits
 from hansard.providers.hosted import events
 from hansard.providers.openai.chat import ChatFold
 from providers.asking import CHAT, STREAMED, Form, answers, asked, failure_of, run
-from providers.wire import Cut, Flood, Raw, Say, Wire, serving
+from providers.wire import Cut, Flood, Raw, Say, Wire
 
 streamed = pytest.mark.parametrize("form", STREAMED, ids=str)
 WITHIN_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def wire() -> Iterator[Wire]:
-    with serving() as started:
-        yield started
 
 
 def told(form: Form, exchange: Exchange, wire: Wire) -> list[str]:

@@ -31,13 +31,6 @@ from hansard.store.memory import MemoryStore
 from signed_log import SignedLog
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[SignedLog]:
-    made = SignedLog.create(tmp_path / "log")
-    yield made
-    made.store.close()
-
-
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> SignedLog:
     """A log with some of everything: rotations, redactions, odd bodies, an unsealed tail."""

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing import get_context
@@ -36,13 +36,6 @@ from store.disks import make_space, tmpfs
 
 NAME, NOW = "witness.example/w1", 1_800_000_000
 Asking = Callable[[int, StoredCheckpoint], bytes]
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[SignedLog]:
-    made = SignedLog.create(tmp_path / "log")
-    yield made
-    made.store.close()
 
 
 @pytest.fixture

@@ -14,12 +14,11 @@ from daemons import place, serving, wait_for
 from hansard.app.service import Hansard
 from hansard.app.telling import span_names as names
 from hansard.app.telling.spans import Span, run_spans
-from hansard.domain.exchange import Exchange
 from hansard.record.history import fold
 from hansard.store.base import Query, Store
 from hansard.surfaces.http.telemetry import Telemetry
 from panels import PANELS, Voices
-from running import FINE, POOR, Answers, Said, desk, obliging, plan, task, who
+from running import Answers, desk, hard_to_please, plan, task
 
 proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
@@ -84,13 +83,6 @@ def spent(spans: Sequence[Span]) -> tuple[int, int]:
 def on_record(store: Store, run: str) -> tuple[int, int]:
     state = fold(store.select(Query(run=run))).runs[run]
     return state.calls, state.tokens
-
-
-def hard_to_please(exchange: Exchange) -> Said:
-    """A validator that takes nothing but what the panel settled."""
-    if who(exchange)[0] != "validator":
-        return obliging(exchange)
-    return FINE if "Ten a minute." in exchange.messages[1].content else POOR
 
 
 async def test_what_a_panel_takes_is_told_in_its_turns_alone() -> None:
