@@ -21,7 +21,7 @@ Content = str | Sequence[Piece]
 
 _OPENING = "[speaker:"
 _HEADER = re.compile(r"(?m)^([^\S\n]*)(\[speaker:)")
-_ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
+ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 
 
 class Telling:
@@ -72,7 +72,7 @@ def words_of(message: Json) -> str:
     parts = [str(content["text"])]
     if content.get("direct_requests"):
         parts.append(f"Direct requests: {as_json(content['direct_requests'])}")
-    parts += [f"{name}: {as_json(message[name])}" for name in _ANNOTATIONS if message.get(name)]
+    parts += [f"{name}: {as_json(message[name])}" for name in ANNOTATIONS if message.get(name)]
     return quoted("\n".join(parts))
 
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from hansard.deliberation.documents import Usage, unrepresentable
 from hansard.deliberation.protocol.moves import Answered, Draft, Failed, Json, Reading, Spent
 from hansard.deliberation.protocol.session import GONE, UNROUTABLE
+from hansard.deliberation.quoting import ANNOTATIONS
 from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.exchange import Completion
 from hansard.providers.retry import may_retry
@@ -18,7 +19,6 @@ _REASONS = {
     GONE: "deferred direct_request no longer routable at drain time "
     "(target left active_panel, is originator, or is coordinator)",
 }
-_ANNOTATIONS = ("suggested_followups", "dropped_deferred", "schema_failure")
 
 
 def spent_of(usage: Usage, calls: int = 1) -> Spent:
@@ -61,7 +61,7 @@ def as_message(
         "timestamp": timestamp,
         "usage": dict(draft.usage or NO_USAGE),
     }
-    for name in _ANNOTATIONS:
+    for name in ANNOTATIONS:
         if added := getattr(draft, name):
             message[name] = list(added)
     return message if shape == "golden" else _as_reference(message)

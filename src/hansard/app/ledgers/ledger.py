@@ -100,9 +100,7 @@ class LedgerService:
 
     def part(self, seq: int, part: str) -> bytes:
         """A body, checked against its commitment; UsageError when it is redacted or missing, StoreError when it is not the one."""
-        entry = self.store.entry(seq)
-        if part not in entry.body:
-            raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
+        entry = self._entry_with(seq, part)
         stored, state = self._state(entry, part)
         if state == "differs":
             raise StoreError(
@@ -150,6 +148,12 @@ class LedgerService:
         view["checkpoints"] = sum(1 for _ in self.store.checkpoints())
         return view
 
+    def _entry_with(self, seq: int, part: str) -> Entry:
+        entry = self.store.entry(seq)
+        if part not in entry.body:
+            raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
+        return entry
+
     def redact(self, parts: Sequence[tuple[int, str]], *, reason: str, actor: str) -> View:
         """Erase bodies for good: tombstones first, then the deletion ([B3]). Says which parts of their runs hold the same texts."""
         if reason not in get_args(RedactionReason):
@@ -179,9 +183,7 @@ class LedgerService:
 
     def _erasable(self, seq: int, part: str) -> tuple[str, bytes | None]:
         """The run that a part belongs to, and its text, None where it is gone; UsageError where there is nothing to redact."""
-        entry = self.store.entry(seq)
-        if part not in entry.body:
-            raise UsageError(f"entry {seq} has no part {part!r}; it has {', '.join(sorted(entry.body)) or 'none'}")
+        entry = self._entry_with(seq, part)
         stored, state = self._state(entry, part)
         if state == "missing":
             raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")

@@ -1,6 +1,6 @@
 """One run as a page that needs nothing: no server, no script, no network. Everything from the record is escaped."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hansard.app.telling.escaping import escape
@@ -10,7 +10,7 @@ from hansard.record.reading import read_text
 from hansard.store.base import Store
 
 SHOWN_CHARACTERS = 20_000
-PAGE_STYLE = """
+_STYLE = """
 :root { color-scheme: light dark; --ink: #1d2430; --dim: #5d6778; --line: #d8dde6; --paper: #fff; --card: #f6f8fb;
   --good: #137a4b; --bad: #b3261e; --warn: #8a5a00 }
 @media (prefers-color-scheme: dark) { :root { --ink: #e7ebf2; --dim: #9aa6b8; --line: #323a48; --paper: #12161d;
@@ -56,12 +56,17 @@ def run_page(store: Store, view: View, plan: View | None, entries: Sequence[Entr
         '<p class="dim">Every step of this run, in its order. Check it with <code>hansard verify</code>; this page is only a view.</p>',
         *map(_entry, entries),
     ]
+    return whole_page(title, parts)
+
+
+def whole_page(title: str, parts: Iterable[str], style: str = "") -> str:
+    """A page that needs nothing else, and runs nothing."""
     body = "\n".join(parts)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{PAGE_STYLE}</style></head><body>{body}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_STYLE}{style}</style></head><body>{body}</body></html>\n"
     )
 
 

@@ -6,7 +6,7 @@ from math import cos, hypot, pi, sin
 from typing import Any
 
 from hansard.app.telling.escaping import escape
-from hansard.app.telling.runpage import PAGE_STYLE
+from hansard.app.telling.runpage import whole_page
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.metrics import metrics_of
 
@@ -47,13 +47,7 @@ def session_page(artifact: Json, events: Sequence[Json] | None = None) -> str:
         "<h2>Looking back</h2>",
         _looking_back(more, after),
     ]
-    body = "\n".join(parts)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{PAGE_STYLE}{_STYLE}</style></head><body>{body}</body></html>\n"
-    )
+    return whole_page(title, parts, _STYLE)
 
 
 def _head(artifact: Json) -> str:

@@ -15,7 +15,7 @@ from hansard.orchestration.checks import words as known
 from hansard.orchestration.checks.markdown import code_blocks, prose
 from hansard.orchestration.checks.scripts import fold, folded, normal, script, shares, tokens, words
 from hansard.orchestration.checks.stems import keys
-from hansard.orchestration.checks.terms import Index, Term, heavy, language, terms
+from hansard.orchestration.checks.terms import KANA, Index, Term, heavy, language, terms
 
 Outcome = Literal["passed", "flagged", "abstained"]
 
@@ -29,7 +29,6 @@ BARE_VALUE_WORDS = 5
 _ENDS_AS_QUESTION = re.compile(r"[?？؟]\W*$")
 _SPACES = re.compile(r"\s+")
 _UNSPACED = frozenset({"han", "hangul", "south-east"})
-_KANA = re.compile("[\u3040-\u30ff]")
 
 
 @value
@@ -151,7 +150,7 @@ def _cannot_tell(request: str, answer: str) -> str | None:
 
 
 def _other_language(request: str, answer: str) -> bool:
-    if bool(_KANA.search(request)) != bool(_KANA.search(answer)):
+    if bool(KANA.search(request)) != bool(KANA.search(answer)):
         return True
     there, here = language(request), language(prose(answer))
     if not there or not here:

@@ -19,7 +19,7 @@ _PLEASE = "请請"
 _BY_CHARACTERS = {"han", "hangul", "south-east"}
 _PIECE = re.compile("[\u3040-\u309f]+|[\u30a0-\u30ff]+|[^\u3040-\u30ff]+")
 _HIRAGANA = re.compile("[\u3040-\u309f]+")
-_KANA = re.compile("[\u3040-\u30ff]")
+KANA = re.compile("[\u3040-\u30ff]")
 
 
 @value
@@ -113,7 +113,7 @@ def _word_term(token: str) -> Term | None:
 
 
 def _run_terms(run: str) -> Iterator[Term]:
-    for cut in _cuts(_KANA.search(run) is not None).split(fold(run).lstrip(_PLEASE)):
+    for cut in _cuts(KANA.search(run) is not None).split(fold(run).lstrip(_PLEASE)):
         for piece in _PIECE.findall(cut):
             if _HIRAGANA.fullmatch(piece):
                 # Written so are endings and particles, and few nouns.

@@ -12,11 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from hansard.errors import plainly, unwritten
-from hansard.ledger.body import digest
-from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
+from hansard.ledger.layout import APPLICATION_ID, TABLES, USER_VERSION, body_id
 from hansard.store.base import Head, Part, StoredCheckpoint
 from hansard.store.retracing import Restored, Retracing
-from hansard.store.sqlite.rows import check_unused
+from hansard.store.sqlite.rows import bed, check_unused, keep_note
 from hansard.store.sqlite.store import sync
 
 
@@ -52,7 +51,7 @@ def _fill(partial: Path, rows: Iterable[Restored], checkpoints: Iterable[StoredC
             filler.add(line, parts)
         head = filler.finish()
         for each in checkpoints:
-            db.execute("INSERT INTO checkpoints(size, note) VALUES (?, ?)", (each.size, each.note))
+            keep_note(db, each.size, each.note)
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode = WAL")
     finally:
@@ -74,7 +73,7 @@ class _Filler:
         self._db.executemany("INSERT INTO nodes VALUES (?, ?, ?)", nodes)
         for part in parts:
             at = body_id(entry.seq, entry.part_position(part.name))
-            values = (at, part.salt, part.media, *self._bed(part.media, part.body))
+            values = (at, part.salt, part.media, *bed(self._db, part.media, part.body))
             self._db.execute("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", values)
 
     def finish(self) -> Head:
@@ -82,16 +81,6 @@ class _Filler:
         values = (head.size, head.leaf, head.ts, self._way.sequence.frontier.to_bytes())
         self._db.execute("INSERT INTO head VALUES (0, ?, ?, ?, ?)", values)
         return head
-
-    def _bed(self, media: str, body: bytes) -> tuple[bytes | None, int | None]:
-        """Where a body sleeps: in its own row, or once for all when it is large ([S4])."""
-        if len(body) < SHARED_FROM_BYTES:
-            return body, None
-        name = digest(media, body)
-        row = self._db.execute("SELECT id FROM shared WHERE digest = ?", (name,)).fetchone()
-        if row:
-            return None, row[0]
-        return None, self._db.execute("INSERT INTO shared(digest, body) VALUES (?, ?)", (name, body)).lastrowid
 
 
 def _put_in_place(partial: Path, path: Path) -> None:

@@ -73,7 +73,7 @@ def insert(
             causes += seq, cause
         at = body_id(seq, 0)
         for _, media, salt, body in draft[3]:
-            bodies += at, salt, media, *_bed(writer, media, body)
+            bodies += at, salt, media, *bed(writer, media, body)
             at += 1
     _put(writer, "entries(seq, line)", 2, entries)
     _put(writer, "causes", 2, causes)
@@ -113,7 +113,7 @@ def as_text(value: object) -> str:
     return as_bytes(value).decode("utf-8", "replace")
 
 
-def _bed(writer: sqlite3.Connection, media: str, body: bytes) -> tuple[bytes | None, int | None]:
+def bed(writer: sqlite3.Connection, media: str, body: bytes) -> tuple[bytes | None, int | None]:
     """Where a body sleeps: in its own row, or once for all when it is large."""
     if len(body) < SHARED_FROM_BYTES:
         return body, None
