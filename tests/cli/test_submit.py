@@ -177,11 +177,6 @@ def test_a_rule_that_would_be_passed_over_is_refused_and_records_no_run(run: Run
     assert not Path("ledger.db").exists()
 
 
-def test_nobody_to_ask_leaves_no_ledger_behind(run: Run, place: Path) -> None:
-    assert run("submit", "x")[0] == 2
-    assert not (place / "ledger.db").exists()
-
-
 def test_a_plan_of_ones_own_runs_as_it_is(run: Run) -> None:
     code, out, _ = run("submit", "x", "--plan", "plan.json", "--cmd", echo(), *UNJUDGED, "--json")
     view = json.loads(out)
