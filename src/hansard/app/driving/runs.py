@@ -26,6 +26,7 @@ from hansard.app.telling.recorded import ENDED, RecordedRuns
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.documents.reading import read_json
+from hansard.domain.budget import Budget
 from hansard.domain.fact import Body, Fact
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
 from hansard.errors import Fenced, HansardError, StoreError, Unknown, UsageError, plainly
@@ -124,16 +125,7 @@ class Runs(RecordedRuns):
             request=Body.text(request),
             plan=Body.json(plan_json) if plan_json else None,
         )
-        budget, as_recorded = config.budget, self._recorded_config(config)
-        configured = RunConfigured(
-            nonce=new_nonce(),
-            software=SOFTWARE,
-            max_calls=budget.max_calls,
-            max_tokens=budget.max_tokens,
-            max_cost_usd_nano=budget.max_cost_usd_nano,
-            max_seconds=None if budget.max_seconds is None else -(-int(budget.max_seconds * 1000) // 1000),
-            config=Body.json(as_recorded),
-        )
+        as_recorded = self._recorded_config(config)
         # Opened now: a provider that cannot be opened here is a mistake of usage, and its keys are known before we record.
         self._pool.means_of(config)
         if held := self._pool.secrets.found_in(as_recorded):
@@ -142,8 +134,8 @@ class Runs(RecordedRuns):
                 "name the environment variable or the file that has it instead"
             )
         self._routers.keep(config.roster)
-        facts: list[Fact] = [without_secrets(requested, self._pool.secrets), configured]
-        steps = [Step(facts[0], actor or human()), Step(facts[1], "engine", [Within(0)])]
+        asked, configured = without_secrets(requested, self._pool.secrets), _configured(config.budget, as_recorded)
+        steps = [Step(asked, actor or human()), Step(configured, "engine", [Within(0)])]
         async with beginning(self._store, run) as id:
             self._pool.keep(id, config)
             for recorded in await self._recorder.record_all(steps, run=id):
@@ -339,6 +331,18 @@ class Runs(RecordedRuns):
     def _tell(self, run: str, recorded: Any) -> None:
         for listener in self._listeners:
             listener(run, recorded)
+
+
+def _configured(budget: Budget, as_recorded: bytes) -> RunConfigured:
+    return RunConfigured(
+        nonce=new_nonce(),
+        software=SOFTWARE,
+        max_calls=budget.max_calls,
+        max_tokens=budget.max_tokens,
+        max_cost_usd_nano=budget.max_cost_usd_nano,
+        max_seconds=None if budget.max_seconds is None else -(-int(budget.max_seconds * 1000) // 1000),
+        config=Body.json(as_recorded),
+    )
 
 
 def read_plan(path: Path) -> Any:
