@@ -12,6 +12,7 @@ from hansard.app.serving.publishing import runs_page
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.recorded import STATES
 from hansard.domain.work import RetryAsked
 from hansard.errors import StoreError
 
@@ -36,6 +37,10 @@ async def test_a_list_says_of_a_run_what_showing_it_says(tmp_path: Path) -> None
             for view in listed:
                 shown = hansard.runs.show(view["run"])
                 assert view == {name: shown[name] for name in view}
+            for state in STATES:
+                wanted = [view for view in listed if view["state"] == state]
+                assert hansard.runs.listed(state=state) == wanted
+                assert runs_page(hansard.store, before=None, limit=20, state=state) == (wanted, None)
             return [view["state"] for view in listed]
 
         answered, stopped = await submitted(hansard), await submitted(hansard, max_calls=2)
@@ -66,3 +71,15 @@ async def test_what_lies_between_the_beginning_and_the_end_of_a_run_is_not_read_
         with pytest.raises(StoreError):
             hansard.runs.show(run)
         assert hansard.runs.listed() == [before]
+
+
+async def test_of_a_run_that_ended_in_another_state_only_its_end_is_read_for_a_list(tmp_path: Path) -> None:
+    async with opened(tmp_path) as hansard:
+        run = await submitted(hansard)
+        await hansard.runs.drive(run)
+        with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as raw:
+            raw.execute("UPDATE entries SET line = line || ' ' WHERE kind = 'run.configured'")
+        with pytest.raises(StoreError):
+            hansard.runs.listed()
+        assert hansard.runs.listed(state="waiting") == []
+        assert runs_page(hansard.store, before=None, limit=20, state="waiting") == ([], None)

@@ -11,7 +11,7 @@ from typing import Any
 from hansard.app.ledgers.custody import checkpoint_view
 from hansard.app.service import Hansard
 from hansard.app.telling.deliberationviews import MODE
-from hansard.app.telling.runviews import listed_view
+from hansard.app.telling.runviews import ended_otherwise, listed_view
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
 from hansard.deliberation.metrics import metrics_of
@@ -69,6 +69,8 @@ def runs_page(
             return found, before
         before, looked = entry.seq, looked + 1
         if mode is not None and entry.data.get("mode") != mode:
+            continue
+        if state is not None and ended_otherwise(store, entry.run, state):
             continue
         view = listed_view(store, entry.run)
         if state is None or view["state"] == state:

@@ -6,7 +6,7 @@ from hansard.app.finding import find_run
 from hansard.app.telling.capsule import capsule
 from hansard.app.telling.compare import answer_body, answer_of, compared, figures, last_verdicts
 from hansard.app.telling.runpage import run_page
-from hansard.app.telling.runviews import listed_view, plan_data, run_view
+from hansard.app.telling.runviews import ended_otherwise, listed_view, plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.ledger.entry import Entry
 from hansard.record.history import UNENDED, fold, follow
@@ -28,6 +28,8 @@ class RecordedRuns:
         """The newest runs first, all of them where `limit` is 0."""
         found: list[View] = []
         for entry in self._store.select(Query(kind="run.requested", newest_first=True)):
+            if state is not None and ended_otherwise(self._store, entry.run, state):
+                continue
             view = listed_view(self._store, entry.run)
             if state is None or view["state"] == state:
                 found.append(view)

@@ -32,6 +32,12 @@ def listed_view(store: Store, run: str) -> View:
     return _head(fold(entries).runs[run], entries, end_of(entries), request)
 
 
+def ended_otherwise(store: Store, run: str, state: str) -> bool:
+    """Whether a run has ended in another state. Its last entry alone tells: whoever lists by state looks at most runs in vain."""
+    [last] = store.select(Query(run=run, newest_first=True, limit=1))
+    return last.kind == "run.ended" and last.data.get("state") != state
+
+
 def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
     """One run, with tasks and texts; each entry has the form of its kind."""
     request = read_text(store, _first(entries), "request")
