@@ -231,6 +231,7 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
         '[[context]]\nname = "c"\nentry_point = "zork"',
         "[personas.p]\nreasoning_scope = 3",
         '[panels.p]\nagents = ["zork"]',
+        '[panels.p]\nagents = ["critic", "engineer"]\nprovider = "zork"',
         '[tools.t]\ncomand = ["cat"]',
         '[prices.m]\ninput = "much"',
         '[witnesses.w]\nurl = "zork"\nkey = "k"',

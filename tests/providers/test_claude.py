@@ -341,7 +341,7 @@ def test_without_the_program_it_says_how_to_install_it() -> None:
         ({"tols": []}, "did you mean tools"),
         ({"permission_mode": "yes"}, "permission_mode"),
         ({"bare": "no"}, "true or false"),
-        ({"workspace": "worktree"}, "needs the folder"),
+        ({"workspace": "worktree"}, "needs `source`"),
     ],
 )
 def test_a_table_that_cannot_work_is_refused(cli: PretendCli, table: dict[str, Any], complaint: str) -> None:

@@ -16,13 +16,13 @@ from hansard.app.ledgers.cosigning import configured
 from hansard.app.pool import Pool
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
-from hansard.app.setup.panels import panel_names, panel_of, personas_of
+from hansard.app.setup.panels import CLI_KINDS, panel_names, panel_of, personas_of
 from hansard.app.setup.rehearsal import REHEARSAL
 from hansard.app.setup.tooltables import tool_of
 from hansard.app.setup.wishes import Wishes
 from hansard.app.views import View
 from hansard.app.wiring import can_be_written, form_of, ledger_exists, open_ledger, open_providers
-from hansard.errors import HansardError, plainly
+from hansard.errors import HansardError, UsageError, plainly
 from hansard.seal.genesis import checked_origin
 
 WAL_RESET_FIXED = (3, 51, 3)
@@ -94,11 +94,9 @@ def _unmade(name: str, path: Path, how: str) -> View:
 def _config(settings: Settings) -> View:
     try:
         # What it says is read when it is needed: here somebody wants to know before.
-        _ = personas_of(settings), configured(settings.witnesses)
-        _ = (
-            [panel_of(settings, name) for name in panel_names(settings)],
-            [tool_of(settings, name) for name in settings.tools],
-        )
+        _ = personas_of(settings), configured(settings.witnesses), [tool_of(settings, name) for name in settings.tools]
+        for name in panel_names(settings):
+            _check_panel(settings, name)
         pool = Pool(settings)
         pool.seams_of(run_config(settings, pool, Wishes() if settings.providers else Wishes(provider=REHEARSAL)))
         if settings.origin is not None:
@@ -109,6 +107,13 @@ def _config(settings: Settings) -> View:
     if settings.config is None:
         return _finding("config", True, "no hansard.toml here or above (`hansard init` writes one)")
     return _finding("config", True, str(settings.config))
+
+
+def _check_panel(settings: Settings, name: str) -> None:
+    known = (*settings.providers, *CLI_KINDS, REHEARSAL)
+    for target in panel_of(settings, name).targets:
+        if (asked := target.partition(":")[0]) not in known:
+            raise UsageError(f"panel {name} asks {asked!r}, which is no provider that is configured")
 
 
 def _configured(settings: Settings) -> Iterator[View]:
