@@ -14,10 +14,13 @@ import pytest
 
 from forging import chain, falsify, write
 from forum_files import Forum
+from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.service import Hansard
+from hansard.app.settings import ledger_settings
 from hansard.domain.custody import BodyRedacted
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
+from hansard.errors import StoreError
 from hansard.ledger.layout import body_id
 from hansard.ledger.merkle import leaf_hash
 from hansard.record.recorder import Step, record_now
@@ -220,6 +223,21 @@ def test_repair_rebuilds_what_is_derived(run: Any, ledger: Path) -> None:
     assert (code, "repaired derived" in out) == (0, True)
     assert run("verify", str(ledger), "--deep")[0] == 0
     assert run("ledger", "repair", "--ledger", str(ledger))[1] == "nothing is left to repair\n"
+
+
+def test_a_body_is_erased_also_where_its_run_cannot_be_searched_for_the_same_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Unsigned: what is signed here is held against its checkpoint first, and not extended at all.
+    monkeypatch.setattr(genesis, "available", lambda: False)
+    ledger = tmp_path / "l.db"
+    asyncio.run(record_run(ledger, tmp_path / "state"))
+    with LedgerService.open(ledger_settings(str(ledger)), writing=True) as service:
+        tampered(ledger, "UPDATE entries SET line = line || ' ' WHERE seq = 7")
+        with pytest.raises(StoreError, match="entry 7"):
+            service.redact([(1, "request")], reason="other", actor="human:k7")
+    with closing(sqlite3.connect(ledger)) as database:
+        assert database.execute("SELECT 1 FROM bodies WHERE id = ?", (body_id(1, 0),)).fetchone() is None
 
 
 def test_a_repair_that_may_have_left_traces_is_on_the_record_all_the_same(
@@ -445,8 +463,8 @@ def test_redaction_names_the_parts_that_hold_the_same_text(
     assert run("submit", 'call "Jörg"\non 555-1234', "--provider", "rehearsal", "--quiet")[0] == 0
     told = run("ledger", "redact", "1", "request", "--reason", "personal_data")[1]
     assert "\n  entry 5 prompt\n" in told
-    [command] = [line for line in told.splitlines() if line.startswith("all of them at once: hansard ")]
-    code, out, err = run(*shlex.split(command.partition("hansard ")[2]))
+    [command] = [line for line in told.splitlines() if line.startswith("all of them at once: `hansard ")]
+    code, out, err = run(*shlex.split(command.partition("hansard ")[2].rstrip("`")))
     assert (code, err) == (0, "")
     assert "erased the part 'prompt' of entry 5" in out
     again = json.loads(run("ledger", "redact", "1", "request", "--reason", "personal_data", "--json")[1])

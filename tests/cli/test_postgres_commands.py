@@ -78,6 +78,14 @@ def test_a_body_that_should_have_been_erased_is_told_as_pending(tmp_path: Path, 
     assert (done.returncode, json.loads(done.stdout)["bodies"]["pending"]) == (23, 1)
 
 
+def test_what_erases_the_rest_of_a_text_names_the_ledger_without_its_password(tmp_path: Path, url: str) -> None:
+    assert hansard(tmp_path, "submit", "x", "--provider", "rehearsal", "--ledger", url).returncode == 0
+    done = hansard(tmp_path, "ledger", "redact", "1", "request", "--reason", "secret", "--ledger", url)
+    assert done.returncode == 0, done.stderr
+    assert f"--ledger '{url.replace(f':{SECRET}', '')}'" in done.stdout
+    assert SECRET not in done.stdout + done.stderr
+
+
 def test_what_to_type_next_names_the_ledger_without_its_password(tmp_path: Path, url: str) -> None:
     place = url.replace(f":{SECRET}", "")
     for words, code, then in (

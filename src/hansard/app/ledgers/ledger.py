@@ -161,16 +161,13 @@ class LedgerService:
         wanted = list(dict.fromkeys(parts))
         texts = [self._erasable(seq, part) for seq, part in wanted]
         stones = self._tombstones(wanted, reason, actor)
-        held = {each for run, body in texts if body is not None for each in self._holding(run, body)}
-        also_in = [{"seq": seq, "part": part} for seq, part in sorted(held.difference(wanted))]
+        also_in: list[View] = []
         try:
-            self.store.erase(*wanted)
-        except StoreError as error:
-            # The bodies may be gone by now, and with them what to look for: whoever tries again cannot be told any more.
-            if not also_in:
-                raise
-            named = ", ".join(f"entry {each['seq']} {each['part']}" for each in also_in)
-            raise StoreError(f"{error}; parts of the same run hold the same text: {named}") from error
+            # Before they are gone, and with them what to look for. A run that cannot be searched keeps nothing from being erased.
+            held = {each for run, body in texts if body is not None for each in self._holding(run, body)}
+            also_in += [{"seq": seq, "part": part} for seq, part in sorted(held.difference(wanted))]
+        finally:
+            self._erase(wanted, also_in)
         (seq, part), *others = wanted
         return {
             "seq": seq,
@@ -180,6 +177,16 @@ class LedgerService:
             "also_erased": [{"seq": seq, "part": part, "tombstone": stones[seq, part]} for seq, part in others],
             "also_in": also_in,
         }
+
+    def _erase(self, parts: Sequence[tuple[int, str]], also_in: Sequence[View]) -> None:
+        try:
+            self.store.erase(*parts)
+        except StoreError as error:
+            # Whoever tries again cannot be told any more.
+            if not also_in:
+                raise
+            named = ", ".join(f"entry {each['seq']} {each['part']}" for each in also_in)
+            raise StoreError(f"{error}; parts of the same run hold the same text: {named}") from error
 
     def _erasable(self, seq: int, part: str) -> tuple[str, bytes | None]:
         """The run that a part belongs to, and its text, None where it is gone; UsageError where there is nothing to redact."""

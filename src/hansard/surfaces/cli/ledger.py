@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import shlex
 import sys
 from typing import Any
 
@@ -101,9 +100,10 @@ def redact(args: argparse.Namespace) -> int:
         say("parts of the same run still hold the same text; redact them too where it must go:")
         for each in view["also_in"]:
             say(f"  entry {each['seq']} {each['part']}")
+        from hansard.surfaces.cli.driving import typed
+
         words = " ".join(f"{each['seq']} {each['part']}" for each in view["also_in"])
-        place = f" --ledger {shlex.quote(args.ledger)}" if args.ledger else ""
-        say(f"all of them at once: hansard ledger redact {words} --reason {args.reason}{place}")
+        say(f"all of them at once: {typed(args, f'ledger redact {words} --reason {args.reason}')}")
     say("other parts may tell it in other words, and other runs were not searched")
     say("backups, exports and archives made before still hold it: they are yours to clean")
     return 0
