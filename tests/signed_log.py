@@ -109,3 +109,20 @@ class SignedLog:
     def _record(self, fact: Fact, *, run: str = "", causes: tuple[int, ...] = ()) -> Recorded[Fact]:
         [recorded] = record_now(self.store, [Step(fact, "human:k7", causes)], run=run)
         return recorded
+
+
+def some_of_everything(folder: Path) -> SignedLog:
+    """A log with bodies that are no text, shared or redacted, with a rotation, and with entries behind its last checkpoint."""
+    made = SignedLog.create(folder)
+    made.ask("plain", plan=b'{"tasks": []}')
+    made.ask(b"\xff\x00\x80")
+    for _ in range(2):
+        made.ask("shared " * 4000)
+    # The second part stays: its row must keep its place when the first one's is gone.
+    made.redact(made.ask("kept", plan=b"secret"), "plan")
+    made.ask_many(300)
+    made.rotate()
+    made.ask_many(5)
+    made.checkpoint()
+    made.ask("tail")
+    return made

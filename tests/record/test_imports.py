@@ -20,25 +20,12 @@ from hansard.seal.genesis import found
 from hansard.store.base import Head, Part, StoredCheckpoint
 from hansard.store.sqlite import SqliteStore
 from hansard.store.sqlite.restoring import restore
-from signed_log import ORIGIN, SignedLog
+from signed_log import ORIGIN, SignedLog, some_of_everything
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> SignedLog:
-    """A log with some of everything."""
-    made = SignedLog.create(tmp_path_factory.mktemp("original") / "log")
-    made.ask("plain", plan=b'{"tasks": []}')
-    made.ask(b"\xff\x00\x80")
-    for _ in range(2):
-        made.ask("shared " * 4000)
-    # The second part stays: its row must keep its place when the first one's is gone.
-    made.redact(made.ask("kept", plan=b"secret"), "plan")
-    made.ask_many(300)
-    made.rotate()
-    made.ask_many(5)
-    made.checkpoint()
-    made.ask("tail")
-    return made
+    return some_of_everything(tmp_path_factory.mktemp("original") / "log")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from hansard.store.retracing import Restored
 from hansard.store.sqlite import SqliteStore
 from hansard.store.sqlite.restoring import restore as restore_file
 from postgres import shared
-from signed_log import SignedLog
+from signed_log import SignedLog, some_of_everything
 from store.disks import tmpfs
 
 
@@ -61,17 +61,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedLog]:
-    """A log with some of everything."""
-    made = SignedLog.create(tmp_path_factory.mktemp("original") / "log")
-    made.ask("plain", plan=b'{"tasks": []}')
-    made.ask(b"\xff\x00\x80")
-    for _ in range(2):
-        made.ask("shared " * 4000)
-    made.redact(made.ask("kept", plan=b"secret"), "plan")
-    made.ask_many(300)
-    made.rotate()
-    made.checkpoint()
-    made.ask("tail")
+    made = some_of_everything(tmp_path_factory.mktemp("original") / "log")
     yield made
     made.store.close()
 
