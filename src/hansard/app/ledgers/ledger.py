@@ -159,12 +159,14 @@ class LedgerService:
         if reason not in get_args(RedactionReason):
             raise UsageError(f"reason {reason!r} is not one of {', '.join(get_args(RedactionReason))}")
         wanted = list(dict.fromkeys(parts))
-        texts = [self._erasable(seq, part) for seq, part in wanted]
+        texts: dict[str, list[bytes]] = {}
+        for run, body in [self._erasable(seq, part) for seq, part in wanted]:
+            texts.setdefault(run, []).extend([] if body is None else [body])
         stones = self._tombstones(wanted, reason, actor)
         also_in: list[View] = []
         try:
             # Before they are gone, and with them what to look for. A run that cannot be searched keeps nothing from being erased.
-            held = {each for run, body in texts if body is not None for each in self._holding(run, body)}
+            held = {each for run, erased in texts.items() for each in self._holding(run, erased)}
             also_in += [{"seq": seq, "part": part} for seq, part in sorted(held.difference(wanted))]
         finally:
             self._erase(wanted, also_in)
@@ -210,9 +212,9 @@ class LedgerService:
             stones[seq, part] = tombstone
         return stones
 
-    def _holding(self, run: str, body: bytes) -> list[tuple[int, str]]:
+    def _holding(self, run: str, erased: Sequence[bytes]) -> list[tuple[int, str]]:
         """The parts of a run that hold what was erased, as it is, or as it stands within JSON and within JSON in JSON."""
-        sought = [form for text in _texts_of(body) for form in _written(text)]
+        sought = list(dict.fromkeys(form for body in erased for text in _texts_of(body) for form in _written(text)))
         found: list[tuple[int, str]] = []
         for entry in self.store.select(Query(run=run)) if sought and run else ():
             for part in sorted(entry.body):
