@@ -1,7 +1,7 @@
 import asyncio
 import gc
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from hansard.app.driving.gates import decided
 from hansard.app.service import Hansard
 from hansard.app.serving.daemon import Daemon, Draining, unfinished
 from hansard.app.settings import Settings
@@ -18,8 +17,10 @@ from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.work import RetryAsked
 from hansard.errors import Fenced, UsageError
+from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.plan import Plan
+from hansard.store.base import Query
 from ledgers import full_disk
 from running import Answers, obliging
 
@@ -302,11 +303,9 @@ async def test_who_waited_for_a_gate_goes_home_when_another_has_ended_the_run() 
 
 
 async def test_who_waits_at_a_gate_searches_no_log_that_has_not_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hansard.app.driving.gates.LOOK_S", 0.01)
+    monkeypatch.setattr("hansard.app.driving.waiting.LOOK_S", 0.01)
     async with Hansard.open(settings=IN_MEMORY, providers={"told": Answers(obliging)}) as hansard:
-        config = run_config(IN_MEMORY, hansard.pool, replace(WISHES, gates=("plan",)))
-        run = await hansard.runs.submit("please", config, lane="backend")
-        assert (await hansard.runs.drive(run)).state == "waiting"
+        run = await at_a_gate(hansard)
         calls: list[str] = []
 
         def noted(name: str, call: Callable[..., Any], *args: Any) -> Any:
@@ -315,12 +314,47 @@ async def test_who_waits_at_a_gate_searches_no_log_that_has_not_grown(monkeypatc
 
         for name in ("head", "select"):
             monkeypatch.setattr(hansard.store, name, partial(noted, name, getattr(hansard.store, name)))
-        waiting = asyncio.create_task(decided(hansard.store, run))
+        waiting = asyncio.create_task(hansard.runs.waiting.decided(run))
         await until(lambda: calls[-8:] == ["head"] * 8)
         assert not waiting.done()
         await hansard.gates.decide(hansard.gates.listed()[0]["gate"], "approve", actor="human:ann")
         async with asyncio.timeout(30):
             await waiting
+
+
+async def test_one_look_at_a_log_that_grows_is_for_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hansard.app.driving.waiting.LOOK_S", 0.01)
+    async with Hansard.open(settings=IN_MEMORY, providers={"told": Answers(obliging)}) as hansard:
+        runs = [await at_a_gate(hansard) for _ in range(3)]
+        waiting = {run: asyncio.create_task(hansard.runs.waiting.decided(run)) for run in runs}
+        looks: list[Query] = []
+        select = hansard.store.select
+
+        def noted(query: Query) -> Iterator[Entry]:
+            looks.append(query)
+            return select(query)
+
+        await until(lambda: len(hansard.runs.waiting._told) == len(runs))
+        monkeypatch.setattr(hansard.store, "select", noted)
+        other = await at_a_gate(hansard)
+        await until(lambda: any(look.kind == "gate.opened" and look.run is None for look in looks))
+        assert not [look for look in looks if look.run in runs]
+        assert not [run for run, task in waiting.items() if task.done()]
+        gate = next(each["gate"] for each in hansard.gates.listed() if each["run"] == runs[1])
+        await hansard.gates.decide(gate, "approve", actor="human:ann")
+        await until(waiting[runs[1]].done)
+        assert [run for run, task in waiting.items() if task.done()] == [runs[1]]
+        for run in (runs[0], runs[2], other):
+            await hansard.runs.cancel(run)
+        async with asyncio.timeout(30):
+            await asyncio.gather(*waiting.values())
+
+
+async def at_a_gate(hansard: Hansard) -> str:
+    config = run_config(IN_MEMORY, hansard.pool, replace(WISHES, gates=("plan",)))
+    run = await hansard.runs.submit("please", config, lane="backend")
+    assert (await hansard.runs.drive(run)).state == "waiting"
+    return run
 
 
 async def test_the_deadline_of_a_gate_that_another_process_opened_is_kept_too(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""One look for all runs that are driven here: keeps their claims, and notices when somebody asks to cancel one.
-
-Whoever asks may be another process, so the record is where it is seen.
-"""
+"""One look for all runs that are driven here: keeps their claims, and notices when somebody asks to cancel one."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -9,8 +6,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from hansard.errors import Fenced, HansardError, StoreError
+from hansard.orchestration.news import News
 from hansard.providers.programs.process import to_the_end
-from hansard.store.base import Claim, Query, Store
+from hansard.store.base import Claim, Store
 
 LEASE_S = 15.0
 LOOK_S = 0.5
@@ -19,8 +17,6 @@ LOOK_S = 0.5
 @dataclass(slots=True, kw_only=True)
 class _Watched:
     claim: Claim
-    since: int
-    cancel: Callable[[], None]
     renewed: float
 
 
@@ -30,20 +26,20 @@ class Watch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._watched: dict[str, _Watched] = {}
-        self._seen = -1
+        self._asked = News(store, "run.cancel_asked")
         self._task: asyncio.Task[None] | None = None
 
     @contextmanager
     def over(self, claim: Claim, since: int, cancel: Callable[[], None]) -> Iterator[None]:
         """Watch a run while the block runs; `since` is the last entry of it that is known."""
-        # Behind what was folded, and not behind the claim: somebody may have asked in between.
-        self._seen = min(self._seen, since) if self._watched else since
         now = asyncio.get_running_loop().time()
-        self._watched[claim.name] = _Watched(claim=claim, since=since, cancel=cancel, renewed=now)
+        self._watched[claim.name] = _Watched(claim=claim, renewed=now)
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="hansard-watch")
         try:
-            yield
+            # Behind what was folded, and not behind the claim: somebody may have asked in between.
+            with self._asked.of(claim.name, since, cancel):
+                yield
         finally:
             del self._watched[claim.name]
             if not self._watched:
@@ -53,30 +49,20 @@ class Watch:
     async def _work(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            now, since = asyncio.get_running_loop().time(), self._seen
+            now = asyncio.get_running_loop().time()
             due = [each for each in self._watched.values() if now - each.renewed > LEASE_S / 3]
             for each in due:
                 each.renewed = now
             with suppress(StoreError):
-                asked, newest = await asyncio.to_thread(self._look, since, [each.claim for each in due])
-                for run, seq in asked.items():
-                    # Another run may have made the look begin earlier: what this one knows already was dealt with.
-                    if (found := self._watched.get(run)) is not None and seq > found.since:
-                        found.cancel()
-                if self._seen == since:
-                    self._seen = newest
+                if due:
+                    await asyncio.to_thread(self._renew, [each.claim for each in due])
+                await self._asked.look()
 
-    def _look(self, since: int, due: Sequence[Claim]) -> tuple[dict[str, int], int]:
-        """Which runs somebody asks to cancel behind this entry, and where; and up to where that is known, so that no look
-        costs more.
-        """
+    def _renew(self, due: Sequence[Claim]) -> None:
         for claim in due:
             # Fenced off: its driver hears of it as soon as it records something.
             with suppress(Fenced):
                 self._store.renew(claim, LEASE_S)
-        newest = self._store.head().size - 1
-        asked = self._store.select(Query(kind="run.cancel_asked", after=since))
-        return {entry.run: entry.seq for entry in asked}, newest
 
 
 async def take(store: Store, name: str) -> Claim:

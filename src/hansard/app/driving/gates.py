@@ -1,6 +1,5 @@
 """Gates, for every surface: which are open, and what people decide. A decision is bound to exactly what the gate shows."""
 
-import asyncio
 import time
 from dataclasses import replace
 from typing import Any
@@ -16,12 +15,10 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.gates import Gate, Rule, closing, counting
 from hansard.orchestration.plan import parse_plan
-from hansard.orchestration.progress import progress_of
-from hansard.record.reading import formed, read_body, read_entries, read_for_list, read_text
+from hansard.record.reading import formed, read_body, read_for_list, read_text
 from hansard.record.recorder import Recorder
 from hansard.store.base import Query, Store
 
-LOOK_S = 0.5
 MAX_EDIT = 1_000_000
 SAID = {"approved": "approve", "edited": "edit", "rejected": "reject"}
 """How a gate ends, and the word that ends it so."""
@@ -218,31 +215,3 @@ def _decision(entry: Entry, counts: bool) -> View:
         "authenticated": data["authenticated"],
         "counts": counts,
     }
-
-
-async def decided(store: Store, run: str) -> None:
-    """Wait until something was decided at a gate of this run, a deadline or the run is over, or somebody wants it cancelled.
-
-    A gate that another driver opens meanwhile may have a deadline too, and a task that was to be done again may be left
-    undone: then he looks again.
-    """
-    progress = await asyncio.to_thread(lambda: progress_of(run, read_entries(store, Query(run=run))))
-    gates = progress.gates.values()
-    deadlines = [gate.deadline_us for gate in gates if gate.closed is None and gate.deadline_us is not None]
-    # Whatever came after the last driver took the run may have escaped it: he looks again, and once too often does no harm.
-    after = progress.claims[-1] if progress.claims else -1
-    kinds = ("gate.decided", "run.cancel_asked", "run.ended", "run.retry_asked")
-    asked = [Query(run=run, kind=kind, after=after, limit=1) for kind in kinds]
-    asked.append(Query(run=run, kind="gate.opened", after=progress.seen, limit=1))
-    size = -1
-
-    def look() -> bool:
-        """Whether there is any of it. Nothing is new in a log that has not grown: many runs may wait for days."""
-        nonlocal size
-        before, size = size, store.head().size
-        return size != before and any(list(store.select(query)) for query in asked)
-
-    while not any(deadline <= time.time_ns() // 1_000 for deadline in deadlines):
-        if await asyncio.to_thread(look):
-            return
-        await asyncio.sleep(LOOK_S)

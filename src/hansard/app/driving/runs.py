@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hansard.app.driving.claiming import beginning
-from hansard.app.driving.gates import decided
 from hansard.app.driving.listening import listening
 from hansard.app.driving.panel_provider import Panel, end_sessions
+from hansard.app.driving.waiting import Waiting
 from hansard.app.finding import ANY_RUN, unknown_run
 from hansard.app.ids import new_nonce
 from hansard.app.lanes.routers import Routers
@@ -72,6 +72,7 @@ class Runs(RecordedRuns):
         self._configs: dict[int, tuple[RunConfig, bytes]] = {}
         self._listeners: list[Listener] = []
         self._driving: dict[str, asyncio.Task[Ended]] = {}
+        self.waiting = Waiting(store)
         self.deliberate: Callable[[str], Coroutine[Any, Any, Ended]] | None = None
         """Who drives a run that is a deliberation."""
         pool.panel = lambda *panel: Panel(*panel, store=store, secrets=pool.secrets)
@@ -175,7 +176,7 @@ class Runs(RecordedRuns):
             ended = await (self._driving.get(run) or self._begun(run, self._driver(run)))
             if ended.state != "waiting" or not wait:
                 return ended
-            await decided(self._store, run)
+            await self.waiting.decided(run)
 
     def _begun(self, run: str, work: Coroutine[Any, Any, Ended]) -> asyncio.Task[Ended]:
         task = self._driving[run] = asyncio.ensure_future(work)
@@ -307,7 +308,7 @@ class Runs(RecordedRuns):
         """For whoever watches a run: where it waits and nobody drives it, go on when people decided or a deadline is over."""
         while (state := fold(self.entries(run)).runs[run].state) not in ENDED:
             if state == "waiting":
-                await decided(self._store, run)
+                await self.waiting.decided(run)
                 with suppress(Fenced):
                     await self.drive(run)
             await asyncio.sleep(KEEP_S)

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from hansard.app.driving.gates import decided
 from hansard.app.lanes.routed import Routes
 from hansard.app.service import Hansard
 from hansard.app.serving.webhooks import KINDS, Webhooks
@@ -247,7 +246,7 @@ class Daemon:
                 if ended is None or ended.state != "waiting":
                     return
                 # Not in a slot: people take their time.
-                await self.rest(run, decided(self.hansard.store, run))
+                await self.rest(run, self.hansard.runs.waiting.decided(run))
             except Fenced:
                 first = None
                 await self.rest(run, asyncio.sleep(AGAIN_S))

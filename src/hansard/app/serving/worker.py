@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hansard.app.driving.gates import decided
 from hansard.app.service import Hansard
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable, first_of
 from hansard.orchestration.ending import Ended
@@ -115,7 +114,7 @@ class Worker:
         try:
             while (ended := await self._in_turn(run)).state == "waiting":
                 # Not in a slot: people take their time.
-                await decided(self._hansard.store, run)
+                await self._hansard.runs.waiting.decided(run)
             self._tell(f"{run} {ended.state} ({ended.reason})")
         except (Fenced, Unavailable) as error:
             if not isinstance(error, Fenced):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from hansard.app.driving.gates import decided
 from hansard.app.service import Hansard
 from hansard.app.setup.configuring import of_server
 from hansard.app.setup.wishes import Wishes
@@ -143,7 +142,7 @@ class Desk:
     async def _through(self, run: str, driven: Driven) -> None:
         try:
             while (await self._leg(run)).state == "waiting":
-                resting = driven.rest(decided(self.hansard.store, run))
+                resting = driven.rest(self.hansard.runs.waiting.decided(run))
                 await (self.daemon.rest(run, resting) if self.daemon else resting)
         except Fenced:
             # Another process does the same.

@@ -1,0 +1,88 @@
+"""Runs that wait for people: each is told when something was decided, whoever wrote it down; one look at the log is for all."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from hansard.errors import StoreError
+from hansard.orchestration.news import News
+from hansard.orchestration.progress import Progress, progress_of
+from hansard.record.reading import read_entries
+from hansard.store.base import Query, Store
+
+LOOK_S = 0.5
+MOVES = ("gate.decided", "run.cancel_asked", "run.ended", "run.retry_asked")
+"""What lets a run go on, or ends its waiting."""
+
+
+class Waiting:
+    """The runs over one store that wait here."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        # A gate that another driver opens meanwhile may have a deadline.
+        self._news = News(store, *MOVES, "gate.opened")
+        self._told: set[asyncio.Future[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    async def decided(self, run: str) -> None:
+        """Wait until something was decided at a gate of this run, a deadline or the run is over, or somebody wants it cancelled
+        or a task of it done again."""
+        progress, moved = await asyncio.to_thread(self._read, run)
+        if moved:
+            return
+        gates = progress.gates.values()
+        until_us = min(
+            (gate.deadline_us for gate in gates if gate.closed is None and gate.deadline_us is not None), default=None
+        )
+        with self._ear(run, progress.seen) as told:
+            while until_us is None or time.time_ns() // 1_000 < until_us:
+                # By the clock on the wall, which may be set, so it is looked at now and then.
+                await asyncio.wait([told], timeout=None if until_us is None else LOOK_S)
+                if told.done():
+                    told.result()
+                    return
+
+    def _read(self, run: str) -> tuple[Progress, bool]:
+        """How far a run has come, and whether it may go on already.
+
+        Whatever came after the last driver took the run may have escaped it: he looks again, and once too often does no harm.
+        """
+        entries = list(read_entries(self._store, Query(run=run)))
+        progress = progress_of(run, entries)
+        after = progress.claims[-1] if progress.claims else -1
+        return progress, any(entry.seq > after and entry.kind in MOVES for entry in entries)
+
+    @contextmanager
+    def _ear(self, run: str, since: int) -> Iterator["asyncio.Future[None]"]:
+        """What is done when there is news of a run, or there can be none."""
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def tell() -> None:
+            if not told.done():
+                told.set_result(None)
+
+        self._told.add(told)
+        if self._task is None:
+            self._task = asyncio.create_task(self._work(), name="hansard-waiting")
+        try:
+            with self._news.of(run, since, tell):
+                yield told
+        finally:
+            self._told.discard(told)
+            if not self._told:
+                self._task.cancel()
+                self._task = None
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                await self._news.look()
+            except StoreError as error:
+                for told in self._told:
+                    if not told.done():
+                        told.set_exception(error)
+                        # Whoever waited may be gone: then nobody misses it.
+                        told.exception()
+            await asyncio.sleep(LOOK_S)
