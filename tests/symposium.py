@@ -47,7 +47,7 @@ def _archive() -> bytes:
 @cache
 def _fetch() -> str | None:
     """What went wrong when it was fetched; tried once, for a network that is not there is slow to say so."""
-    fetch = ["download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(CACHE), f"{NAME}=={VERSION}"]
+    fetch = ["download", "--quiet", "--no-deps", "--no-binary", NAME, "--dest", str(CACHE), f"{NAME}=={VERSION}"]
     done = subprocess.run([sys.executable, "-m", "pip", *fetch], capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else done.stderr[-200:].strip()
 
