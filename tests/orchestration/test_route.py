@@ -13,6 +13,7 @@ from hansard.orchestration.route.spelling import Spelling
 TESTS = Path(__file__).resolve().parents[1]
 HELD_OUT = TESTS / "data" / "requests-held-out.jsonl"
 DEVELOPMENT = TESTS / "data" / "requests-development.jsonl"
+UNSEEN = TESTS / "data" / "requests-unseen.jsonl"
 SAMPLE = TESTS.parents[1] / "shared" / "routing" / "sample.jsonl"
 
 
@@ -192,7 +193,7 @@ def test_a_roster_of_one_bare_lane_works() -> None:
     assert router.route("").lane is None
 
 
-@pytest.mark.parametrize("path", [HELD_OUT, DEVELOPMENT, SAMPLE], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [UNSEEN, HELD_OUT, DEVELOPMENT, SAMPLE], ids=lambda path: path.stem)
 def test_labelled_requests_are_routed_well_enough(router: Router, path: Path) -> None:
     if not path.exists():
         pytest.skip("the shared folder is not here")
@@ -205,8 +206,8 @@ def test_labelled_requests_are_routed_well_enough(router: Router, path: Path) ->
 
 def test_the_labelled_requests_are_not_examples_of_the_lanes() -> None:
     examples = {example for lane in Roster.default().lanes for example in lane.examples}
-    rows = [json.loads(line) for path in (HELD_OUT, DEVELOPMENT) for line in path.read_text("utf-8").splitlines()]
-    assert len(rows) >= 400
+    rows = [json.loads(line) for path in (UNSEEN, HELD_OUT, DEVELOPMENT) for line in path.read_text("utf-8").splitlines()]
+    assert len(rows) >= 800
     assert not examples & {row["text"] for row in rows}
     assert {row["lane"] for row in rows} == {"none", *Roster.default().names}
 
