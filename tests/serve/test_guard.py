@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from daemons import Served, place, serving, wait_for
+from daemons import BARE, Served, place, serving, wait_for
 from hansard.app.serving.tokens import Tokens
 from hansard.surfaces.http.app import make_app
 
@@ -64,6 +64,18 @@ def test_an_operator_decides_nothing_and_an_approver_runs_nothing(daemon: Served
     assert approver.post("/v1/gates/g/decision", json=decision).status_code == 404
     assert approver.post("/v1/runs", json={"request": "x"}).status_code == 403
     assert operator.post("/v1/route", json={"text": "x"}).status_code == 200
+
+
+@pytest.mark.parametrize("end", ["%0A", "/", "%0A%0A", "%2F", "?", ";x"])
+def test_no_spelling_of_the_path_makes_an_operator_decide(daemon: Served, end: str) -> None:
+    operator = daemon.client(daemon.issue("add", f"spells-{len(end)}{ord(end[-1])}", "--roles", "operator"))
+    run = operator.post("/v1/runs", json={"request": "x", **BARE, "gates": ["task:one"]}).json()["run"]
+    daemon.until(run, "waiting")
+    [gate] = daemon.show(run)["open_gates"]
+    said = operator.post(f"/v1/gates/{gate}/decision{end}", json={"decision": "approve"})
+    assert said.status_code in (403, 404), said.text
+    assert daemon.get(f"/v1/gates/{gate}").json()["decisions"] == []
+    daemon.post(f"/v1/runs/{run}/cancel")
 
 
 def test_a_token_ends(daemon: Served) -> None:

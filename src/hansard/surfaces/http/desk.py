@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hansard.app.service import Hansard
 from hansard.app.serving.daemon import Daemon
-from hansard.app.serving.tokens import Token
+from hansard.app.serving.tokens import Role, Token
 from hansard.app.setup.wishes import Wishes
 from hansard.app.views import encoded
 from hansard.surfaces.http.metrics import Metrics
@@ -42,6 +42,12 @@ def token_of(request: Request) -> Token:
     if not isinstance(found, Token):
         raise Refused(401, "a token is needed: Authorization: Bearer TOKEN")
     return found
+
+
+def check_role(token: Token, role: Role) -> None:
+    """403 where a token is not for this."""
+    if not token.may(role):
+        raise Refused(403, f"token {token.name!r} has the roles {', '.join(token.roles)}; this needs {role}")
 
 
 def answer(view: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hansard.app.serving.tokens import Role, Token, Tokens
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.dashboard.pages import refusal
+from hansard.surfaces.http.desk import check_role
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import BUG, MEDIA, Refused, body_of, refused_by
 from hansard.surfaces.http.wire import WHOLE
@@ -159,9 +160,7 @@ class Guard:
             request.may_go_on = lambda: self._is_good(secret)
         scope["hansard.token"] = token
         self._take(token.digest, self._limits.rate)
-        role = role_for(scope["method"], scope["path"])
-        if not token.may(role):
-            raise Refused(403, f"token {token.name!r} has the roles {', '.join(token.roles)}; this needs {role}")
+        check_role(token, role_for(scope["method"], path))
 
     def _is_good(self, secret: str) -> bool:
         token = self._tokens.known(secret)
