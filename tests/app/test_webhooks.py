@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hansard.app.posting import check_url
 from hansard.app.serving.marks import Marks
 from hansard.app.serving.webhooks import webhook_secret
-from hansard.errors import StoreError
+from hansard.errors import StoreError, UsageError
 from ledgers import memory
 from store.disks import make_space, tmpfs
 
@@ -61,3 +62,11 @@ def test_daemons_that_move_their_marks_at_once_lose_none(tmp_path: Path) -> None
         list(threads.map(moved, range(4)))
     again = Marks(tmp_path, store)
     assert [again.of(f"http://127.0.0.1/{number}") for number in range(4)] == [49] * 4
+
+
+@pytest.mark.parametrize("who", ["ann:hunter-two@", ":hunter-two@", "hunter-two@", "ann:hunter-two:@", "@"])
+def test_a_url_with_a_password_is_refused_and_not_quoted(who: str) -> None:
+    with pytest.raises(UsageError, match="before the @ of this URL") as refused:
+        check_url(f"https://{who}example.org/hook", "--webhook")
+    assert "hunter" not in str(refused.value)
+    check_url("https://example.org/@ann", "--webhook")

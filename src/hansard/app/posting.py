@@ -52,12 +52,15 @@ def check_url(url: str, where: str) -> None:
     """UsageError unless this is a URL that can be called."""
     try:
         parts = urlsplit(url)
-        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and not parts.username
+        fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         (parts.hostname or "").encode("idna")
     except ValueError:
         fits = False
+    if "@" in url.partition("//")[2].partition("/")[0]:
+        # Not quoted: messages are kept in places where nobody looks for a password.
+        raise UsageError(f"{where}: a name or password stands before the @ of this URL; write it without")
     if not fits or not url.isascii() or not url.isprintable():
-        raise UsageError(f"{where} {url!r:.100}: write http://… or https://…, in ASCII, without a name or password")
+        raise UsageError(f"{where} {url!r:.100}: write http://… or https://…, in ASCII")
 
 
 def _hang_up(connected: socket.socket) -> None:
