@@ -244,3 +244,20 @@ def test_doctor_says_what_a_run_would_be_refused_for(tmp_path: Path, text: str) 
     settings = read_settings(environ={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, folder=tmp_path)
     found = {each["name"]: each for each in examine(settings)}["config"]
     assert (found["ok"], found["detail"].count("hansard.toml")) == (False, 1), found["detail"]
+
+
+@pytest.mark.needs_root
+def test_a_strangers_file_where_anybody_may_put_one_is_not_obeyed(tmp_path: Path) -> None:
+    stranger, mine = 65_533, tmp_path / "mine"
+    mine.mkdir()
+    config(tmp_path, 'ledger = "theirs.db"')
+    os.chown(tmp_path / "hansard.toml", stranger, -1)
+    tmp_path.chmod(0o1777)
+    for folder in (mine, tmp_path):
+        with pytest.raises(UsageError, match=f"belongs to user {stranger}"):
+            read_settings(environ={"HOME": "/h"}, folder=folder)
+    tmp_path.chmod(0o775)
+    assert read_settings(environ={"HOME": "/h"}, folder=mine).ledger == str(tmp_path / "theirs.db")
+    tmp_path.chmod(0o1777)
+    os.chown(tmp_path / "hansard.toml", os.geteuid(), -1)
+    assert read_settings(environ={"HOME": "/h"}, folder=mine).ledger == str(tmp_path / "theirs.db")

@@ -1,6 +1,7 @@
 """Where things are: the one module that reads the environment and hansard.toml. Opens no ledger."""
 
 import os
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -204,8 +205,19 @@ def _nearest(start: Path) -> Path | None:
     for folder in (start, *start.absolute().parents):
         path = (folder / CONFIG_NAME).absolute()
         if os.path.lexists(path):
+            _check_owner(path)
             return path
     return None
+
+
+def _check_owner(path: Path) -> None:
+    """UsageError for a stranger's file in a folder where anybody may put one, such as /tmp: what it names would run as us."""
+    file, folder = path.lstat(), path.parent.stat()
+    if folder.st_mode & stat.S_IWOTH and file.st_uid not in (os.geteuid(), folder.st_uid):
+        raise UsageError(
+            f"{path} belongs to user {file.st_uid}, and anybody may put a file there; it could run programs as you. "
+            "Work under a folder of your own, or have it removed"
+        )
 
 
 def _read(path: Path) -> dict[str, Any]:
