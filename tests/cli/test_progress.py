@@ -14,12 +14,14 @@ import pytest
 from rich.console import Console
 
 from command_line import started, workplace
+from hansard.app.telling.escaping import spelled
 from hansard.surfaces import narrate
 from hansard.surfaces.cli.board import Board, levels
 from hansard.surfaces.cli.live import picture
+from hansard.surfaces.cli.show import as_json
 from hansard.surfaces.hearing import Event
 from hansard.surfaces.narrate import reason
-from hansard.surfaces.plain import plain
+from hansard.surfaces.plain import plain, plain_json
 
 HOSTILE = "[bold red]x[/] \x1b[2J\x9b31m\u2028"
 SPENT: dict[str, Any] = {"input_tokens": 30, "output_tokens": 10, "cost_usd_nano": 2_000_000_000}
@@ -101,7 +103,35 @@ def test_characters_that_hide_text_or_turn_it_round_are_spelled_out() -> None:
     assert plain("run \u202esay\u2066 \u200bhello\U000e0041") == r"run \u202esay\u2066 \u200bhello\U000e0041"
     hidden = [chr(code) for code in range(0x110000) if category(chr(code)) in {"Cc", "Cf"}]
     assert [each for each in hidden if plain(each) == each] == []
-    assert plain("naïve 漢字 🎉") == "naïve 漢字 🎉"
+    assert plain("naïve 漢字 🎉 ❤\ufe0f") == "naïve 漢字 🎉 ❤\ufe0f"
+
+
+def test_a_terminal_spells_out_whatever_the_pages_do() -> None:
+    """A person who decides at a gate sees what a model would be given, wherever he looks."""
+    hidden = [chr(code) for code in range(0x110000) if spelled(chr(code)) != chr(code)]
+    assert [each for each in hidden if plain(each) == each] == []
+
+
+def test_json_for_a_terminal_means_the_same_and_hides_nothing() -> None:
+    said = {"a": ["\x9b31m\x7f\u202e", "\U000e0141 🎉 naïve"], "b": "\n"}
+    shown = plain_json(json.dumps(said, ensure_ascii=False, indent=2))
+    assert json.loads(shown) == said
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert "🎉 naïve" in shown
+
+
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_json_on_a_terminal_does_not_drive_it(monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", Terminal(written, encoding, write_through=True))
+    as_json({"said": "\x9b31m\x7f\u202e\U000e0141"})
+    assert written.getvalue().decode().split("\n")[1].isprintable()
+    assert json.loads(written.getvalue()) == {"said": "\x9b31m\x7f\u202e\U000e0141"}
 
 
 def test_a_picture_of_many_tasks_keeps_to_the_screen_and_shows_what_moves() -> None:

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from hansard.app.views import whole
-from hansard.surfaces.plain import plain
+from hansard.surfaces.plain import plain, plain_json
 
 
 def help_text(args: argparse.Namespace) -> int:
@@ -25,10 +25,15 @@ def as_json_line(value: Any) -> None:
 
 
 def _json(value: Any, indent: int | None = None) -> str:
-    """JSON in letters that standard output can write: another encoding than UTF-8 gets escapes, which mean the same."""
+    """JSON in letters that standard output can write: another encoding than UTF-8 gets escapes, which mean the same.
+
+    So does a terminal, for what would drive it or hide something.
+    """
     written_as_utf_8 = (sys.stdout.encoding or "").lower().replace("-", "") in {"utf8", "utf8sig"}
     text = whole(json.dumps(value, indent=indent, ensure_ascii=False))
-    return text if written_as_utf_8 else json.dumps(json.loads(text), indent=indent)
+    if not written_as_utf_8:
+        text = json.dumps(json.loads(text), indent=indent)
+    return plain_json(text) if sys.stdout.isatty() else text
 
 
 def say(text: str = "", *, at_once: bool = False) -> None:
