@@ -179,6 +179,12 @@ def test_doctor_says_whether_a_server_of_this_machine_listens(tmp_path: Path) ->
     assert (near["ok"], f"nobody listens at 127.0.0.1:{port}" in near["detail"]) == (False, True)
 
 
+def test_what_never_ends_is_read_to_the_limit_and_refused(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=r"plan\.json is larger than 64,000,000 bytes"):
+        read_plan(tmp_path / "plan.json")
+
+
 @pytest.mark.parametrize("odd", ["folder", "link", "pipe"])
 @pytest.mark.parametrize("name", ["hansard.toml", "personas/x.toml"])
 def test_a_setting_that_is_no_file_is_refused(tmp_path: Path, name: str, odd: str) -> None:

@@ -73,7 +73,7 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("plan.json", *REHEARSAL), "plan.json is a file; write @plan.json to hand in what it says"),
         (("", *REHEARSAL), "empty"),
         (("@nothing.md", *REHEARSAL), "cannot read nothing.md"),
-        (("x", "--plan", "nothing.json", *REHEARSAL), "cannot read the plan"),
+        (("x", "--plan", "nothing.json", *REHEARSAL), "cannot read nothing.json: "),
         (("x", "--lane", "banana", *REHEARSAL), "--lane: there is no lane 'banana'"),
         (("x", "--single", "--plan", "plan.json", *REHEARSAL), "contradicts --lane and --single"),
         (("x", "--cmd", "true", "--api", "gpt-4.1"), "keep one"),

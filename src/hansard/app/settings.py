@@ -1,5 +1,6 @@
 """Where things are: the one module that reads the environment and hansard.toml. Opens no ledger."""
 
+import io
 import os
 import stat
 import tomllib
@@ -175,9 +176,12 @@ def read_roster(path: Path) -> Roster:
 def read_text(path: Path) -> str:
     """A text file that somebody named, without the mark that some editors begin it with; UsageError says why it cannot be read."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        # Not by its size, which a device or a pipe has not: a link to /dev/zero would take all the memory that there is.
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
             raise UsageError(f"{path} is larger than {MAX_FILE_BYTES:,} bytes; split it")
-        return path.read_text("utf-8-sig")
+        return io.TextIOWrapper(io.BytesIO(data), "utf-8-sig").read()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     except (OSError, ValueError) as error:

@@ -19,6 +19,7 @@ from hansard.app.lanes.routers import Routers
 from hansard.app.people import human
 from hansard.app.pool import Pool
 from hansard.app.reruns.rerun import rerun
+from hansard.app.settings import read_text
 from hansard.app.spelling import spelled
 from hansard.app.telling.capsule import capsule_text
 from hansard.app.telling.following import until_over
@@ -351,9 +352,9 @@ def read_plan(path: Path) -> Any:
     import tomllib
 
     try:
-        text = path.read_text("utf-8-sig")
+        text = read_text(path)
         found = tomllib.loads(text) if path.suffix == ".toml" else read_json(text, where=f"the plan {path}")
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the plan {path}: {plainly(error)}") from error
     if not isinstance(found, dict):
         raise UsageError(f'{path} holds no plan; write {{"tasks": [...]}}, or let one be made: hansard plan REQUEST')

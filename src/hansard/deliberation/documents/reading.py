@@ -1,5 +1,6 @@
 """Reads a document from text or a file: JSON, or YAML where the extra is installed. Refuses what has two readings."""
 
+import io
 import json
 import re
 from collections.abc import Iterable
@@ -100,9 +101,11 @@ def _count(value: Any, depth: int = 0, counted: int = 0) -> int:
 def load(path: Path) -> Any:
     """The value in a .json, .yaml or .yml file."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise UsageError(f"{path} is larger than {MAX_BYTES} bytes")
-        text = path.read_text("utf-8-sig")
+        text = io.TextIOWrapper(io.BytesIO(data), "utf-8-sig").read()
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {plainly(error)}") from error
     return (read_yaml if path.suffix in {".yaml", ".yml"} else read_json)(text, where=str(path))
