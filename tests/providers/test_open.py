@@ -72,6 +72,16 @@ def test_a_word_in_place_of_a_key_does_not_keep_from_a_server_that_wants_none(ki
     assert "too few" in refusal({**table, "base_url": "http://h/", "api_key_env": variable}, environment=environment)
 
 
+@pytest.mark.parametrize(
+    ("kind", "host", "variable"),
+    [("openai", "api.openai.com", "OPENAI_API_KEY"), ("anthropic", "api.anthropic.com", "ANTHROPIC_API_KEY")],
+)
+def test_a_vendor_is_never_asked_in_the_clear(kind: str, host: str, variable: str) -> None:
+    table = {"kind": kind, "model": "m", "base_url": f"http://{host}/v1"}
+    assert "https://" in refusal(table, environment={variable: KEY})
+    assert opened({**table, "base_url": f"https://{host}/v1"}, environment={variable: KEY}).describe()["kind"] == kind
+
+
 async def test_a_script_is_looked_for_beside_the_file_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text(json.dumps({"entries": [{"text": "from the file"}]}))
     provider = opened({"kind": "scripted", "script": "s.json"}, folder=tmp_path)

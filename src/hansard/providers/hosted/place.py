@@ -43,6 +43,8 @@ def place_of(id: str, options: Options, environment: Mapping[str, str], *, base_
         raise UsageError(f"{where}: base_url must begin with http:// or https:// and name a host")
     if parts.username or parts.password or parts.query:
         raise UsageError(f"{where}: base_url must hold no user, password or query; name the key with api_key_env")
+    if parts.scheme == "http" and is_at(url, base_url):
+        raise UsageError(f"{where}: base_url must begin with https:// there; your key would be read on its way")
     name = options.text("api_key_env") or (key_env if is_at(url, base_url) else "")
     if not name:
         return Place(base_url=url)
