@@ -206,7 +206,9 @@ def test_labelled_requests_are_routed_well_enough(router: Router, path: Path) ->
 
 def test_the_labelled_requests_are_not_examples_of_the_lanes() -> None:
     examples = {example for lane in Roster.default().lanes for example in lane.examples}
-    rows = [json.loads(line) for path in (UNSEEN, HELD_OUT, DEVELOPMENT) for line in path.read_text("utf-8").splitlines()]
+    rows = [
+        json.loads(line) for path in (UNSEEN, HELD_OUT, DEVELOPMENT) for line in path.read_text("utf-8").splitlines()
+    ]
     assert len(rows) >= 800
     assert not examples & {row["text"] for row in rows}
     assert {row["lane"] for row in rows} == {"none", *Roster.default().names}
