@@ -7,6 +7,7 @@ from unicodedata import category
 import pytest
 
 from daemons import BARE, Served, place, serving
+from deliberating import config, script, synthesis, turn, verdict
 from forging import database
 from hansard.app.telling.escaping import spelled
 from hansard.ledger.note import VerifierKey
@@ -333,6 +334,27 @@ def test_a_phone_needs_no_sideways_scrolling(daemon: Served, browsing: Browsing)
     for path in (*PAGES, f"/dashboard/runs/{run}", f"/dashboard/deliberations/{debate}", compared):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+def test_a_session_of_long_words_fits_on_a_phone_here_and_as_a_page_of_its_own(
+    daemon: Served, browsing: Browsing, tmp_path: Path
+) -> None:
+    long = "w" * 60
+    sides = [{"agent": each, "claim": long * 5} for each in (long, "bob")]
+    ends = verdict("finalize", unresolved=[{"topic": long * 20, "positions": sides}])
+    body = {"config": config([long, "bob"]).as_data(), "script": script([turn(), turn(), ends, synthesis()]).as_data()}
+    held = daemon.post("/v1/deliberations?wait=60", body).json()
+    assert held["outcome"] == "synthesis"
+    [turns, *_] = daemon.get(f"/v1/ledger/entries?run={held['run']}&kind=turn.taken").json()
+    page = browsing.visit(daemon, width=360)
+    for path in (f"/dashboard/deliberations/{held['run']}", f"/dashboard/ledger/{turns['seq']}"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+    told = daemon.cli("session", "export", held["run"], "--html", "--output", tmp_path / "session.html")
+    assert told.returncode == 0, told.stderr
+    page = browsing.opened(tmp_path / "session.html")
+    page.set_viewport_size({"width": 360, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_a_phone_is_told_too_that_its_page_is_not_live(daemon: Served, browsing: Browsing) -> None:

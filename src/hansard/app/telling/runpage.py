@@ -17,12 +17,12 @@ _STYLE = """
   --card: #1a2029; --good: #5fd39b; --bad: #ff8a80; --warn: #f2c14e } }
 * { box-sizing: border-box }
 body { margin: 0 auto; max-width: 64rem; padding: 1.5rem 1rem 4rem; font: 16px/1.5 system-ui, sans-serif;
-  color: var(--ink); background: var(--paper) }
+  color: var(--ink); background: var(--paper); overflow-wrap: anywhere }
 h1 { font-size: 1.4rem; margin: 0 }
 h2 { font-size: 1.05rem; margin: 2rem 0 .6rem; border-bottom: 1px solid var(--line); padding-bottom: .3rem }
 .dim { color: var(--dim) } .good { color: var(--good) } .bad { color: var(--bad) } .warn { color: var(--warn) }
 code, pre { font-family: ui-monospace, monospace; font-size: .86rem }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--card); border: 1px solid var(--line);
+pre { white-space: pre-wrap; background: var(--card); border: 1px solid var(--line);
   border-radius: .5rem; padding: .7rem; margin: .4rem 0 }
 .waves { display: flex; gap: .8rem; overflow-x: auto }
 .wave { display: flex; flex-direction: column; gap: .5rem; min-width: 11rem }
@@ -32,7 +32,7 @@ td, th { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px so
 details { border-bottom: 1px solid var(--line); padding: .35rem 0 }
 summary { cursor: pointer }
 .answer { background: var(--card); border-left: 4px solid var(--good); padding: .8rem 1rem; border-radius: .3rem;
-  white-space: pre-wrap; overflow-wrap: anywhere }
+  white-space: pre-wrap }
 """
 
 

@@ -16,7 +16,7 @@ _STYLE = """
 .turn { border-left: 3px solid var(--line); margin: .7rem 0; padding: .1rem 0 .1rem .8rem }
 .turn.branch { margin-left: 2rem; border-left-style: dashed }
 .turn.verdict { border-left-color: var(--warn) } .turn.synthesis { border-left-color: var(--good) }
-.turn p { margin: .3rem 0; white-space: pre-wrap; overflow-wrap: anywhere }
+.turn p { margin: .3rem 0; white-space: pre-wrap }
 .ask { color: var(--dim); font-size: .92rem }
 svg { max-width: 100%; height: auto } svg text { font: 12px system-ui, sans-serif; fill: var(--ink) }
 svg circle { fill: var(--card); stroke: var(--dim) } svg .edge { stroke: var(--dim); fill: none } svg .tip { fill: var(--dim) }
