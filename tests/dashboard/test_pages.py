@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import deliberating
 import panels
 from daemons import ONE, Served, place, serving
 from forging import database
@@ -112,6 +113,23 @@ def test_an_unknown_run_is_told_as_a_page(visitor: Visitor) -> None:
         assert said.status_code in (404, 422), path
         assert said.headers["content-security-policy"] == POLICY
         assert 'role="alert"' in said.text
+
+
+def test_a_deliberation_that_came_to_nothing_says_what_it_asks_for_or_why(daemon: Served, visitor: Visitor) -> None:
+    alone = deliberating.config(["ada"]).as_data()
+    lost = alone | {"agents": [alone["agents"][0] | {"persona_ref": "nobody-knows"}]}
+    endings = (
+        (alone, deliberating.verdict("request_user_input"), "which?"),
+        (alone, deliberating.verdict("request_external_research"), "what is known?"),
+        (alone, deliberating.fails("auth_failure"), "chair: auth_failure"),
+        (lost, deliberating.turn(), "nobody-knows"),
+    )
+    for config, last, words in endings:
+        body = {"config": config, "script": deliberating.script([deliberating.turn(), last]).as_data()}
+        run = daemon.post("/v1/deliberations?wait=60", body).json()["run"]
+        text = visitor.text(f"/dashboard/deliberations/{run}")
+        assert words in text
+        assert (f"--continue {run}" in text) == words.endswith("?")
 
 
 def test_a_run_page_of_a_deliberation_leads_to_its_own_page(visitor: Visitor, debated: str) -> None:
