@@ -89,7 +89,8 @@ async def test_what_a_panel_takes_is_the_runs_and_counted_once_everywhere() -> N
     assert ended.data["cost_usd_nano"] == folded.cost_usd_nano == 1_000 * made
     shown = d.runs.show(run)["spent"]
     assert (shown["calls"], shown["tokens"]) == (folded.calls, folded.tokens)
-    assert d.runs.figures(run)["calls"] == folded.calls
+    figures = d.runs.figures(run)
+    assert figures["calls"] == sum(figures["calls_by_model"].values()) == folded.calls
 
 
 class SlowToAsk(Ledger):

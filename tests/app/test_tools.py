@@ -66,6 +66,8 @@ async def deliberated(folder: Path, **more: Any) -> tuple[Voices, Convening]:
         [ended] = hansard.ledger.show(run=run, kind="run.ended")
         assert ended["data"]["calls"] == hansard.runs.figures(run)["calls"] == len(voices.calls) == 5
         assert spent_on_record(hansard.store, run).calls == 5
+        by_model = hansard.runs.figures(run)["calls_by_model"]
+        assert by_model == hansard.ledger.summary()["calls_by_model"] == {"default": 5}
         spans = [span.attributes.get(INPUT_TOKENS) for span in run_spans(hansard.store, run)]
         assert [each for each in spans if each] == [20, 10, 10, 10]
         return voices, made

@@ -51,6 +51,8 @@ class RunState:
     """Entries that a panel answers: what that takes is counted turn by turn."""
     calling: set[int] = field(default_factory=set)
     """Calls that were made and have no answer yet."""
+    asked: dict[int, str] = field(default_factory=dict)
+    """Which model a session asks there, or goes on asking behind its tools."""
     lost: set[int] = field(default_factory=set)
     """Calls that were under way when a driver or the run ended: they count, whatever came of them."""
     undecided: set[str] = field(default_factory=set)
@@ -61,6 +63,10 @@ class RunState:
     def open_gates(self) -> set[str]:
         """Gates that wait for somebody: none where the run has ended."""
         return set() if self.over else self.undecided
+
+    def model_of(self, entry: Entry) -> str:
+        """The model whose answer this entry of a session is; nobody is asked it again."""
+        return next((self.asked.pop(cause) for cause in entry.causes if cause in self.asked), "")
 
     def spend(self, data: Mapping[str, object], asked: str, said: str) -> None:
         """Count what a call took. Sums stop where those of the run's own end do."""
@@ -101,8 +107,6 @@ class LedgerState:
                 self.redacted += 1
             case "task.judged":
                 self.verdicts["passed" if data.get("ok") is True else "rejected"] += 1
-            case "task.returned" | "role.answered":
-                self.models[str(data.get("model", ""))] += 1
         if entry.run:
             self._take_run(entry)
 
@@ -121,19 +125,28 @@ class LedgerState:
         match entry.kind:
             case "task.attempted" | "role.asked" if str(data.get("provider", "")).startswith("panel:"):
                 run.panels.add(entry.seq)
-            # Behind the results of tools the model is asked again.
-            case "task.attempted" | "role.asked" | "turn.asked" | "tools.returned":
+            case "task.attempted" | "role.asked":
                 run.calling.add(entry.seq)
+            # Behind the results of tools the model is asked again.
+            case "turn.asked" | "tools.returned":
+                run.calling.add(entry.seq)
+                run.asked[entry.seq] = str(data.get("model") or run.model_of(entry))
             case "run.claimed" | "run.ended":
                 run.calls += len(run.calling)
                 run.lost |= run.calling
                 run.calling.clear()
             case "task.returned" | "role.answered" if run.panels.isdisjoint(entry.causes):
+                self.models[str(data.get("model", ""))] += 1
                 run.calls += run.lost.isdisjoint(entry.causes)
                 run.calling.difference_update(entry.causes)
                 run.spend(data, "input_tokens", "output_tokens")
             case kind if kind in TURNS:
-                run.calls += calls_of_turn(entry)
+                calls, model = calls_of_turn(entry), run.model_of(entry)
+                if calls:
+                    self.models[model] += calls
+                if entry.kind == "tools.called":
+                    run.asked[entry.seq] = model
+                run.calls += calls
                 run.calling.difference_update(entry.causes)
                 run.spend(data, "prompt_tokens", "completion_tokens")
             case "gate.opened":

@@ -23,7 +23,8 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
     """The figures of one run."""
     kinds = Counter(entry.kind for entry in entries)
     answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
-    calls, spent = _calls(entries), fold(entries).runs[entries[0].run]
+    calls, state = _calls(entries), fold(entries)
+    spent = state.runs[entries[0].run]
     verdicts = [entry.data for entry in entries if entry.kind == "task.judged"]
     checks = [entry.data for entry in entries if entry.kind == "answer.checked"]
     ended = end_of(entries)
@@ -33,7 +34,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
         "entries": len(entries),
         "calls": spent.calls,
         "calls_by_role": _by_role(entries),
-        "calls_by_model": dict(sorted(Counter(str(entry.data["model"]) for entry in answers).items())),
+        "calls_by_model": dict(sorted(state.models.items())),
         "failed_calls": sum(1 for entry in calls if entry.kind == "turn.failed" or entry.data.get("ok") is False),
         "input_tokens": _sum(calls, "input_tokens", "prompt_tokens"),
         "output_tokens": _sum(calls, "output_tokens", "completion_tokens"),
