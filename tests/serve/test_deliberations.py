@@ -27,6 +27,19 @@ def test_a_deliberation_is_held_and_read(daemon: Served) -> None:
     assert [each["run"] for each in daemon.get("/v1/deliberations").json()] == [run]
 
 
+def test_experts_join_a_panel_that_is_convened_over_http(daemon: Served) -> None:
+    asked = {"problem": "keep it?", "provider": "rehearsal", "experts": ["a lawyer for data protection"]}
+    said = daemon.post("/v1/deliberations?wait=120", asked)
+    assert said.status_code == 200, said.text
+    view = said.json()
+    assert (view["outcome"], view["refused_experts"]) == ("synthesis", [])
+    [made] = daemon.get(f"/v1/ledger/entries?run={view['run']}&kind=persona.made").json()
+    assert view["selected_agents"][-1] == made["data"]["persona"]
+    assert daemon.post("/v1/deliberations", asked | {"experts": ["one"] * 9}).status_code == 422
+    refused = daemon.post("/v1/deliberations", asked | {"provider": None, "script": ANSWERS})
+    assert (refused.status_code, "a script has no words for experts" in refused.text) == (409, True)
+
+
 def test_the_command_line_prints_of_a_deliberation_what_its_routes_answer(daemon: Served) -> None:
     held = daemon.cli("deliberate", "keep our own mail server?", "--provider", "rehearsal", "--json")
     view = json.loads(held.stdout)

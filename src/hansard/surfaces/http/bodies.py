@@ -124,6 +124,9 @@ class DeliberationRequest(Incoming):
     provider: Name | None = None
     script: dict[str, Any] | None = None
     selector_script: dict[str, Any] | None = None
+    experts: Annotated[list[Text], Field(max_length=8)] = Field(
+        [], description="Needs, in words; for each a persona is made before the session begins."
+    )
 
 
 class RerunRequest(Incoming):

@@ -51,6 +51,7 @@ def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
         runs=desk.sessions,
         script=body.script,
         selector_script=body.selector_script,
+        experts=tuple(body.experts),
         wishes=wishes,
     )
     return convening(desk.hansard.settings, desk.hansard.pool, call)
