@@ -1,6 +1,7 @@
 """What stands on the pages: the same as the views say, and nothing that a browser would act on."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ import pytest
 
 import deliberating
 import panels
+from command_line import started
 from daemons import ONE, Served, place, serving
 from forging import database
 from hansard.app.telling.recorded import STATES
 from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
+from shell import hansard
 from visitors import Markup, Visitor
 
 HOSTILE = '<script>alert("mark")</script> "><img src=x onerror=alert(1)> \u202egnp.exe \x1b[31m \U000e0169\u3164 mark {{ 7*7 }}'
@@ -300,8 +303,33 @@ def test_a_call_without_an_answer_reaches_to_the_end_of_the_timeline() -> None:
     asked = {"seq": 1, "kind": "task.attempted", "ts": 100, "causes": [], "data": {"task": "t", "attempt": 1}}
     later = {"seq": 2, "kind": "run.claimed", "ts": 200, "causes": [], "data": {}}
     [bar] = timeline([asked, later])
-    assert (bar.x, bar.width, bar.answered) == (0, 1000, False)
+    assert (bar.x, bar.width, bar.answered, bar.awaited) == (0, 1000, False, False)
+    [bar] = timeline([asked, later | {"kind": "task.judged"}])
+    assert bar.awaited
     assert timeline([later]) == ()
+
+
+WAITS = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists():\n    time.sleep(0.02)\nprint('done')"
+
+
+def test_a_call_that_died_with_its_driver_is_not_waited_for(tmp_path: Path) -> None:
+    door = tmp_path / "door"
+    argv = json.dumps([sys.executable, "-c", WAITS, str(door)])
+    place(tmp_path, more=f'[providers.waits]\nkind = "command"\nargv = {argv}\n')
+    waits = ("--provider", "waits", "--lane", "backend", "--judge", "checks", "--answer", "join")
+    with started(tmp_path, "submit", "cut off", *waits, "--progress", "plain", stderr=subprocess.PIPE) as driver:
+        assert driver.stderr is not None
+        assert any("started" in line for line in driver.stderr)
+        driver.kill()
+    shown = hansard(tmp_path, "runs", "show", "last").stdout
+    assert "no answer yet" in shown
+    door.touch()
+    assert hansard(tmp_path, "runs", "resume", "last").returncode == 0
+    with serving(tmp_path) as daemon:
+        run = daemon.show("last")["run"]
+        for told in (Visitor(daemon).text(f"/dashboard/runs/{run}"), daemon.cli("runs", "show", run).stdout):
+            assert "no answer came" in told
+            assert "no answer yet" not in told
 
 
 def verdict(round: int, unresolved: list[str], resolved: list[str]) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def _tell(view: View) -> None:
         size = f"{many(plan['tasks'], 'task')} in {many(plan['waves'], 'wave')}"
         say(f"plan     {size}, by the {plan['by']} (entry {plan['seq']})")
     for task in view["tasks"]:
-        _tell_task(task)
+        _tell_task(task, over=view["state"] in ENDED)
     if folder := view.get("run_dir"):
         say(f"folder   {folder}")
     if view["answer_seq"] is not None:
@@ -182,12 +182,12 @@ def _tell(view: View) -> None:
             say(f"         {line}")
 
 
-def _tell_task(task: View) -> None:
+def _tell_task(task: View, *, over: bool) -> None:
     needs = f", after {', '.join(task['needs'])}" if task["needs"] else ""
     because = f" ({task['because']})" if task["because"] else ""
     say(f"  {MARKS.get(task['state'], '>')} {task['task']}  {task['lane'] or ''}{needs}: {task['state']}{because}")
     for attempt in task["attempts"]:
-        say(f"      {_attempt(attempt)}")
+        say(f"      {_attempt(attempt, awaited=not over and attempt is task['attempts'][-1])}")
         for panel in (attempt.get("panel"), (attempt["verdict"] or {}).get("panel")):
             _tell_panel(panel)
 
@@ -201,11 +201,12 @@ def _tell_panel(panel: View | None) -> None:
         say(f"        dissent on {first_line(each['topic'], 60)} ({first_line(held, 100)})")
 
 
-def _attempt(attempt: View) -> str:
+def _attempt(attempt: View, *, awaited: bool) -> str:
     said = f"attempt {attempt['attempt']}, {attempt['rung']} ({attempt['provider']} {attempt['model']}), entry {attempt['seq']}"
     verdict, returned = attempt["verdict"], attempt["returned"]
     if verdict is None:
-        return f"{said}: {returned['error'] or 'not judged' if returned else 'no answer yet'}"
+        silent = "no answer yet" if awaited else "no answer came"
+        return f"{said}: {returned['error'] or 'not judged' if returned else silent}"
     score = f", score {verdict['score_ppm'] / 1e6:.2f}" if verdict["score_ppm"] is not None else ""
     why = "" if verdict["ok"] else f": {first_line(reason(verdict['reasons']), 100)}"
     return f"{said}: {'passed' if verdict['ok'] else 'rejected'} by {verdict['by']}{score}{why}"

@@ -45,6 +45,7 @@ class Bar:
     x: int
     width: int
     answered: bool
+    awaited: bool
     failed: bool
     seq: int
 
@@ -116,12 +117,15 @@ def timeline(entries: Sequence[View]) -> tuple[Bar, ...]:
         return ()
     first, last = entries[0]["ts"], entries[-1]["ts"]
     length = max(1, last - first)
+    # Whoever takes a run over asks anew: nothing comes of what was asked before.
+    taken = max((entry["seq"] for entry in entries if entry["kind"] == "run.claimed"), default=-1)
     return tuple(
-        _bar(seq, each, answered.get(seq), first, last, length) for seq, each in list(asked.items())[:MOST_DRAWN]
+        _bar(seq, each, answered.get(seq), first, last, length, awaited=seq > taken)
+        for seq, each in list(asked.items())[:MOST_DRAWN]
     )
 
 
-def _bar(seq: int, asked: View, answered: View | None, first: int, last: int, length: int) -> Bar:
+def _bar(seq: int, asked: View, answered: View | None, first: int, last: int, length: int, *, awaited: bool) -> Bar:
     data: Mapping[str, Any] = asked["data"]
     end = answered["ts"] if answered else last
     name = f"{data['task']}, attempt {data['attempt']}" if asked["kind"] == "task.attempted" else str(data["role"])
@@ -134,6 +138,7 @@ def _bar(seq: int, asked: View, answered: View | None, first: int, last: int, le
         x=x,
         width=max(4, SCALE * (end - asked["ts"]) // length),
         answered=answered is not None,
+        awaited=awaited and answered is None,
         failed=answered is not None and answered["data"]["ok"] is not True,
         seq=seq,
     )
