@@ -357,6 +357,12 @@ def test_a_session_of_long_words_fits_on_a_phone_here_and_as_a_page_of_its_own(
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_a_token_with_a_long_name_fits_on_a_phone(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon, width=360, token=daemon.issue("add", "w" * 40, "--roles", "reader"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    expect(page.get_by_role("button", name="Sign out")).to_be_in_viewport(ratio=1)
+
+
 def test_a_phone_is_told_too_that_its_page_is_not_live(daemon: Served, browsing: Browsing) -> None:
     page = browsing.visit(daemon, width=360)
     page.goto("/dashboard/ledger")
