@@ -109,7 +109,11 @@ def consistency(store: Store, old: int, size: int | None) -> View:
             return {"old": old, "size": stored.size, "consistency": make_consistency(store, old, stored)}
         if stored.size < size:
             break
-    raise UsageError(f"there is no checkpoint of size {size}" if size is not None else "there is no checkpoint yet")
+    if size is None or (newest := _newest(store)) is None:
+        raise UsageError("there is no checkpoint yet")
+    raise UsageError(
+        f"there is no checkpoint of size {size}; the newest is of size {newest.size}, which needs no naming"
+    )
 
 
 async def receipt(hansard: Hansard, seq: int, disclose: tuple[str, ...]) -> View:
