@@ -287,6 +287,20 @@ def test_flags_say_who_looks_at_the_answer_and_what_is_told_along(run: Run, plac
     assert {"context.given", "answer.checked"} <= set(kinds)
 
 
+def test_what_was_found_of_an_answer_is_shown_with_it(run: Run, place: Path) -> None:
+    said = json.dumps({"outcome": "refused", "detail": "no source is named\x1b[31m\nnone"})
+    (place / "refuses.py").write_text(f"print({said!r})")
+    code, out, _ = run("submit", "x", *REHEARSAL, "--verifier", f"{sys.executable} {place / 'refuses.py'}", "--json")
+    checks = json.loads(out)["checks"]
+    assert (code, [each["check"] for each in checks]) == (0, ["intent", "delivery", "verifier"])
+    assert (checks[2]["outcome"], checks[2]["detail"]) == ("refused", "no source is named\x1b[31m\nnone")
+    intent, delivery, verifier = run("runs", "show", "last")[1].splitlines()[-3:]
+    assert intent == f"checked  intent: {checks[0]['outcome']} (entry {checks[0]['seq']})"
+    assert delivery == f"checked  delivery: passed (entry {checks[1]['seq']})"
+    assert verifier == f"checked  verifier: refused (entry {checks[2]['seq']}): no source is named\\x1b[31m"
+    assert "no source is named" in run("runs", "page", "last")[1]
+
+
 def test_a_run_that_waits_at_a_gate_says_where_to_decide(run: Run) -> None:
     code, out, err = run("submit", "x", "--plan", "plan.json", "--cmd", echo(), *UNJUDGED, "--gate", "plan")
     assert (code, out) == (14, "")

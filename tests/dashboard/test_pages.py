@@ -101,6 +101,8 @@ def test_a_run_shows_its_request_answer_verdicts_and_spend(daemon: Served, visit
     text = visitor.text(f"/dashboard/runs/{run['run']}")
     for each in ("ship it", "the result", "passed", "do it", "of 50", "<meter", "only, attempt 1", "validator of only"):
         assert each in text, each
+    assert [each["check"] for each in run["checks"]] == ["intent", "delivery"]
+    assert all(f'<th scope="row">{each["check"]} ' in text for each in run["checks"])
 
 
 def test_an_unknown_run_is_told_as_a_page(visitor: Visitor) -> None:

@@ -230,11 +230,12 @@ async def test_the_answer_of_before_a_retry_is_not_shown_for_the_run_that_failed
     said: list[str] = ["fine work"]
     made = desk(Answers(lambda exchange: said[0] if who(exchange)[0] == "worker" else _plain(obliging(exchange))))
     run = (await made.run(plan=plan(task("a"), task("b", "a")))).run
-    assert made.runs.show(run)["answer"] == "the answer"
+    view = made.runs.show(run)
+    assert (view["answer"], [each["check"] for each in view["checks"]]) == ("the answer", ["intent", "delivery"])
     said[0] = ""
     assert (await made.runs.retry(run, "a")).state == "failed"
     view, capsule = made.runs.show(run), made.runs.capsule(run)
-    assert (view["state"], view["answer"], view["answer_seq"]) == ("failed", None, None)
+    assert (view["state"], view["answer"], view["answer_seq"], view["checks"]) == ("failed", None, None, [])
     assert (capsule["state"], capsule["answer"], made.answer(run)) == ("failed", None, None)
     assert made.runs.figures(run)["answer_sha256"] is None
 

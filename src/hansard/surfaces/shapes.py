@@ -70,6 +70,7 @@ class FullRunView(RunView):
     answer: str | None
     answer_seq: int | None
     missing: list[str]
+    checks: list[dict[str, Any]]
 
 
 class RouteView(Shown):

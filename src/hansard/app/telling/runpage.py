@@ -46,6 +46,7 @@ def run_page(store: Store, view: View, plan: View | None, entries: Sequence[Entr
         _pre(view["request"]),
         "<h2>Answer</h2>",
         _answer(view),
+        _checks(view["checks"]),
         "<h2>Spent</h2>",
         _spent(view),
         "<h2>Plan</h2>",
@@ -82,6 +83,14 @@ def _answer(view: View) -> str:
         return f'<p class="bad">There is no answer: {escape(str(view["reason"] or view["state"]))}.</p>'
     missing = f'<p class="warn">Without: {escape(", ".join(view["missing"]))}</p>' if view["missing"] else ""
     return (_pre(None) if view["answer"] is None else f'<div class="answer">{escape(view["answer"])}</div>') + missing
+
+
+def _checks(checks: Sequence[View]) -> str:
+    return "".join(
+        f"<details><summary>{escape(check['check'])} {escape(check['outcome'])} <small class=dim>entry {check['seq']}</small>"
+        f"</summary>{_pre(check['detail'])}</details>"
+        for check in checks
+    )
 
 
 def _spent(view: View) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hansard.app.telling.compare import answer_entry, end_of
+from hansard.app.telling.compare import answer_entry, end_of, since_retry
 from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.app.views import View, moment
 from hansard.deliberation.story import read_artifact
@@ -48,6 +48,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
         "plan": _plan(entries),
         "tasks": _tasks(store, entries),
         **_answer(store, entries),
+        "checks": _checks(store, entries),
     }
 
 
@@ -233,3 +234,16 @@ def _answer(store: Store, entries: Sequence[Entry]) -> View:
         "answer_seq": found.seq,
         "missing": list(made.data.get("missing", [])),
     }
+
+
+def _checks(store: Store, entries: Sequence[Entry]) -> list[View]:
+    """What was found of the answer that stands, by rule and by whoever else was asked."""
+    return [
+        {
+            "seq": entry.seq,
+            **{key: entry.data.get(key) for key in ("check", "outcome", "score_ppm")},
+            "detail": read_text(store, entry, "detail"),
+        }
+        for entry in since_retry(entries)
+        if entry.kind == "answer.checked"
+    ]

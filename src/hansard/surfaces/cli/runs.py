@@ -180,6 +180,15 @@ def _tell(view: View) -> None:
         answer = view["answer"] or "(not in the ledger any more)"
         for line in answer.rstrip("\n").replace("\t", "    ").split("\n"):
             say(f"         {line}")
+    for check in view["checks"]:
+        say(f"checked  {_check(check)}")
+
+
+def _check(check: View) -> str:
+    """What a check came to. What those by rule found is made for programs; whoever else was asked says why in words."""
+    said = f"{words(check['check'])}: {check['outcome']} (entry {check['seq']})"
+    by_rule = check["check"] in ("intent", "delivery", "code") and check["outcome"] != "crashed"
+    return said if by_rule or not check["detail"] else f"{said}: {first_line(check['detail'], 100)}"
 
 
 def _tell_task(task: View, *, over: bool) -> None:

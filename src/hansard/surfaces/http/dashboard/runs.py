@@ -66,14 +66,8 @@ async def show(request: Request, run: str) -> Response:
 def _run(runs: Runs, run: str) -> dict[str, Any]:
     view, entries = runs.show(run), runs.views(run)
     _with_texts(runs, view, entries)
-    checks = [
-        {"seq": entry["seq"], **entry["data"], "detail": runs.text(entry["seq"], "detail")}
-        for entry in entries
-        if entry["kind"] == "answer.checked"
-    ]
     return {
         "run": view,
-        "checks": checks,
         "graph": waves(view["tasks"]),
         "bars": timeline(entries),
         "spend": _spend(view),
