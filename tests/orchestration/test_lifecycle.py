@@ -28,7 +28,7 @@ from hansard.record.recorder import Step, record_now
 from hansard.store.base import Claim, Query
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft
-from running import Answers, Desk, Ledger, Said, audit, desk, obliging, one, plan, roster, task, who
+from running import Answers, Desk, Ledger, Said, audit, desk, obliging, one, plan, roster, task, user_text, who
 
 DIAMOND = plan(task("a"), task("b", "a"), task("c", "a"), task("d", "b", "c"), task("e"))
 
@@ -224,6 +224,37 @@ async def test_a_retry_after_a_failure_repairs_what_was_skipped_for_it() -> None
     assert ended.state == "answered"
     assert {who(each)[1] for each in provider.asked("worker")} == {"b", "d"}
     assert made.runs.show(ended.run)["missing"] == []
+
+
+@pytest.mark.parametrize("poor", ["b", ""])
+@pytest.mark.parametrize("again", ["", "a"])
+async def test_what_was_done_without_a_task_is_done_with_it_once_a_retry_has_mended_it_and_else_stands(
+    again: str, poor: str
+) -> None:
+    broken = {"a", poor}
+
+    def says(exchange: Exchange) -> Said:
+        role, id, _ = who(exchange)
+        if role == "worker":
+            return "" if id in broken else f"result of {id}"
+        return _plain(obliging(exchange))
+
+    provider = Answers(says)
+    made = desk(provider)
+    work = plan(task("a"), task("b", "a", on_upstream_failure="run"), task("c", "b"), task("d"))
+    assert (await made.run(plan=work)).state == "partial"
+    run = made.runs.listed()[0]["run"]
+    provider.calls.clear()
+    broken.clear()
+    broken.add(again)
+    ended = await made.runs.retry(run, "a")
+    asked = {who(each)[1]: user_text(each) for each in provider.asked("worker")}
+    if again:
+        assert (ended.state, set(asked)) == ("partial", {"a"})
+    else:
+        assert (ended.state, set(asked)) == ("answered", {"a", "b", "c"})
+        assert "result of a" in asked["b"]
+    audit(made.store, run)
 
 
 async def test_the_answer_of_before_a_retry_is_not_shown_for_the_run_that_failed_since() -> None:

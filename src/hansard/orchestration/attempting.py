@@ -205,11 +205,14 @@ class Attempts:
         at = Standing(rung=rung, number=last.number, tries=progress.tries, made=progress.passing)
         if last.judged is not None and progress.escalated is not None and progress.escalated > last.judged:
             return at._replace(causes=(progress.escalated,))
+        if last.judged is not None and last.passed:
+            return at._replace(judged=self._stands(task.id, last, last.judged))
         if last.judged is not None:
             # It was rejected, and the next step never came: `through` takes it from the verdict on.
             rejection = self._rejections[task.id].pop()
-            judged = Judged(ok=False, reasons=rejection.reasons, text="", attempt=last.number, judged=last.judged)
-            return at._replace(tries=progress.tries - 1, judged=judged._replace(returned=last.returned))
+            judged = Judged(ok=False, reasons=rejection.reasons, text="", attempt=last.number, climbs=not last.final)
+            judged = judged._replace(judged=last.judged, returned=last.returned)
+            return at._replace(tries=progress.tries - 1, judged=judged)
         if last.returned is None:
             return await self._restarted(task, progress, last, at)
         if not last.returned_ok:
@@ -217,6 +220,12 @@ class Attempts:
             return at._replace(causes=(last.returned,))
         answer = self._recorded_answer(last, task.id)
         return at._replace(judged=await self._judge(task, last.number, answer, result=last.returned))
+
+    def _stands(self, id: str, last: Attempt, judged: int) -> Judged:
+        """A result that passed, and that was built on what there is now."""
+        assert last.returned is not None
+        text = self.text(last.returned, id)
+        return Judged(ok=True, reasons="", text=text, attempt=last.number, returned=last.returned, judged=judged)
 
     def _recorded_answer(self, last: Attempt, id: str) -> Completion:
         """A result that was recorded and not judged, as if it came now."""

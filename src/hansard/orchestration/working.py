@@ -89,9 +89,14 @@ class Crew:
             raise _first(errors) from None
 
     async def _restore(self) -> None:
-        """Take over what the record says: results that still stand, and tasks that are lost for good."""
+        """Take over what the record says: results that still stand, and tasks that are lost for good.
+
+        What was done without a task that is to be done now waits for it: `Attempts` knows then whether it stands.
+        """
         passing = self._progress.passing(self.plan)
         for id in self.plan.order:
+            if any(need.task not in self.passed and need.task not in self.lost for need in self.plan.task(id).needs):
+                continue
             if (attempt := passing.get(id)) is not None:
                 assert attempt.judged is not None
                 assert attempt.returned is not None
