@@ -490,6 +490,19 @@ async def test_a_retried_task_needs_its_gate_again() -> None:
     audit(at.store, run)
 
 
+async def test_what_waits_since_a_retry_is_not_shown_as_skipped_before_it() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    await gates_of(at).decide(gate, "reject")
+    assert (await at.runs.drive(run)).state == "partial"
+    states = {each["task"]: each["state"] for each in at.runs.show(run)["tasks"]}
+    assert states == {"a": "passed", "b": "skipped", "c": "skipped"}
+    assert (await at.runs.retry(run, "b")).state == "waiting"
+    shown = {each["task"]: (each["state"], each["because"]) for each in at.runs.show(run)["tasks"]}
+    assert shown == {"a": ("passed", None), "b": ("waiting", None), "c": ("waiting", None)}
+    assert at.runs.capsule(run)["tasks"] == {"a": "passed"}
+
+
 async def test_a_task_that_is_retried_while_it_waits_stands_at_one_gate_and_not_at_two() -> None:
     at = desk(Answers())
     run, before = await started(at, {"tasks": ["b"]})

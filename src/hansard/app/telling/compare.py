@@ -87,6 +87,9 @@ def last_verdicts(entries: Sequence[Entry]) -> dict[str, str]:
             found[str(entry.data["task"])] = "passed" if entry.data["ok"] is True else "rejected"
         elif entry.kind == "task.skipped":
             found[str(entry.data["task"])] = f"skipped: {entry.data['because']}"
+        elif entry.kind == "run.retry_asked":
+            found.pop(str(entry.data["task"]), None)
+            found = {task: said for task, said in found.items() if not said.startswith("skipped")}
     return found
 
 

@@ -138,6 +138,10 @@ def _tasks(store: Store, entries: Sequence[Entry]) -> list[View]:
         data: Any = entry.data
         if entry.kind.startswith("task.") and "task" in data:
             _take(store, tasks.setdefault(data["task"], _waiting(data["task"], None, [])), entry)
+        elif entry.kind == "run.retry_asked":
+            for task in tasks.values():
+                if task["task"] == data["task"] or task["state"] == "skipped":
+                    task["state"], task["because"] = "waiting", None
     sessions = _sessions(store, entries)
     for attempt in (attempt for task in tasks.values() for attempt in task["attempts"]):
         if attempt["seq"] in sessions:
