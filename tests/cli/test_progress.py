@@ -16,7 +16,7 @@ from rich.console import Console
 from command_line import started, workplace
 from hansard.app.telling.escaping import spelled
 from hansard.surfaces import narrate
-from hansard.surfaces.cli.board import Board, levels
+from hansard.surfaces.cli.board import Board
 from hansard.surfaces.cli.live import picture
 from hansard.surfaces.cli.show import as_json
 from hansard.surfaces.hearing import Event
@@ -143,12 +143,6 @@ def test_a_picture_of_many_tasks_keeps_to_the_screen_and_shows_what_moves() -> N
     assert len(lines) < 18
     assert any("t2500" in line and "working" in line for line in lines)
     assert any("2,990 more" in line for line in lines)
-
-
-def test_levels_count_the_steps_before_a_task() -> None:
-    assert levels({"a": (), "b": ("a",), "c": ("a", "b"), "d": ()}) == {"a": 0, "b": 1, "c": 2, "d": 0}
-    chain = {str(number): (str(number - 1),) if number else () for number in range(20_000)}
-    assert levels(chain)["19999"] == 19_999
 
 
 @pytest.mark.parametrize(("findings", "said"), [(None, ""), ("[]", ""), ("no json", "no json"), ("[3]", "[3]")])

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hansard.app.telling.escaping import escape
+from hansard.app.telling.waves import levels
 from hansard.app.views import View, moment
 from hansard.ledger.entry import Entry
 from hansard.record.reading import read_text
@@ -113,19 +114,11 @@ def _plan(plan: View | None, tasks: dict[str, View]) -> str:
     """The plan by waves: a way to show it; tasks started as soon as their own inputs had passed."""
     if not plan:
         return '<p class="dim">There is no plan.</p>'
-    level: dict[str, int] = {}
-    rows: list[list[str]] = []
-    waiting = list(plan["tasks"])
-    while waiting:
-        ready = [each for each in waiting if all(_name(need) in level for need in each.get("needs", []))]
-        if not ready:
-            break
-        for each in ready:
-            depth = 1 + max((level[_name(need)] for need in each.get("needs", [])), default=-1)
-            level[each["id"]] = depth
-            rows += [[] for _ in range(depth + 1 - len(rows))]
-            rows[depth].append(_card(each, tasks.get(each["id"])))
-        waiting = [each for each in waiting if each["id"] not in level]
+    level = levels({each["id"]: [_name(need) for need in each.get("needs", [])] for each in plan["tasks"]})
+    rows: list[list[str]] = [[] for _ in range(1 + max(level.values(), default=-1))]
+    for each in plan["tasks"]:
+        if each["id"] in level:
+            rows[level[each["id"]]].append(_card(each, tasks.get(each["id"])))
     waves = "".join(f"<div class=wave>{''.join(row)}</div>" for row in rows)
     return f'<div class="waves">{waves}</div>'
 

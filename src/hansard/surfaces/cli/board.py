@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hansard.app.telling.waves import levels
 from hansard.surfaces.hearing import Event, Text
 from hansard.surfaces.narrate import reason
 
@@ -149,22 +150,3 @@ _DOING = {
     "classifier": "choosing a lane",
     "synthesizer": "writing the answer",
 }
-
-
-def levels(needs: Mapping[str, tuple[str, ...]]) -> dict[str, int]:
-    """How many steps lie before each task; a plan that was recorded goes in no circle."""
-    found: dict[str, int] = {}
-    waiting = [id for id, each in needs.items() if not each]
-    left = {id: len(each) for id, each in needs.items()}
-    consumers: dict[str, list[str]] = {}
-    for id, each in needs.items():
-        for need in each:
-            consumers.setdefault(need, []).append(id)
-    while waiting:
-        id = waiting.pop()
-        found[id] = max((found[need] + 1 for need in needs[id]), default=0)
-        for consumer in consumers.get(id, ()):
-            left[consumer] -= 1
-            if not left[consumer]:
-                waiting.append(consumer)
-    return found

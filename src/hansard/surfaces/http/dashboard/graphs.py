@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hansard.app.telling.waves import levels
 from hansard.app.views import View
 
 WIDTH, HEIGHT, ACROSS, DOWN = 150, 44, 44, 14
@@ -52,7 +53,8 @@ class Bar:
 
 def waves(tasks: Sequence[View]) -> Drawing:
     """Tasks by waves: each stands one column behind the last one that it needs."""
-    level = _levels(tasks[:MOST_DRAWN])
+    known = {task["task"] for task in tasks[:MOST_DRAWN]}
+    level = levels({task["task"]: [need for need in task["needs"] if need in known] for task in tasks[:MOST_DRAWN]})
     columns: dict[int, list[Node]] = {}
     for task in tasks:
         name = task["task"]
@@ -63,19 +65,6 @@ def waves(tasks: Sequence[View]) -> Drawing:
             column.append(Node(name=name, link=f"#task-{name}", title=name, line=line, state=task["state"], x=x, y=y))
     pairs = [(need, task["task"]) for task in tasks for need in task["needs"]]
     return _drawn(columns, pairs, len(tasks) - len(level))
-
-
-def _levels(tasks: Sequence[View]) -> dict[str, int]:
-    """How many waves come before each task; one that waits for itself has no place."""
-    level: dict[str, int] = {}
-    waiting, known = list(tasks), {task["task"] for task in tasks}
-    while waiting:
-        ready = [task for task in waiting if all(need in level or need not in known for need in task["needs"])]
-        if not ready:
-            break
-        level |= {task["task"]: 1 + max((level.get(need, -1) for need in task["needs"]), default=-1) for task in ready}
-        waiting = [task for task in waiting if task["task"] not in level]
-    return level
 
 
 def causal(entry: View, look: Callable[[int], View | None]) -> Drawing:
