@@ -23,7 +23,23 @@ from hansard.orchestration.gates import read_rules
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import failure
 from panels import PANELS, Voice, Voices, agreeing, verdict
-from running import FINE, POOR, Answers, Desk, Ledger, Said, completion, desk, fails, obliging, plan, roster, task, who
+from running import (
+    FINE,
+    POOR,
+    Answers,
+    Desk,
+    Ledger,
+    Said,
+    Says,
+    completion,
+    desk,
+    fails,
+    obliging,
+    plan,
+    roster,
+    task,
+    who,
+)
 
 DIAMOND = plan(task("a"), task("b", "a", lane="beta"), task("c", "a"), task("d", "b", "c"))
 
@@ -449,6 +465,18 @@ async def test_a_changed_validator_is_the_first_divergence() -> None:
     assert report["first_divergence"]["recorded"].startswith("passed")
     assert report["first_divergence"]["now"].startswith("rejected")
     assert {who(each)[0] for each in strict.calls} == {"validator"}
+
+
+@pytest.mark.parametrize("says", [lambda _: POOR, lambda _: "well, yes"], ids=["strict", "without form"])
+async def test_a_changed_validator_is_heard_to_its_end_also_where_the_run_waits(says: Says) -> None:
+    at = desk(Answers())
+    rules = read_rules([{"tasks": ["b"]}], "test")
+    run = await at.runs.submit("please", replace(at.config(), gates=rules), plan=plan(task("a"), task("b", "a")))
+    assert (await at.runs.drive(run)).state == "waiting"
+    at.pool.given["other"] = Answers(says, id="other")
+    report = await again(replace(at, settings=_with_provider(at, "other")), run, validator="other")
+    assert report["first_divergence"]["decision"] == "verdict a 1"
+    assert report["first_divergence"]["now"].startswith("rejected")
 
 
 async def test_a_changed_worker_ends_at_the_first_prompt_that_the_record_cannot_answer() -> None:

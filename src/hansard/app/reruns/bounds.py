@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import TypeVar
@@ -10,7 +10,7 @@ from typing import TypeVar
 from hansard.app.reruns.phases import Deed, Phase, deed
 from hansard.domain.exchange import Exchange
 from hansard.domain.fact import Fact
-from hansard.domain.work import RoleAsked, TaskAttempted
+from hansard.domain.work import RoleAnswered, RoleAsked, TaskAttempted
 from hansard.providers.recording import Call, call_of, opened
 from hansard.record.recorder import Cause, Recorded, Recorder, Step
 from hansard.record.replaying import WORKER
@@ -23,10 +23,13 @@ PATIENCE_S = 2.0
 
 
 class Until:
-    """Knows how far the recorded run came in a phase. Whoever goes further waits, as it waited until it was cut."""
+    """Knows how far the recorded run came in a phase. Whoever goes further waits, as it waited until it was cut.
 
-    def __init__(self, memory: Store, first: Phase) -> None:
-        self._memory, self.phase = memory, first
+    Whoever is `swapped` in, by role, is heard to the end of what was asked: he may need more turns for it.
+    """
+
+    def __init__(self, memory: Store, first: Phase, swapped: Collection[str] = ()) -> None:
+        self._memory, self.phase, self._swapped = memory, first, swapped
         self._stands = asyncio.Event()
         self._live = 0
         self._done: Counter[Deed] = Counter()
@@ -82,14 +85,16 @@ class Until:
             return self._may_ask(Call(fact.role, fact.task or "", fact.attempt, fact.turn))
         name = deed(fact.KIND, lambda name: getattr(fact, name, getattr(about, name, None)))
         if name is not None:
-            if self._is_bound and self._done[name] >= self.phase.done[name]:
+            is_live = isinstance(fact, RoleAnswered) and fact.role in self._swapped
+            if self._is_bound and not is_live and self._done[name] >= self.phase.done[name]:
                 return False
             self._done[name] += 1
         return True
 
     def _may_ask(self, call: Call) -> bool:
         self._to_ask.discard(call)
-        return not self._is_bound or call in self.phase.asked
+        known = call._replace(turn=1) if call.role in self._swapped else call
+        return not self._is_bound or known in self.phase.asked
 
     def has_done(self, deeds: Counter[Deed]) -> bool:
         return deeds <= self._done
