@@ -323,6 +323,36 @@ async def test_a_program_is_a_context_source_and_a_verifier(tmp_path: Path) -> N
     assert [e.data["outcome"] for e in entries if e.data.get("check") == "verifier"] == ["refused"]
 
 
+LONG = """
+import json, sys
+if json.load(sys.stdin)["seam"] == "verifier":
+    print(json.dumps({"outcome": "passed", "detail": "x" * (1 << 20)}))
+else:
+    print("Please do the only thing.", " " * (1 << 20), "and this.")
+"""
+
+
+async def test_half_of_what_a_program_says_is_neither_a_revision_nor_a_verdict(tmp_path: Path) -> None:
+    program = tmp_path / "long.py"
+    program.write_text(LONG)
+    argv = [sys.executable, "-I", "-S", str(program)]
+    settings = Settings(
+        ledger=str(tmp_path / "l.db"),
+        state=tmp_path / "state",
+        verifier={"command": argv},
+        reviser={"command": argv},
+        environment={"PATH": "/usr/bin:/bin"},
+    )
+    async with Hansard.open(settings=settings, providers={"told": Answers(rambles)}) as hansard:
+        work = plan(task("a", lane="backend"))
+        run = await hansard.submit("please do the only thing", plan=work, wishes=Wishes(revise=True))
+        assert await run.answer() == RAMBLING
+        checks = hansard.runs.show(run.id)["checks"]
+    crashed = {each["check"]: each["detail"] for each in checks if each["outcome"] == "crashed"}
+    assert set(crashed) == {"delivery", "verifier"}
+    assert all("more than the 1,048,576 bytes" in said for said in crashed.values())
+
+
 class Answering(http.server.BaseHTTPRequestHandler):
     said: ClassVar[bytes] = b'{"outcome": "passed", "detail": "by the book"}'
 
@@ -342,6 +372,14 @@ def server() -> Iterator[str]:
         threading.Thread(target=found.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{found.server_address[1]}/"
         found.shutdown()
+
+
+async def test_half_of_what_a_url_says_is_no_verdict(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answering, "said", b'{"outcome": "passed"}' + b" " * (4 << 20) + b"not that")
+    at = desk(Answers())
+    run = await run_with(at, replace(at.config(), verifier={"url": server}))
+    [found] = [each for each in at.runs.show(run)["checks"] if each["check"] == "verifier"]
+    assert (found["outcome"], "more than the 4,194,304 bytes" in found["detail"]) == ("crashed", True)
 
 
 async def test_a_url_is_a_verifier_and_one_that_nobody_answers_is_not_fatal(server: str) -> None:

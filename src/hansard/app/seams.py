@@ -29,9 +29,9 @@ _FETCHING = ThreadPoolExecutor(8, "hansard-seam")
 
 
 class Asks(Protocol):
-    """Sends one JSON object somewhere and gives back what came."""
+    """Sends one JSON object somewhere and gives back what came. Where only the beginning would do, `whole` is False."""
 
-    async def __call__(self, question: Mapping[str, Any]) -> str: ...
+    async def __call__(self, question: Mapping[str, Any], *, whole: bool = False) -> str: ...
 
 
 class Remote:
@@ -44,7 +44,7 @@ class Remote:
         return await self._ask({"seam": "context", "request": request, "task": task})
 
     async def verify(self, request: str, answer: str) -> Verification | None:
-        said = await self._ask({"seam": "verifier", "request": request, "answer": answer})
+        said = await self._ask({"seam": "verifier", "request": request, "answer": answer}, whole=True)
         try:
             found = json.loads(said)
             outcome, detail = found["outcome"], str(found.get("detail", ""))
@@ -56,7 +56,7 @@ class Remote:
         return Verification(outcome=outcome, detail=detail)
 
     async def revise(self, request: str, answer: str) -> str | None:
-        return await self._ask({"seam": "reviser", "request": request, "answer": answer}) or None
+        return await self._ask({"seam": "reviser", "request": request, "answer": answer}, whole=True) or None
 
     def handler(self, tool: str) -> Handler:
         """The same as what runs a tool: text is its result, and `{"error": "…"}` says why there is none."""
@@ -123,11 +123,13 @@ def _opened(seam: str, table: Mapping[str, Any], programs: Programs, given: Mapp
 
 
 def _command(argv: tuple[str, ...], programs: Programs) -> Asks:
-    async def ask(question: Mapping[str, Any]) -> str:
+    async def ask(question: Mapping[str, Any], *, whole: bool = False) -> str:
         ran = await programs(argv, json.dumps(question).encode(), SEAM_SECONDS)
         if ran.exit_code != 0:
             said = ran.stderr[-500:].decode("utf-8", "replace").strip()
             raise ProviderError(f"{argv[0]} ended with exit code {ran.exit_code}: {said}")
+        if whole and ran.truncated:
+            raise ProviderError(f"{argv[0]} printed more than the {len(ran.stdout):,} bytes that are taken")
         return ran.stdout.decode("utf-8", "replace").strip()
 
     return ask
@@ -141,18 +143,20 @@ def _url(url: str) -> Asks:
 
     check_url(url, "url")
 
-    def fetch(question: Mapping[str, Any]) -> str:
+    def fetch(question: Mapping[str, Any], whole: bool) -> str:
         body, headers = json.dumps(question).encode(), {"Content-Type": "application/json"}
         try:
-            status, data = post(url, body, headers, timeout_s=SEAM_SECONDS, most_bytes=MOST_BYTES)
+            status, data = post(url, body, headers, timeout_s=SEAM_SECONDS, most_bytes=MOST_BYTES + 1)
         except (OSError, HTTPException) as error:
             raise ProviderError(f"{url}: {error or type(error).__name__}") from error
         if not 200 <= status < 300:
             raise ProviderError(f"{url}: answered with status {status}")
-        return data.decode("utf-8", "replace").strip()
+        if whole and len(data) > MOST_BYTES:
+            raise ProviderError(f"{url}: answered with more than the {MOST_BYTES:,} bytes that are taken")
+        return data[:MOST_BYTES].decode("utf-8", "replace").strip()
 
-    async def ask(question: Mapping[str, Any]) -> str:
-        return await asyncio.get_running_loop().run_in_executor(_FETCHING, fetch, question)
+    async def ask(question: Mapping[str, Any], *, whole: bool = False) -> str:
+        return await asyncio.get_running_loop().run_in_executor(_FETCHING, fetch, question, whole)
 
     return ask
 

@@ -180,6 +180,7 @@ class _Ran:
     exit_code: int | None
     stdout: bytes
     stderr: bytes
+    truncated: bool = False
 
 
 class Programs:
