@@ -134,7 +134,30 @@ def test_a_deliberation_that_came_to_nothing_says_what_it_asks_for_or_why(daemon
         run = daemon.post("/v1/deliberations?wait=60", body).json()["run"]
         text = visitor.text(f"/dashboard/deliberations/{run}")
         assert words in text
-        assert (f"--continue {run}" in text) == words.endswith("?")
+        assert (f"/dashboard/deliberations/{run}/continue" in text) == words.endswith("?")
+
+
+def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path: Path) -> None:
+    asks = {**panels.verdict("request_user_input"), "user_input_request": {"question": "which?"}}
+    turn = {"text": "It depends."}
+    said = (turn, asks, turn, panels.verdict(), panels.synthesis("The blue one."))
+    entries = "}, {".join(f"text = {json.dumps(json.dumps(each))}" for each in said)
+    scripted = f"[providers.curious]\nkind = 'scripted'\nmode = 'sequential'\nentries = [{{{entries}}}]\n"
+    with serving(place(tmp_path, more=scripted), "--provider", "quick") as daemon:
+        asked = {"problem": "what colour?", "panel": ["critic"], "provider": "curious"}
+        path = f"/dashboard/deliberations/{daemon.post('/v1/deliberations?wait=60', asked).json()['run']}"
+        reader = Visitor(daemon, daemon.issue("add", "ann", "--roles", "reader"))
+        assert "may look but not answer" in reader.text(path)
+        assert reader.send(f"{path}/continue", answer="blue").status_code == 403
+        visitor = Visitor(daemon)
+        assert visitor.send(f"{path}/continue", answer="").status_code == 422
+        sent = visitor.send(f"{path}/continue", answer="Anything but\r\nred.")
+        assert sent.status_code == 303, sent.text
+        run = sent.headers["location"].rpartition("/")[2]
+        daemon.until(run, "answered")
+        text = visitor.text(sent.headers["location"])
+        assert "The blue one." in text
+        assert "&gt; Anything but\n&gt; red." in text
 
 
 def test_a_run_page_of_a_deliberation_leads_to_its_own_page(visitor: Visitor, debated: str) -> None:

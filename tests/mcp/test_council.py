@@ -36,6 +36,7 @@ def answers(*actions: dict[str, Any]) -> Scripted:
 
 
 RESEARCH = {"next_action": "request_external_research", "external_research_request": {"query": "How deep is the soil?"}}
+QUESTION = {"next_action": "request_user_input", "user_input_request": {"question": "How wide?"}}
 FINALIZE = {"next_action": "finalize"}
 
 
@@ -52,6 +53,19 @@ async def test_a_session_that_asks_for_research_goes_on_with_an_expert(tmp_path:
         assert second["synthesis_answer"] == "Dig."
         surfaces = [desk.hansard.runs.views(each["run"])[0]["data"]["surface"] for each in held["sessions"]]
         assert surfaces == ["mcp", "mcp"]
+
+
+async def test_a_session_that_asks_a_person_is_answered_and_another_goes_on_from_it(tmp_path: Path) -> None:
+    asked = {"problem": "Where to build?", "panel": ["critic"]}
+    async with desk_in(tmp_path, answers(QUESTION, FINALIZE)) as desk, client_of(desk) as client:
+        first = await called(client, "deliberate", asked)
+        assert (first["termination_reason"], first["pending"]) == ("user_input_required", {"question": "How wide?"})
+        assert "give an answer" in await refused(client, "deliberate_continue", {"run": first["run"]})
+        second = await called(client, "deliberate_continue", {"run": first["run"], "answer": "Nine metres."})
+        assert (second["outcome"], "> Nine metres." in second["problem"]) == ("synthesis", True)
+        assert desk.hansard.runs.views(second["run"])[0]["data"]["surface"] == "mcp"
+        over = await refused(client, "deliberate_continue", {"run": second["run"], "answer": "x"})
+        assert "asks for nothing" in over
 
 
 async def test_a_chain_ends_when_it_has_gone_on_often_enough(tmp_path: Path) -> None:

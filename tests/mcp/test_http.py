@@ -72,7 +72,7 @@ async def test_the_official_client_calls_tools_over_http(tmp_path: Path, mode: s
         assert done["state"] == "answered"
         assert "ended answered" in words
         assert (await called(client, "verify"))["ok"]
-        assert len((await client.list_tools()).tools) == 22
+        assert len((await client.list_tools()).tools) == 23
         assert (await client.list_prompts()).prompts
         assert (await client.list_resource_templates()).resource_templates
         assert "request" in await refused(client, "submit", {})

@@ -99,7 +99,7 @@ async def test_the_official_client_finds_and_calls_everything(tmp_path: Path) ->
     async with Client(stdio_client(server)) as client:
         assert client.protocol_version == MODERN
         assert client.server_capabilities.extensions == {"io.modelcontextprotocol/tasks": {}}
-        assert len((await client.list_tools()).tools) == 22
+        assert len((await client.list_tools()).tools) == 23
         done = await called(client, "submit", {"request": "compare three queues"})
         assert (await called(client, "verify", {"deep": True}))["ok"]
         [resource] = (await client.list_resources()).resources

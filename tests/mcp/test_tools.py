@@ -9,6 +9,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
+import deliberating
 from hansard.app.setup.wishes import Wishes
 from hansard.surfaces.mcp.running import MAX_FOLLOWED
 from hansard.surfaces.mcp.server import tools_of
@@ -19,7 +20,10 @@ READS = {
     "runs_list", "run_show", "run_follow", "route", "status", "verify", "ledger_get", "causes", "summary",
     "ledger_state", "receipt", "gates_list", "get_run_summary", "list_personas",
 }  # fmt: skip
-RUNS = {"submit", "plan", "run_resume", "deliberate", "deliberate_streaming", "deliberate_adaptive", "generate_persona"}
+RUNS = {
+    "submit", "plan", "run_resume", "deliberate", "deliberate_streaming", "deliberate_adaptive", "deliberate_continue",
+    "generate_persona",
+}  # fmt: skip
 CHANGES = {"run_cancel", "gate_decide"}
 CONFIGS = Path(__file__).parent.parent.parent / "examples" / "configs"
 GENERATIONS = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -29,6 +33,8 @@ async def arguments(client: Client) -> dict[str, dict[str, Any]]:
     """Something to call each tool with."""
     done = await called(client, "submit", {"request": "compare three queues"})
     held = await called(client, "deliberate", {"problem": "Keep our own mail server?"})
+    script = deliberating.script([deliberating.turn(), deliberating.verdict("request_user_input")]).as_data()
+    asks = await called(client, "deliberate", {"config": deliberating.config(["ada"]).as_data(), "script": script})
     gated = {"request": "with care", "gates": ["plan"]}
     waiting = [await called(client, "submit", gated) for _ in range(3)]
     assert [each["state"] for each in waiting] == ["waiting"] * 3
@@ -54,6 +60,7 @@ async def arguments(client: Client) -> dict[str, dict[str, Any]]:
         "deliberate": {"problem": "Keep our own mail server?", "max_rounds": 2, "max_total_tokens": 1_000_000},
         "deliberate_streaming": {"problem": "Keep our own mail server?", "panel": ["critic", "engineer"]},
         "deliberate_adaptive": {"problem": "Keep our own mail server?", "max_expansions": 1},
+        "deliberate_continue": {"run": asks["run"], "answer": "the blue one", "provider": "rehearsal"},
         "generate_persona": {"need": "somebody who knows the law of mail"},
         "get_run_summary": {"run_dir": held["run_dir"]},
         "list_personas": {},
@@ -128,6 +135,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("deliberate", {}, "there is no problem"),
     ("deliberate", {"problem": "x", "panel": ["nobody"]}, "nobody"),
     ("deliberate", {"config": {"agents": 7}}, "Config"),
+    ("deliberate_continue", {"run": "never", "answer": "x"}, "there is no run"),
     ("get_run_summary", {"run_dir": "never"}, "never"),
 ]
 

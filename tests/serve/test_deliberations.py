@@ -7,6 +7,7 @@ from daemons import Served, events, place, serving
 from deliberating import config, script, synthesis, turn, verdict
 from visitors import Visitor
 
+ASKS = script([turn(), turn(), turn(), verdict("request_user_input")]).as_data()
 ANSWERS = script([turn(), turn(), turn(), verdict("finalize"), synthesis()]).as_data()
 
 
@@ -38,6 +39,53 @@ def test_experts_join_a_panel_that_is_convened_over_http(daemon: Served) -> None
     assert daemon.post("/v1/deliberations", asked | {"experts": ["one"] * 9}).status_code == 422
     refused = daemon.post("/v1/deliberations", asked | {"provider": None, "script": ANSWERS})
     assert (refused.status_code, "a script has no words for experts" in refused.text) == (409, True)
+
+
+def test_a_session_that_asks_is_answered_and_another_goes_on_from_it(daemon: Served) -> None:
+    id = str(uuid4())
+    asked = daemon.post("/v1/deliberations?wait=120", {**with_id(id), "script": ASKS}).json()
+    assert (asked["termination_reason"], asked["pending"]) == ("user_input_required", {"question": "which?"})
+    path = f"/v1/deliberations/{asked['run']}/continue"
+    said = daemon.post(f"{path}?wait=120", {"answer": "The blue one.", "provider": "rehearsal"})
+    assert said.status_code == 200, said.text
+    view = said.json()
+    assert view["outcome"] == "synthesis"
+    assert "> The blue one." in view["problem"]
+    assert said.headers["location"] == f"/v1/deliberations/{view['run']}"
+    [before] = daemon.get(f"/v1/ledger/entries?run={asked['run']}&kind=session.ended").json()
+    [requested] = daemon.get(f"/v1/ledger/entries?run={view['run']}&kind=run.requested").json()
+    assert requested["causes"] == [before["seq"]]
+    chain = json.loads(daemon.cli("session", "chain", view["run"], "--json").stdout)
+    assert [each["run"] for each in chain["sessions"]] == [asked["run"], view["run"]]
+
+    run = str(uuid4())
+    again = {"answer": "The red one.", "script": ANSWERS, "run": run}
+    assert daemon.post(f"{path}?wait=120", again).json()["run"] == run
+    assert (twice := daemon.post(path, again)).status_code == 409, twice.text
+    for body, told in (
+        ({}, "give an answer"),
+        ({"answer": "x"}, "answers of the next one as script"),
+        ({"answer": "x", "provider": "rehearsal", "max_expansions": 0}, "max_expansions allows up to 5"),
+    ):
+        refused = daemon.post(path, body)
+        assert (refused.status_code, told in refused.json()["detail"]) == (409, True), refused.text
+    refused = daemon.post(f"/v1/deliberations/{view['run']}/continue", {"answer": "x", "provider": "rehearsal"})
+    assert (refused.status_code, "asks for nothing" in refused.json()["detail"]) == (409, True)
+    wrong: list[dict[str, Any]] = [
+        {"answer": ""},
+        {"answer": "x", "panel": ["a"]},
+        {"answer": "x", "max_expansions": 6},
+    ]
+    assert [daemon.post(path, body).status_code for body in wrong] == [422] * 3
+    assert daemon.post("/v1/deliberations/nobody/continue", {"answer": "x"}).status_code == 404
+
+
+def test_first_answers_are_gathered_for_a_panel_that_is_convened_over_http(daemon: Served) -> None:
+    asked = {"problem": "keep it?", "provider": "rehearsal", "ensemble": True}
+    view = daemon.post("/v1/deliberations?wait=120", asked).json()
+    assert view["outcome"] == "synthesis"
+    found = daemon.get(f"/v1/ledger/entries?run={view['run']}&kind=ensemble.answered").json()
+    assert {each["data"]["agent"] for each in found} == set(view["selected_agents"])
 
 
 def test_the_command_line_prints_of_a_deliberation_what_its_routes_answer(daemon: Served) -> None:

@@ -61,8 +61,9 @@ def continuation(
     number = int((before.continues or {}).get("number", 0)) + 1
     cap = before.max_expansions if max_expansions is None else checked_cap(max_expansions)
     if number > cap:
+        most = (call.wishes if call else Wishes()).named("max_expansions")
         raise UsageError(
-            f"this deliberation has gone on {number - 1} times, and {cap} are allowed; --max-expansions allows up to 5"
+            f"this deliberation has gone on {number - 1} times, and {cap} are allowed; {most} allows up to 5"
         )
     artifact = artifact_on_record(store, run)
     problem = problem_with(artifact, answer, number)
@@ -88,7 +89,8 @@ def _as_called(before: Convening, config: Config, pool: Pool, call: Call | None)
         made = convening(pool.settings, pool, anew)
         return replace(made, runs=runs, shape=before.shape, producer=before.producer)
     if before.script is not None:
-        raise UsageError("that session was answered by a script; name the answers of the next one with --script FILE")
+        script = (call.wishes if call else Wishes()).named("script")
+        raise UsageError(f"that session was answered by a script; give the answers of the next one as {script}")
     if call is not None and call.max_rounds is not None:
         data = config.as_data()
         config = Config.parse({**data, "budget": {**data["budget"], "max_rounds": call.max_rounds}})
@@ -151,10 +153,15 @@ def _after(store: Store, run: str) -> str | None:
 
 
 async def go_on(
-    deliberations: Deliberations, found: Continuation, *, surface: Surface = "python", actor: str | None = None
+    deliberations: Deliberations,
+    found: Continuation,
+    *,
+    surface: Surface = "python",
+    actor: str | None = None,
+    run: str | None = None,
 ) -> str:
     """Put the next session of a chain on the record; gives its run."""
-    return await deliberations.convene(found.made, surface=surface, actor=actor, causes=[found.cause])
+    return await deliberations.convene(found.made, surface=surface, actor=actor, causes=[found.cause], run=run)
 
 
 def expansion(store: Store, pool: Pool, run: str) -> Continuation | None:

@@ -113,13 +113,10 @@ class RouteRequest(Incoming):
     text: Text
 
 
-class DeliberationRequest(Incoming):
-    """A problem for a panel. A configuration is the protocol's own document."""
+class SessionRequest(Incoming):
+    """What every session can be asked with."""
 
-    problem: Text | None = None
     run: Id | None = RUN
-    config: dict[str, Any] | None = None
-    panel: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
     max_rounds: Annotated[int, Field(ge=1, le=1_000), BeforeValidator(shapes.whole)] | None = None
     provider: Name | None = None
     script: dict[str, Any] | None = None
@@ -127,6 +124,24 @@ class DeliberationRequest(Incoming):
     experts: Annotated[list[Text], Field(max_length=8)] = Field(
         [], description="Needs, in words; for each a persona is made before the session begins."
     )
+    max_expansions: Annotated[int, Field(ge=0, le=5), BeforeValidator(shapes.whole)] | None = Field(
+        None, description="How often a session may go on from another, along the whole chain."
+    )
+
+
+class DeliberationRequest(SessionRequest):
+    """A problem for a panel. A configuration is the protocol's own document."""
+
+    problem: Text | None = None
+    config: dict[str, Any] | None = None
+    panel: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
+    ensemble: bool = Field(False, description="First answers of everybody, without sight of the others.")
+
+
+class ContinuationRequest(SessionRequest):
+    """What a session asked for. Who answers is as it was where nobody is named."""
+
+    answer: Text | None = Field(None, description="What it asked for, from whoever knows.")
 
 
 class RerunRequest(Incoming):

@@ -1,17 +1,28 @@
-"""Deliberations over HTTP: convene, look, read the transcript and the figures, follow."""
+"""Deliberations over HTTP: convene, go on from one that asks for something, look, read the transcript and the figures, follow."""
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
+from hansard.app.driving.chaining import Continuation, continuation, go_on
 from hansard.app.serving.publishing import artifact, deliberation_metrics, exact_deliberation
-from hansard.app.setup.convening import Call, Convening, check_name, convening
+from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Call, Convening, check_name, convening
 from hansard.app.telling.deliberationviews import MODE, deliberation_view
 from hansard.app.telling.recorded import ENDED
+from hansard.errors import UsageError
 from hansard.surfaces.http import runs
-from hansard.surfaces.http.bodies import DeliberationRequest, DeliberationView, RunsListing, RunView, Strictly
+from hansard.surfaces.http.bodies import (
+    ContinuationRequest,
+    DeliberationRequest,
+    DeliberationView,
+    RunsListing,
+    RunView,
+    SessionRequest,
+    Strictly,
+)
 from hansard.surfaces.http.desk import Desk, answer, desk_of, token_of
 from hansard.surfaces.http.problems import documented, on_record, refusing
 from hansard.surfaces.http.runs import STREAM, Waiting
@@ -33,28 +44,73 @@ async def convene(request: Request, body: DeliberationRequest, query: Annotated[
         actor = token_of(request).actor
         convened = desk.hansard.deliberations.convene(made, surface="http", actor=actor, run=body.run)
         run = await desk.daemon.submit(convened)
-    await desk.daemon.wait(run, query.wait)
+    return await _accepted(desk, run, query.wait)
+
+
+@router.post(
+    "/v1/deliberations/{run}/continue",
+    status_code=202,
+    response_model=DeliberationView,
+    responses=FINISHED | documented(404, 409, 415),
+)
+async def go_on_from(
+    request: Request, run: str, body: ContinuationRequest, query: Annotated[Waiting, Query()]
+) -> Response:
+    """Answer a session that ended with a question: a new one, a run of its own, takes up where it stopped."""
+    desk = desk_of(request)
+    before = await _found(desk, run)
+    with refusing(409):
+        found = await asyncio.to_thread(_continuation, desk, before, body)
+        deliberations, actor = desk.hansard.deliberations, token_of(request).actor
+        new = await desk.daemon.submit(go_on(deliberations, found, surface="http", actor=actor, run=body.run))
+    return await _accepted(desk, new, query.wait)
+
+
+async def _accepted(desk: Desk, run: str, wait_s: float) -> Response:
+    await desk.daemon.wait(run, wait_s)
     with on_record(run):
         view = await asyncio.to_thread(deliberation_view, desk.hansard.store, run)
     return answer(view, 200 if view["state"] in ENDED else 202, {"location": f"/v1/deliberations/{run}"})
 
 
 def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
-    # A script answers for everybody; whom the flags name is not asked then.
-    chosen = body.provider is not None or body.script is not None
-    wishes = desk.wishes.asking(body.provider) if chosen else desk.wishes
-    call = Call(
+    call = replace(
+        _call(desk, body),
         problem=body.problem,
         config=body.config,
         panel=body.panel,
+        experts=tuple(body.experts),
+        ensemble=body.ensemble,
+        max_expansions=DEFAULT_EXPANSIONS if body.max_expansions is None else body.max_expansions,
+    )
+    if body.provider is None and body.script is None:
+        call = replace(call, wishes=desk.wishes)
+    return convening(desk.hansard.settings, desk.hansard.pool, call)
+
+
+def _continuation(desk: Desk, run: str, body: ContinuationRequest) -> Continuation:
+    if body.answer is None and not body.experts:
+        raise UsageError("give an answer, or experts who are to join: with neither, the same would be asked again")
+    return continuation(
+        desk.hansard.store,
+        desk.hansard.pool,
+        run,
+        body.answer,
+        call=_call(desk, body),
+        experts=body.experts,
+        max_expansions=body.max_expansions,
+    )
+
+
+def _call(desk: Desk, body: SessionRequest) -> Call:
+    """What both ways to begin a session have in common. Nobody is asked whom only the daemon's flags name."""
+    return Call(
         max_rounds=body.max_rounds,
         runs=desk.sessions,
         script=body.script,
         selector_script=body.selector_script,
-        experts=tuple(body.experts),
-        wishes=wishes,
+        wishes=desk.wishes.asking(body.provider),
     )
-    return convening(desk.hansard.settings, desk.hansard.pool, call)
 
 
 @router.get("/v1/deliberations", response_model=list[RunView], responses=documented())

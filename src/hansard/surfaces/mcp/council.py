@@ -1,6 +1,7 @@
 """Tools for deliberations: put a problem to a panel, look at a session's directory, see who can sit on a panel."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -8,11 +9,9 @@ from pydantic import Field
 
 from hansard.app.archived.sessions import replayed, whole_artifact
 from hansard.app.driving.chaining import Continuation, chain_view, continuation, go_on
-from hansard.app.settings import LIMITS
 from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Convening, convening
 from hansard.app.setup.convening import Call as Convened
 from hansard.app.setup.panels import personas_of
-from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import deliberation_view, rounds_of
 from hansard.app.views import View
 from hansard.errors import UsageError
@@ -28,20 +27,26 @@ MAX_NEED = 4_096
 Money = Annotated[float, Field(gt=0, le=1e9)]
 
 
-class Deliberating(Arguments):
+class Sitting(Arguments):
+    """What every session can be asked with."""
+
+    provider: Name | None = Field(None, description="A provider that is configured here, for every agent.")
+    max_rounds: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    script: dict[str, Any] | None = Field(None, description="Answers to rehearse with, instead of any model.")
+    selector_script: dict[str, Any] | None = None
+    output_dir: Name = Field(RUNS, description="Where the session's directory is made, in the project's folder.")
+
+
+class Deliberating(Sitting):
     problem: Text | None = Field(None, description="What is to be thought through; may stand in the config instead.")
     panel: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = Field(
         None, description="Agents by id, as list_personas or the config has them; default: all."
     )
-    provider: Name | None = Field(None, description="A provider that is configured here, for every agent.")
-    max_rounds: Annotated[int, Field(ge=1, le=1_000)] | None = None
     max_total_tokens: Count | None = None
     max_total_cost_usd: Money | None = None
     max_wallclock_seconds: Count | None = None
     config: dict[str, Any] | None = Field(None, description="A session configuration, the protocol's own document.")
-    script: dict[str, Any] | None = Field(None, description="Answers to rehearse with, instead of any model.")
-    selector_script: dict[str, Any] | None = None
-    output_dir: Name = Field(RUNS, description="Where the session's directory is made, in the project's folder.")
+    ensemble: bool = Field(False, description="First answers of everybody, without sight of the others.")
 
     def caps(self) -> dict[str, Any]:
         names = ("max_total_tokens", "max_total_cost_usd", "max_wallclock_seconds")
@@ -53,6 +58,17 @@ class Adapting(Deliberating):
         [], description="What experts are needed for, in words."
     )
     max_expansions: Annotated[int, Field(ge=0, le=5)] = Field(2, description="How often it may go on with an expert.")
+
+
+class Continuing(Sitting):
+    run: Name = Field(description="The deliberation that asked for something.")
+    answer: Text | None = Field(None, description="What it asked for, from the person who knows. Do not make it up.")
+    experts: Annotated[list[Text], Field(max_length=8)] = Field(
+        [], description="What experts are to join for, in words."
+    )
+    max_expansions: Annotated[int, Field(ge=0, le=5)] | None = Field(
+        None, description="How often sessions may go on from one another, along the whole chain."
+    )
 
 
 class Needing(Arguments):
@@ -100,6 +116,19 @@ async def deliberate_adaptive(call: Call, asked: Adapting) -> View:
     return view | {"final": view["sessions"][-1]}
 
 
+@tool("Go on with a deliberation that asked for something", "runs", DeliberationView)
+async def deliberate_continue(call: Call, asked: Continuing) -> Given:
+    """Answer a deliberation that ended with user_input_required or external_research_required; its `pending` says what it asks.
+
+    A new session of the same panel takes up where it stopped. Ask the person; do not answer in their place.
+    """
+    hansard = call.desk.hansard
+    found = await asyncio.to_thread(_continuation, call, asked)
+    going_on = go_on(hansard.deliberations, found, surface="mcp", actor=call.actor)
+    run = await call.desk.made(going_on, call.actor)
+    return as_task(call, run) or await seen_through(call, run)
+
+
 @tool("Summary of a session", "reads", SessionView)
 async def get_run_summary(call: Call, asked: OfDirectory) -> View:
     """Give how a finished deliberation ended, from its directory, and whether its transcript still has its digest."""
@@ -139,9 +168,9 @@ def _following(call: Call, run: str) -> Continuation | None:
     if view.get("termination_reason") != "external_research_required":
         return None
     try:
-        limits = Wishes(**{name: getattr(call.desk.wishes, name) for name in LIMITS})
+        as_it_was = Convened(wishes=call.desk.wishes.asking(None))
         need = str(view["pending"]["query"])[:MAX_NEED]
-        return continuation(hansard.store, hansard.pool, run, None, call=Convened(wishes=limits), experts=[need])
+        return continuation(hansard.store, hansard.pool, run, None, call=as_it_was, experts=[need])
     except UsageError:
         # Often enough: the last session's request stays open, and the record says so.
         return None
@@ -149,24 +178,45 @@ def _following(call: Call, run: str) -> Continuation | None:
 
 def _convening(call: Call, asked: Deliberating) -> Convening:
     hansard = call.desk.hansard
-    flags = call.desk.wished(asked.provider)
-    if asked.script is not None:
-        # A script answers for everybody; whom the flags name is not asked then.
-        flags = flags.asking(None)
-    wanted = Convened(
+    wanted = replace(
+        _convened(call, asked),
         problem=asked.problem,
         config=asked.config,
         panel=asked.panel,
+        experts=asked.experts if isinstance(asked, Adapting) else (),
+        ensemble=asked.ensemble,
+        max_expansions=asked.max_expansions if isinstance(asked, Adapting) else DEFAULT_EXPANSIONS,
+        caps=asked.caps(),
+    )
+    if asked.script is None:
+        wanted = replace(wanted, wishes=call.desk.wished(asked.provider))
+    return convening(hansard.settings, hansard.pool, wanted)
+
+
+def _continuation(call: Call, asked: Continuing) -> Continuation:
+    if asked.answer is None and not asked.experts:
+        raise UsageError("give an answer, or experts who are to join: with neither, the same would be asked again")
+    hansard = call.desk.hansard
+    return continuation(
+        hansard.store,
+        hansard.pool,
+        hansard.runs.find(asked.run),
+        asked.answer,
+        call=_convened(call, asked),
+        experts=asked.experts,
+        max_expansions=asked.max_expansions,
+    )
+
+
+def _convened(call: Call, asked: Sitting) -> Convened:
+    """What both ways to begin a session have in common. Nobody is asked whom only the server's flags name."""
+    return Convened(
         max_rounds=asked.max_rounds,
         runs=call.desk.within(asked.output_dir),
         script=asked.script,
         selector_script=asked.selector_script,
-        experts=asked.experts if isinstance(asked, Adapting) else (),
-        max_expansions=asked.max_expansions if isinstance(asked, Adapting) else DEFAULT_EXPANSIONS,
-        caps=asked.caps(),
-        wishes=flags,
+        wishes=call.desk.wished(None).asking(asked.provider if asked.script is None else None),
     )
-    return convening(hansard.settings, hansard.pool, wanted)
 
 
 def _summary(desk: Desk, name: str) -> View:
@@ -196,6 +246,7 @@ TOOLS: tuple[Tool, ...] = (
     deliberate,
     deliberate_streaming,
     deliberate_adaptive,
+    deliberate_continue,
     generate_persona,
     get_run_summary,
     list_personas,

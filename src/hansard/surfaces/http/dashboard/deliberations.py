@@ -15,7 +15,10 @@ from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.sessionpage import said
 from hansard.app.views import View
 from hansard.errors import StoreError
-from hansard.surfaces.http.dashboard.pages import Page, page
+from hansard.surfaces.http import deliberations as api
+from hansard.surfaces.http import runs
+from hansard.surfaces.http.bodies import ContinuationRequest
+from hansard.surfaces.http.dashboard.pages import Page, checked, form, one, page, to
 from hansard.surfaces.http.desk import desk_of
 from hansard.surfaces.http.problems import refusing
 
@@ -36,6 +39,15 @@ async def show(request: Request, run: str) -> Response:
             f"a message of {known} is not what was recorded ({error!r:.80}); hansard verify --deep names it"
         ) from error
     return page(request, "deliberation.html", **values)
+
+
+@router.post("/dashboard/deliberations/{run}/continue")
+async def go_on_from(request: Request, run: str) -> Response:
+    """Answer what a session asked for, and see the one that goes on from it."""
+    fields = await form(request)
+    body = checked(ContinuationRequest, {"answer": one(fields, "answer")})
+    accepted = await api.go_on_from(request, run, body, runs.Waiting())
+    return to(f"/dashboard/deliberations/{json.loads(bytes(accepted.body))['run']}")
 
 
 def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:

@@ -3,15 +3,13 @@
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import ValidationError
 from starlette.responses import Response
 
 from hansard.app.driving.gates import Gates, approvals
 from hansard.surfaces.http import gates as api
 from hansard.surfaces.http.bodies import DecisionRequest
-from hansard.surfaces.http.dashboard.pages import Page, form, one, page, to
+from hansard.surfaces.http.dashboard.pages import Page, checked, form, one, page, to
 from hansard.surfaces.http.desk import desk_of
-from hansard.surfaces.http.problems import Refused
 
 router = APIRouter(route_class=Page)
 MOST_SHOWN = 50
@@ -40,10 +38,5 @@ async def decide(request: Request, gate: str) -> Response:
     said: dict[str, Any] = {"decision": decision, "note": one(fields, "note") or None, "shown": fields.get("shown", [])}
     if decision == "edit":
         said["edit"] = one(fields, "edit")
-    try:
-        body = DecisionRequest(**said)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise Refused(422, f"{'/'.join(map(str, first['loc']))}: {first['msg']}") from error
-    await api.decide(request, gate, body)
+    await api.decide(request, gate, checked(DecisionRequest, said))
     return to("/dashboard/gates")

@@ -2,17 +2,18 @@
 
 import hmac
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from hashlib import sha256
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
@@ -23,6 +24,7 @@ from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.desk import token_of
 from hansard.surfaces.http.problems import Refused, refused_by
 
+Body = TypeVar("Body", bound=BaseModel)
 SHOWN_CHARACTERS = 4_000
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -165,6 +167,15 @@ async def plain_form(request: Request) -> dict[str, list[str]]:
 def one(fields: dict[str, list[str]], name: str) -> str:
     """A field; its line ends as people write them, since browsers send two characters."""
     return fields.get(name, [""])[0].replace("\r\n", "\n")
+
+
+def checked(kind: type[Body], fields: Mapping[str, Any]) -> Body:
+    """What a form says, as the body that the same route of the API takes."""
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Refused(422, f"{'/'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 class Page(APIRoute):
