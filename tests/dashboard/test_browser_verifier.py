@@ -354,6 +354,7 @@ def receipts() -> Iterator[bytes]:
     yield log.receipt(20, rotation=15)
     yield log.receipt(0, rotation=30)
     yield log.receipt(20, rotation=30, note=log.note(keys=[Key.of("stranger", "x")]))
+    yield log.receipt(20, rotation=30, note=log.note() + log.epochs[0].sign("another text").line())
     yield log.receipt(20, rotation=30, note=honest(41).checkpoints[-1])
     log.rotate(seal=False)
     yield log.receipt(20, rotation=40)

@@ -82,6 +82,15 @@ def test_what_is_not_disclosed_is_named() -> None:
     assert (report.receipt.opened, report.receipt.closed) == ((), ("prompt",))
 
 
+def test_a_retired_key_that_signed_too_changes_nothing() -> None:
+    log = honest()
+    text = log.note().split("\n\n")[0] + "\n"
+    report = checked(receipt(note=log.note() + log.epochs[0].sign(text).line()))
+    assert report.findings == ()
+    assert report.receipt is not None
+    assert report.receipt.signed_by == (log.origin, f"{log.origin}/epoch/2")
+
+
 def test_a_new_key_does_not_sign_the_size_that_ends_with_its_own_rotation() -> None:
     log = honest()
     log.rotate(seal=False)
@@ -137,6 +146,7 @@ def test_the_standard_library_alone_verifies_it() -> None:
         (lambda: receipt(note=honest().note(keys=[honest().epochs[2]])), "signature"),
         (lambda: receipt(note=honest().note(keys=[k for k in [honest().identity] if k])), "signature"),
         (lambda: receipt(note=honest().note(keys=[Key.of("stranger.example")])), "signature"),
+        (lambda: receipt(note=honest().note() + honest().epochs[0].sign("another text").line()), "signature"),
         (lambda: receipt(note=honest().note(39)), "inclusion"),
         (lambda: b"\n".join(receipt().split(b"\n")[:1] + receipt().split(b"\n")[2:]), "receipt"),
         (lambda: b"", "receipt"),

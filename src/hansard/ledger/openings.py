@@ -135,7 +135,7 @@ class _Check:
                 "origin", f"its checkpoint is of {checkpoint.origin!r:.80}, its genesis of {genesis.origin!r:.80}"
             )
         keys = self._keys(genesis, epoch)
-        signers = self._signers(keys)
+        signers = self._signers(keys, genesis)
         self._check_inclusion()
         identity = genesis.identity.text() if genesis and genesis.identity else None
         pinned = self._pin is not None and genesis is not None and self._agrees(self._pin, genesis)
@@ -204,18 +204,20 @@ class _Check:
             return [genesis.identity]
         return [genesis.identity, epoch_key]
 
-    def _signers(self, keys: list[VerifierKey]) -> list[VerifierKey]:
-        if not keys:
+    def _signers(self, keys: list[VerifierKey], genesis: Genesis | None) -> list[VerifierKey]:
+        if not keys or genesis is None or genesis.epoch_key is None:
             return []
+        # The first epoch key is known from the genesis that it carries, retired or not ([C3]).
+        known = dict.fromkeys([*keys, genesis.epoch_key])
         try:
-            verified = open_note(self._contents.noted.note, keys, self._tools.ed25519).verified
+            verified = open_note(self._contents.noted.note, known, self._tools.ed25519).verified
         except Malformed as error:
             self._findings.add("signature", "signature", f"[C3] its checkpoint is rejected: {error}")
             return []
         for key in keys:
             if key not in verified:
                 self._findings.add("signature", "signature", f"[C6] its checkpoint is not signed by {key.name!r:.80}")
-        return list(verified)
+        return [key for key in keys if key in verified]
 
     def _check_inclusion(self) -> None:
         checkpoint = self._contents.noted.checkpoint

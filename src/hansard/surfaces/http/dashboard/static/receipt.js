@@ -105,9 +105,10 @@ async function checkSigners(about, epoch, note, pin, findings) {
   if (!about.identity) throw new Malformed("[C10] the log is unsigned");
   const keys = [about.identity, epoch ? await rotatedKey(about, epoch.entry) : about.epochKey];
   if (epoch && epoch.entry.seq + 1 >= note.size) throw new Malformed(`[C5] the epoch key of its rotation is in force past size ${epoch.entry.seq + 1} only`);
-  const signers = await signersOf(note, keys);
+  // The first epoch key is known from the genesis that it carries, retired or not ([C3]).
+  const signers = await signersOf(note, new Set([...keys, about.epochKey]));
   for (const key of keys) if (!signers.includes(key)) throw new Malformed(`[C6] its checkpoint is not signed by ${key.name}`);
-  return signers.map((key) => key.name);
+  return keys.map((key) => key.name);
 }
 
 async function rotatedKey(about, { kind, data }) {
