@@ -109,6 +109,13 @@ def signed_anew(log: Log) -> None:
     log.checkpoints[-1] = log.note()
 
 
+def spelled_otherwise(log: Log) -> None:
+    """A log whose genesis is not of its form, and which is whole otherwise."""
+    log.edit(0, lambda entry: entry["data"].update(nonce=entry["data"]["nonce"].upper()))
+    log.rechain(0)
+    log.checkpoints.clear()
+
+
 def with_notes(change: Callable[[str], str]) -> Callable[[Log], object]:
     def act(log: Log) -> None:
         log.checkpoints[-1] = change(log.checkpoints[-1])
@@ -147,6 +154,7 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
     "an edit, chained anew": edit(20, chained=True),
     "an edit of the last": edit(39, chained=False),
     "an edit of the genesis": edit(0, chained=False),
+    "a nonce that is none": spelled_otherwise,
     "an edit, signed anew": signed_anew,
     "a line dropped": lambda log: log.lines.pop(20),
     "a line dropped, chained anew": drop,

@@ -43,6 +43,8 @@ def swap(log: Log) -> None:
         (lambda log: log.edit(0, lambda entry: entry.update(kind="task.answered")), 0, "[E6]"),
         (lambda log: log.edit(0, lambda entry: entry.update(prev="1" * 64)), 0, "[H4]"),
         (lambda log: log.edit(0, lambda entry: entry["data"].update(spec=2)), 0, "[E6]"),
+        (lambda log: log.edit(0, lambda entry: entry["data"].update(nonce="../" * 10 + "ab")), 0, "[E6]"),
+        (lambda log: log.edit(0, lambda entry: entry["data"].update(nonce="AB" * 16)), 0, "[E6]"),
         (lambda log: log.lines.__setitem__(7, log.lines[7].replace(b":", b": ", 1)), 7, "[E2]"),
         (lambda log: log.lines.__setitem__(7, log.lines[7].replace(b'"ok":true', b'"ok":true,"ok":true')), 7, "[E3]"),
         (lambda log: log.lines.__setitem__(7, log.lines[7].replace(b"lane", "l\u0430ne".encode())), 7, "[E4]"),

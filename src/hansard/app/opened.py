@@ -1,6 +1,5 @@
 """An open ledger, and whether this process may seal it: with the keys of a signed log, and the lease. Names no back end."""
 
-import re
 import shlex
 from contextlib import suppress
 from functools import cached_property
@@ -9,13 +8,12 @@ from typing import TYPE_CHECKING, Self
 
 from hansard.app.settings import Settings
 from hansard.errors import Fenced, StoreError
+from hansard.ledger.entry import NONCE
 from hansard.store.base import Store
 
 if TYPE_CHECKING:
     from hansard.record.recorder import Sealing
     from hansard.record.sealer import Sealer
-
-_NONCE = re.compile(r"[0-9a-f]{32}")
 
 
 class Opened:
@@ -117,7 +115,7 @@ class Opened:
             return "none: this log is unsigned"
         # A stranger's log may name anything: only a nonce ([E6]) becomes the name of a folder, and no other has keys here.
         nonce = str(genesis.get("nonce", ""))
-        folder = self.settings.log_folder(nonce if _NONCE.fullmatch(nonce) else "none")
+        folder = self.settings.log_folder(nonce if NONCE.fullmatch(nonce) else "none")
         self._folder, self._origin = folder, str(genesis.get("origin", ""))
         return f"files in {folder}" if folder.is_dir() else f"its keys are not on this machine (looked in {folder})"
 

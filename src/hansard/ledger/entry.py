@@ -27,6 +27,7 @@ KIND = re.compile(r"(?=.{3,64}\Z)[a-z][a-z_]*(\.[a-z][a-z_]*)+")
 RUN = re.compile(r"[A-Za-z0-9_-]{0,64}")
 PART = re.compile(r"[a-z][a-z0-9_]{0,31}")
 HASH = re.compile(r"[0-9a-f]{64}")
+NONCE = re.compile(r"[0-9a-f]{32}")
 _KEYS = ("actor", "body", "causes", "data", "kind", "prev", "run", "seq", "ts", "v")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .canonical import Json, Malformed
 from .checkpoint import Checkpoint, parse_checkpoint
-from .entry import GENESIS, HASH, PART, VERSION, Entry
+from .entry import GENESIS, HASH, NONCE, PART, VERSION, Entry
 from .note import ED25519, Note, VerifierKey, parse_note
 
 ROTATED = "key.rotated"
@@ -137,8 +137,8 @@ def _genesis(seq: int, leaf: str, data: Mapping[str, Json]) -> Genesis:
     if type(spec) is not int or spec != VERSION:
         raise Malformed(f"[E6] format version {spec!r:.32}; this reader knows {VERSION}")
     origin, custody, nonce = _text(data, "origin"), _text(data, "custody"), _text(data, "nonce")
-    if not origin or len(nonce) != 32:
-        raise Malformed("[E6] it names no origin with a nonce of 16 bytes")
+    if not origin or not NONCE.fullmatch(nonce):
+        raise Malformed("[E6] it names no origin with a nonce of 32 hex digits")
     identity = epoch_key = None
     named = [name for name in ("identity", "epoch_key") if data.get(name) is not None]
     if custody == UNSIGNED:

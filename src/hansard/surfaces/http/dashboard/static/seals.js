@@ -9,7 +9,7 @@ const LOOK_BACK = 16;
 export async function readGenesis(entry, leaf) {
   const { data } = entry;
   const texts = ["origin", "custody", "nonce"].every((name) => typeof data[name] === "string");
-  if (entry.kind !== "log.genesis" || data.spec !== 1 || !texts || !data.origin || [...data.nonce].length !== 32) {
+  if (entry.kind !== "log.genesis" || data.spec !== 1 || !texts || !data.origin || !/^[0-9a-f]{32}$/.test(data.nonce)) {
     throw new Malformed("[E6] entry 0 is no genesis of a log of this format");
   }
   const about = { origin: data.origin, leaf, identity: null, epochKey: null };
