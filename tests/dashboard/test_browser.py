@@ -283,6 +283,8 @@ def test_a_receipt_holds_and_a_tampered_one_is_rejected(
     said = given(page, "good.tlog-proof", receipt)
     assert "good.tlog-proof: holds, for a log that names its own keys" in said
     assert "the result" in said
+    assert "only the ledger shows" not in said
+    assert "only the ledger shows" in given(page, "rotated.tlog-proof", honest().receipt(20, rotation=30))
     header, extra, rest = receipt.split(b"\n", 2)
     spoiled = rest.replace(b"index ", b"index 1", 1)
     for data in (

@@ -75,6 +75,17 @@ def test_without_a_pin_the_keys_are_the_receipts_own_claim() -> None:
     assert any("no pin" in each for each in report.not_proven)
 
 
+def test_a_receipt_says_that_it_does_not_show_whether_rotations_are_sealed() -> None:
+    log = honest()
+    log.rotate(seal=False)
+    log.grow(2)
+    log.checkpoint()
+    report = checked(log.receipt(20, rotation=40), log.pin)
+    assert report.ok
+    assert any("rotation is sealed" in each for each in report.not_proven)
+    assert not any("rotation is sealed" in each for each in checked(Log.begun().receipt(0)).not_proven)
+
+
 def test_what_is_not_disclosed_is_named() -> None:
     report = checked(honest().receipt(20, rotation=ROTATION))
     assert report.ok

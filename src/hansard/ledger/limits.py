@@ -17,6 +17,8 @@ def _limits(report: Report, *, pinned: bool, anchored: bool, deep: bool) -> Iter
         yield "that this log was not rebuilt from scratch: no pin was given, so its keys are its own claim"
     if report.receipt:
         yield "anything about other entries of the log, or that its epoch key was still in force at this size"
+        if report.signed.epochs > 1:
+            yield "that its epoch key was brought in by the one before: whether that rotation is sealed, only the ledger shows"
     else:
         yield from _ledger_limits(report, anchored=anchored, deep=deep)
     if report.signed.identity is not None:

@@ -45,6 +45,7 @@ export async function verifyReceipt(bytes, pin, witnesses = []) {
     origin: note.origin,
     size: note.size,
     signers: signers ?? [],
+    epoch: epoch?.entry.data.epoch ?? 0,
     witnesses: await Promise.all(witnesses.map((key) => wordOf(key, note))),
     pinned: Boolean(pin && about && agrees(pin, about)),
   };

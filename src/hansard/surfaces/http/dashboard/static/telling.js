@@ -33,7 +33,8 @@ export function receiptResult(name, report) {
   }
   if (report.closed.length) parts.push(element("p", `Not disclosed: ${report.closed.join(", ")}.`));
   const unpinned = report.pinned ? [] : ["that this log was not made up: without a pin its keys are its own claim"];
-  parts.push(element("p", "What this does not show:"), list([...unpinned, "anything about other entries, or that its epoch key was still in force", "the time, and that what was recorded is true"]));
+  const rotated = report.epoch ? ["that its epoch key was brought in by the one before: whether that rotation is sealed, only the ledger shows"] : [];
+  parts.push(element("p", "What this does not show:"), list([...unpinned, "anything about other entries, or that its epoch key was still in force", ...rotated, "the time, and that what was recorded is true"]));
   const vouched = report.witnesses.every((each) => each.time !== null);
   return element("div", parts, `result ${report.pinned && vouched ? "good" : "warn"}`);
 }
