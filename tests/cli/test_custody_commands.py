@@ -95,6 +95,17 @@ def test_an_export_carries_its_verifier(run: Any, ledger: Path, tmp_path: Path) 
     assert run("ledger", "export", folder, "--ledger", ledger)[0] == 2
 
 
+def test_a_broken_log_is_not_signed_and_carried_away_only_with_a_word(run: Any, ledger: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as database:
+        database.execute("UPDATE entries SET line = replace(line, '\"tasks\":2', '\"tasks\":9') WHERE seq = 4")
+    for words in (("checkpoint",), ("seal",), ("seal", "--lost-key")):
+        code, _, err = run("ledger", *words, "--ledger", ledger)
+        assert (code, f"{ledger} may not be extended: " in err) == (11, True), err
+    code, _, err = run("ledger", "export", tmp_path / "copy", "--ledger", ledger)
+    assert (code, f"nothing was signed anew: {ledger} may not be extended: " in err) == (0, True)
+    assert run("verify", tmp_path / "copy")[0] == 20
+
+
 def test_what_another_process_writes_is_carried_away_meanwhile(run: Any, state: Path, tmp_path: Path) -> None:
     lines, receipt = tmp_path / "ledger.jsonl", tmp_path / "six.tlog-proof"
     asyncio.run(record_run(lines, state))

@@ -61,10 +61,11 @@ def replace_lost_key(opened: Opened) -> View:
 def sign_anew(opened: Opened) -> str | None:
     """Sign the log as it stands, where this process may, before something of it is handed out.
 
-    Why that was refused, or None. A lost key or a full disk must not keep the record from those who ask for it: they get
+    Why that was refused, or None. A lost key, a full disk or a broken log must not keep the record from those who ask for it: they get
     what was signed before.
     """
     try:
+        _refuse_broken(opened.store)
         if opened.sealer:
             opened.sealer.checkpoint()
     except StoreError as error:
@@ -108,7 +109,13 @@ def checkpoint_view(stored: StoredCheckpoint) -> View:
     return {"size": stored.size, "root": root.hex(), "checkpoint": stored.note}
 
 
+def _refuse_broken(store: Store) -> None:
+    if store.broken:
+        raise StoreError(f"{store.place} may not be extended: {store.broken}; run: hansard verify {store.place}")
+
+
 def _sealer(opened: Opened) -> "Sealer":
+    _refuse_broken(opened.store)
     if opened.sealer is None:
         raise UsageError(f"this process cannot sign {opened.store.place}: {opened.custody}")
     return opened.sealer
