@@ -1,9 +1,12 @@
 import json
+import os
 import shlex
 import subprocess
 import tempfile
+import venv
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +44,17 @@ def test_what_the_demonstration_tells_people_to_type_works(tmp_path: Path) -> No
     lines = [shlex.split(line) for line in commands.splitlines()]
     words = [line[line.index("hansard") + 1 :] for line in lines]
     assert [hansard(tmp_path, *each).returncode for each in words] == [0, 0, 0, 20]
+
+
+def test_with_nothing_installed_what_it_tells_people_to_type_works_too(tmp_path: Path) -> None:
+    venv.create(tmp_path / "a bare one", with_pip=False)
+    where: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True, "check": False}
+    where["env"] = {"PATH": os.defpath, "HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    program = Path(__file__).parents[2] / "examples" / "demo.py"
+    ran = subprocess.run([tmp_path / "a bare one" / "bin" / "python", program, "--folder", "demo"], **where)
+    assert "UNSIGNED" in ran.stdout, ran.stderr
+    _, _, commands = ran.stdout.partition("try it yourself:\n")
+    assert [subprocess.run(line, shell=True, **where).returncode for line in commands.splitlines()] == [0, 0, 20]
 
 
 def test_both_tasks_of_the_first_wave_are_at_work_at_once(tmp_path: Path) -> None:

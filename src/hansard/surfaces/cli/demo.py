@@ -163,7 +163,20 @@ def _program() -> str:
     """How this program is called here: after `make demo` it is not on the PATH, and what we tell people to type must work."""
     if shutil.which("hansard"):
         return "hansard"
-    return sys.argv[0] if Path(sys.argv[0]).name == "hansard" else f"{sys.executable} -m hansard"
+    if Path(sys.argv[0]).name == "hansard":
+        return _quoted(Path(sys.argv[0]))
+    module = f"{shlex.quote(sys.executable)} -m hansard"
+    # From a clone, the program that started this one has named the folder; a shell has not.
+    return module if _is_installed() else f"PYTHONPATH={_quoted(Path(__file__).resolve().parents[3])} {module}"
+
+
+def _is_installed() -> bool:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return bool(version("hansard"))
+    except PackageNotFoundError:
+        return False
 
 
 def _view(ledger: Path, view: View, report: Any, receipt: Path | None, tampered: list[Tampering]) -> dict[str, Any]:
