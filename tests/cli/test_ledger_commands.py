@@ -200,6 +200,9 @@ def test_a_tampered_ledger_still_shows_and_marks_what_is_broken(run: Any, ledger
     assert (code, out.startswith("BROKEN: entry 5 ")) == (0, True)
     assert "BROKEN" not in run("ledger", "replay", "--at", "4", "--ledger", str(ledger))[1]
     assert run("verify", str(ledger))[0] == 20
+    for words in (("runs", "list"), ("gates", "list")):
+        code, _, err = run(*words, "--ledger", str(ledger))
+        assert (code, err.startswith("hansard: BROKEN: ")) == (0, True), words
 
 
 def test_a_ledger_broken_at_its_end_is_read_but_not_extended(run: Any, ledger: Path) -> None:

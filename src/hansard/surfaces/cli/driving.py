@@ -20,7 +20,7 @@ from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError, plainly
 from hansard.surfaces.cli.progress import ticking, watcher
-from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.show import as_json, say, tell_broken
 from hansard.surfaces.cli.streams import read_input
 from hansard.surfaces.hearing import Nobody, Watcher, listener
 from hansard.surfaces.leaving import when_told_to_end
@@ -45,6 +45,7 @@ WITHOUT = {
 async def opened(settings: Settings, *, writing: bool) -> AsyncIterator[Hansard]:
     """A ledger that is there already, with its runs."""
     found: Opened = open_ledger(settings, writing=writing)
+    tell_broken(found.store.broken)
     async with Hansard(found, settings) as hansard:
         yield hansard
 

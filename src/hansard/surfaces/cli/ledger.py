@@ -11,9 +11,8 @@ from hansard.app.people import human
 from hansard.app.settings import ledger_settings
 from hansard.errors import UsageError
 from hansard.surfaces.cli.arguments import count
-from hansard.surfaces.cli.show import as_json, as_json_line, say
+from hansard.surfaces.cli.show import as_json, as_json_line, say, tell_broken
 from hansard.surfaces.cli.streams import has_reader
-from hansard.surfaces.plain import plain
 
 
 def show(args: argparse.Namespace) -> int:
@@ -131,8 +130,7 @@ def repair(args: argparse.Namespace) -> int:
 
 def _open(args: argparse.Namespace, *, writing: bool = False) -> LedgerService:
     service = LedgerService.open(ledger_settings(args.ledger), writing=writing)
-    if service.store.broken:
-        print(f"hansard: BROKEN: {plain(service.store.broken)}; it can be read, not extended", file=sys.stderr)
+    tell_broken(service.store.broken)
     return service
 
 

@@ -36,6 +36,12 @@ def _json(value: Any, indent: int | None = None) -> str:
     return plain_json(text) if sys.stdout.isatty() else text
 
 
+def tell_broken(why: str | None) -> None:
+    """Say of a ledger that it is broken, where it is, beside whatever is read from it."""
+    if why:
+        print(f"hansard: BROKEN: {plain(why)}; it can be read, not extended", file=sys.stderr)
+
+
 def say(text: str = "", *, at_once: bool = False) -> None:
     """Print a line of text whose parts may come from a record: characters that drive a terminal or hide text are spelled out.
 
