@@ -158,6 +158,10 @@ def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path:
         text = visitor.text(sent.headers["location"])
         assert "The blue one." in text
         assert "&gt; Anything but\n&gt; red." in text
+        assert f'goes on from <a href="{path}"' in text
+        earlier = visitor.text(path)
+        assert f'goes on in <a href="{sent.headers["location"]}"' in earlier
+        assert "<form" not in earlier.partition("It asks:")[2]
 
 
 def test_a_run_page_of_a_deliberation_leads_to_its_own_page(visitor: Visitor, debated: str) -> None:

@@ -125,14 +125,15 @@ def _cited(text: str) -> list[str]:
 def chain_of(store: Store, run: str) -> list[str]:
     """The runs of the chain that this one stands in, the first one first."""
     found = [run]
-    while (before := _before(store, found[0])) is not None and before not in found:
+    while (before := before_it(store, found[0])) is not None and before not in found:
         found.insert(0, before)
-    while (after := _after(store, found[-1])) is not None and after not in found:
+    while (after := after_it(store, found[-1])) is not None and after not in found:
         found.append(after)
     return found
 
 
-def _before(store: Store, run: str) -> str | None:
+def before_it(store: Store, run: str) -> str | None:
+    """The run that this one goes on from."""
     first = next(iter(store.select(Query(run=run, kind="run.requested", limit=1))), None)
     for seq in first.causes if first else ():
         cause = store.entry(seq)
@@ -141,14 +142,12 @@ def _before(store: Store, run: str) -> str | None:
     return None
 
 
-def _after(store: Store, run: str) -> str | None:
+def after_it(store: Store, run: str) -> str | None:
     """The newest run that goes on from this one."""
-    ends = {entry.seq for entry in store.select(Query(run=run, kind="session.ended"))}
-    if not ends:
-        return None
-    for entry in store.select(Query(kind="run.requested", after=min(ends), newest_first=True)):
-        if not ends.isdisjoint(entry.causes):
-            return entry.run
+    ends = store.select(Query(run=run, kind="session.ended"))
+    for seq in sorted((seq for end in ends for seq in store.effects(end.seq)), reverse=True):
+        if (effect := store.entry(seq)).kind == "run.requested":
+            return effect.run
     return None
 
 

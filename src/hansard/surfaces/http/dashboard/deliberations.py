@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from hansard.app.driving.chaining import after_it, before_it
 from hansard.app.service import Hansard
 from hansard.app.serving.publishing import exact_deliberation
 from hansard.app.telling.deliberationviews import deliberation_view
@@ -61,6 +62,8 @@ def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
     failures = [entry for entry in entries if entry["kind"] == "turn.failed"]
     return {
         "view": view,
+        "before": before_it(hansard.store, run),
+        "after": after_it(hansard.store, run),
         "rounds": rounds,
         "verdicts": [message for message in messages if message["type"] == "coordination_turn"],
         "disagreements": disagreements(messages),
