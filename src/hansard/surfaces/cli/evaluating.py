@@ -15,6 +15,7 @@ from hansard.app.wiring import ledger_exists, open_ledger
 from hansard.surfaces.cli.deliberate import call_of
 from hansard.surfaces.cli.driving import note, with_ledger
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.narrate import many
 
 
 def found(args: argparse.Namespace, name: str) -> evaluating.Held:
@@ -128,7 +129,7 @@ def chain(args: argparse.Namespace) -> int:
         say(f"{number}. {each['session_id']}: {ended}; panel {', '.join(each['selected_agents'])}")
         if pending := each.get("pending"):
             say(f"   asks {pending.get('question') or pending.get('query')}")
-    say(f"{view['expansions']} expansions, {view['tokens']:,} tokens")
+    say(f"{many(view['expansions'], 'expansion')}, {many(view['tokens'], 'token')}")
     for line in (view["synthesis_answer"] or "").splitlines():
         say(f"  {line}")
     return 0

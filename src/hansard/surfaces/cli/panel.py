@@ -5,6 +5,7 @@ import argparse
 from hansard.app.settings import read_settings
 from hansard.app.setup.panelviews import check_view, panel_view, panels_view, personas_list
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.narrate import many
 
 FOUND = 1
 
@@ -17,7 +18,7 @@ def listed(args: argparse.Namespace) -> int:
         return 0
     for each in panels:
         say(
-            f"{each['name']:<15} {', '.join(each['agents'])}; {each['coordinator']}, at most {each['max_rounds']} rounds"
+            f"{each['name']:<15} {', '.join(each['agents'])}; {each['coordinator']}, at most {many(each['max_rounds'], 'round')}"
         )
     if not panels:
         say("no panel is written down; write [panels.NAME] into hansard.toml, or panels/NAME.toml")
@@ -35,7 +36,9 @@ def show(args: argparse.Namespace) -> int:
     for seat in (*view["seats"], view["coordinator"]):
         say(f"{seat['agent']:<15} {seat['scope']}")
         say(f"{'':<16}asks {seat['asks']}: {seat['billing']}")
-    caps = f"{view['max_rounds']} rounds, {view['max_calls']} calls, {view['max_tokens']:,} tokens"
+    caps = (
+        f"{many(view['max_rounds'], 'round')}, {many(view['max_calls'], 'call')}, {many(view['max_tokens'], 'token')}"
+    )
     say(f"at most         {caps}, {view['max_usd']:g} USD, {view['max_seconds']} s")
     if view["ensemble"]:
         say("ensemble        everybody answers alone first")

@@ -204,7 +204,7 @@ def _tell_task(task: View, *, over: bool) -> None:
 def _tell_panel(panel: View | None) -> None:
     if panel is None:
         return
-    say(f"        panel {panel['session']}: {panel['outcome'] or 'sits'} after {panel['rounds'] or 0} rounds")
+    say(f"        panel {panel['session']}: {panel['outcome'] or 'sits'} after {many(panel['rounds'] or 0, 'round')}")
     for each in panel["unresolved"]:
         held = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
         say(f"        dissent on {first_line(each['topic'], 60)} ({first_line(held, 100)})")
