@@ -330,4 +330,4 @@ def test_an_adaptive_deliberation_on_the_command_line_goes_on_with_an_expert(she
     assert view["selected_agents"] == ["critic", "historian"]
     chain = shell.type("session", "chain", "last")[1]
     assert "asks what do others do?" in chain
-    assert "1 expansions" in chain
+    assert "1 expansion, " in chain
