@@ -3,16 +3,21 @@
 import asyncio
 import http.server
 import re
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from hansard.app import seams
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
 from hansard.errors import ProviderError
 from hansard.providers.programs.process import Ran
+from hansard.providers.tools import Refusal
 
 
 class Speaking(http.server.BaseHTTPRequestHandler):
@@ -81,6 +86,25 @@ async def no_programs(argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> 
 async def test_a_url_gives_what_it_says() -> None:
     with serving(Speaking) as url:
         assert await seams.open_handler("look", {"url": url}, no_programs, {})({"at": "Paris"}) == "an answer"
+
+
+class Long(Speaking):
+    def say(self) -> None:
+        self.begin(200)
+        self.wfile.write(b"x" * (seams.MOST_BYTES + 1))
+
+
+async def test_of_a_tool_that_says_too_much_the_model_hears_that_and_not_the_half(tmp_path: Path) -> None:
+    async with Hansard.open(settings=Settings(ledger="memory:", state=tmp_path)) as hansard:
+        argv = [sys.executable, "-c", "print('x' * (1 << 20) + 'the end')"]
+        [handle] = hansard.pool.handlers({"look": {"command": argv}}, str(tmp_path)).values()
+        said = await handle({})
+    assert isinstance(said, Refusal)
+    assert "printed more than the 1,048,576 bytes" in said.message
+    with serving(Long) as url:
+        said = await seams.open_handler("look", {"url": url}, no_programs, {})({})
+    assert isinstance(said, Refusal)
+    assert "more than the" in said.message
 
 
 @pytest.mark.parametrize("kind", [Dripping, Breaking, Babbling, Refusing])

@@ -34,6 +34,10 @@ class Asks(Protocol):
     async def __call__(self, question: Mapping[str, Any], *, whole: bool = False) -> str: ...
 
 
+class TooLong(ProviderError):
+    """More was said than is taken."""
+
+
 class Remote:
     """A program or URL as a context source, a verifier and a reviser at once: each asks in its own words."""
 
@@ -62,7 +66,10 @@ class Remote:
         """The same as what runs a tool: text is its result, and `{"error": "…"}` says why there is none."""
 
         async def handle(arguments: Mapping[str, Any]) -> object:
-            said = await self._ask({"seam": "tool", "tool": tool, "arguments": arguments})
+            try:
+                said = await self._ask({"seam": "tool", "tool": tool, "arguments": arguments}, whole=True)
+            except TooLong as error:
+                return Refusal(message=str(error))
             try:
                 found = json.loads(said)
             except (ValueError, RecursionError):
@@ -129,7 +136,7 @@ def _command(argv: tuple[str, ...], programs: Programs) -> Asks:
             said = ran.stderr[-500:].decode("utf-8", "replace").strip()
             raise ProviderError(f"{argv[0]} ended with exit code {ran.exit_code}: {said}")
         if whole and ran.truncated:
-            raise ProviderError(f"{argv[0]} printed more than the {len(ran.stdout):,} bytes that are taken")
+            raise TooLong(f"{argv[0]} printed more than the {len(ran.stdout):,} bytes that are taken")
         return ran.stdout.decode("utf-8", "replace").strip()
 
     return ask
@@ -152,7 +159,7 @@ def _url(url: str) -> Asks:
         if not 200 <= status < 300:
             raise ProviderError(f"{url}: answered with status {status}")
         if whole and len(data) > MOST_BYTES:
-            raise ProviderError(f"{url}: answered with more than the {MOST_BYTES:,} bytes that are taken")
+            raise TooLong(f"{url}: answered with more than the {MOST_BYTES:,} bytes that are taken")
         return data[:MOST_BYTES].decode("utf-8", "replace").strip()
 
     async def ask(question: Mapping[str, Any], *, whole: bool = False) -> str:
