@@ -57,7 +57,7 @@ def steps_of(path: Path, orders: Sequence[str], log: Path) -> list[Step]:
 
 
 def turning_points(steps: Sequence[Step], most: int) -> list[Step]:
-    """Steps next to which the work changes its kind, at most so many, spread over all of it.
+    """Steps next to which the work changes its kind, at most so many, spread over all of it from the first to the last.
 
     Files that can be derived from the others are left to the full sweep.
     """
@@ -67,5 +67,5 @@ def turning_points(steps: Sequence[Step], most: int) -> list[Step]:
         if (one.call, one.file) != (following.call, following.file):
             turns |= {at, at + 1}
     points = sorted(turns)
-    every = max(1, -(-len(points) // most))
-    return [true[at] for at in points[::every]]
+    every = max(1, -(-(len(points) - 1) // (most - 1)))
+    return [true[at] for at in sorted({*points[::every], points[-1]})]
