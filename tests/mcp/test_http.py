@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import uvicorn
 from mcp.client.client import Client
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from hansard.app.service import Hansard
 from hansard.app.serving.tokens import ROLES, Role, Token
@@ -192,6 +192,8 @@ async def greeted(http: httpx2.AsyncClient, address: str) -> dict[str, str]:
 
 LONG = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "submit", "arguments": {"request": "x"}}}
 
+CANCELLING = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": LONG["id"]}}
+
 
 @pytest.mark.parametrize("ending", ["deletes it", "is away for long"])
 async def test_a_session_that_is_over_has_cancelled_no_run(
@@ -212,10 +214,67 @@ async def test_a_session_that_is_over_has_cancelled_no_run(
         assert [each["state"] for each in hansard.runs.listed()] == ["running"]
 
 
+@asynccontextmanager
+async def within(
+    folder: Path, slow: Answers, heard: Callable[[Message], Awaitable[None]] | None = None
+) -> AsyncIterator[tuple[httpx2.AsyncClient, Hansard]]:
+    """A client of the application without a socket in between. `heard` sees what is answered, as it is."""
+    settings = Settings(ledger=str(folder / "ledger.db"), state=folder / "state")
+    async with Hansard.open(settings=settings, providers={slow.id: slow}) as hansard:
+        app = http_app(hansard, folder=folder, wishes=Wishes(provider=slow.id))
+
+        async def telling(scope: Scope, receive: Receive, send: Send) -> None:
+            async def told(message: Message) -> None:
+                await send(message)
+                if heard:
+                    await heard(message)
+
+            await app(scope, receive, told)
+
+        async with app.lifespan(), httpx2.AsyncClient(transport=httpx2.ASGITransport(telling)) as http:
+            yield http, hansard
+
+
+HERE = "http://here/mcp"
+
+
+async def test_a_cancellation_that_was_accepted_counts_though_the_session_ends_that_moment(tmp_path: Path) -> None:
+    slow = Answers(pause_s=3600)
+    ends = asyncio.Event()
+
+    async def eager(message: Message) -> None:
+        if ends.is_set() and message.get("status") == 202:
+            ends.clear()
+            assert (await http.delete(HERE, headers=session)).status_code == 200
+
+    async with within(tmp_path, slow, eager) as (http, hansard):
+        session = await greeted(http, HERE)
+        call = asyncio.create_task(http.post(HERE, json=LONG, headers=session))
+        await slow.asked_times(1)
+        ends.set()
+        assert (await http.post(HERE, json=CANCELLING, headers=session)).status_code == 202
+        assert not ends.is_set()
+        [run] = [each["run"] for each in hansard.runs.listed()]
+        await eventually(lambda: hansard.runs.show(run)["state"] == "cancelled")
+        await call
+
+
+async def test_a_notice_that_the_end_of_its_session_overtakes_is_no_error_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with within(tmp_path, Answers()) as (http, _):
+        for _ in range(5):
+            session = await greeted(http, HERE)
+            notice, end = http.post(HERE, json=CANCELLING, headers=session), http.delete(HERE, headers=session)
+            told, ended = await asyncio.gather(notice, end)
+            assert told.status_code in (202, 404)
+            assert ended.status_code == 200
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
 async def test_a_session_is_used_with_the_token_that_opened_it(tmp_path: Path) -> None:
     slow = Answers(pause_s=3600)
     wishes = Wishes(provider=slow.id)
-    cancelling = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": LONG["id"]}}
     people = {"owner": ROLES, "looker": ROLES[:1]}
     async with (
         served(tmp_path, people=people, slow=slow, wishes=wishes) as (address, hansard),
@@ -225,11 +284,11 @@ async def test_a_session_is_used_with_the_token_that_opened_it(tmp_path: Path) -
         session = await greeted(owner, address)
         call = asyncio.create_task(owner.post(address, json=LONG, headers=session))
         await slow.asked_times(1)
-        assert (await looker.post(address, json=cancelling, headers=session)).status_code == 404
+        assert (await looker.post(address, json=CANCELLING, headers=session)).status_code == 404
         assert (await looker.delete(address, headers=session)).status_code == 404
         [run] = [each["run"] for each in hansard.runs.listed()]
         assert hansard.runs.show(run)["state"] == "running"
-        assert (await owner.post(address, json=cancelling, headers=session)).status_code == 202
+        assert (await owner.post(address, json=CANCELLING, headers=session)).status_code == 202
         await eventually(lambda: hansard.runs.show(run)["state"] == "cancelled")
         await call
 

@@ -1,12 +1,15 @@
 """The server over streamable HTTP, as an ASGI application. Host, Origin, tokens and sizes are the guard's who stands before it."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from anyio import BrokenResourceError, ClosedResourceError
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.types import Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from hansard.app.serving.tokens import Token
 from hansard.surfaces.mcp.desk import Desk
@@ -14,6 +17,8 @@ from hansard.surfaces.mcp.server import build
 
 MAX_BODY = 4_000_000
 IDLE_S = 1_800.0
+STREAM = 200
+LIBRARY = logging.getLogger("mcp.server.streamable_http")
 
 
 class HttpApp:
@@ -28,17 +33,66 @@ class HttpApp:
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """As long as this lasts, the application answers; it can be entered once."""
-        async with self._sessions.run():
-            try:
-                yield
-            finally:
-                # Before the sessions go: a call that ends with us is no call that its client cancelled.
-                self._desk.closing = True
-        await self._desk.close()
+        LIBRARY.addFilter(_is_trouble)
+        try:
+            async with self._sessions.run():
+                try:
+                    yield
+                finally:
+                    # Before the sessions go: a call that ends with us is no call that its client cancelled.
+                    self._desk.closing = True
+            await self._desk.close()
+        finally:
+            LIBRARY.removeFilter(_is_trouble)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         token = scope.get("hansard.token")
         if isinstance(token, Token):
             # A session is his who opened it: nobody else may end it, or cancel what is called in it.
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[*token.roles]))
-        await self._sessions.handle_request(scope, receive, send)
+        answer = _Answer(send)
+        try:
+            await self._sessions.handle_request(scope, receive, answer.send)
+        except (BrokenResourceError, ClosedResourceError):
+            answer.overtaken()
+        await answer.release()
+
+
+class _Answer:
+    """What the library answers. It says 202 to a notice before it hands it on: whoever hears that and ends his session would
+    overtake his own notice. And where an end overtakes one after all, it would say two things."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._held: list[Message] = []
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._held.clear()
+        if self._held or message.get("status", STREAM) != STREAM:
+            self._held.append(message)
+        else:
+            await self._send(message)
+
+    def overtaken(self) -> None:
+        """The session was ended while the message was on its way to it."""
+        if self._held:
+            body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session has been terminated"}}'
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            start = {"type": "http.response.start", "status": 404, "headers": headers}
+            self._held = [start, {"type": "http.response.body", "body": body}]
+
+    async def release(self) -> None:
+        for message in self._held:
+            await self._send(message)
+
+
+def _is_trouble(record: logging.LogRecord) -> bool:
+    """Not that a client hung up, or ended his session, within a request: the library calls that an error of ours."""
+    return not (record.exc_info and _is_gone(record.exc_info[1]))
+
+
+def _is_gone(error: BaseException | None) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_gone, error.exceptions))
+    return isinstance(error, BrokenResourceError | ClosedResourceError | ClientDisconnect)
