@@ -4,9 +4,12 @@ import json
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from hansard.app.ledgers.verifying import verify_apart
+from hansard.errors import StoreError
 from postgres import Server
 from shell import hansard
 
@@ -45,6 +48,13 @@ def test_a_report_names_the_ledger_and_not_the_export_that_was_made_of_it(tmp_pa
     done = hansard(tmp_path, "verify", url)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"OK: {place}")
     assert json.loads(hansard(tmp_path, "verify", url, "--json").stdout)["path"] == place
+
+
+def test_an_export_that_is_to_be_verified_is_given_up_where_its_service_closes(url: str) -> None:
+    closed = Event()
+    closed.set()
+    with pytest.raises(StoreError, match="given up after 1 of 1 entries"):
+        verify_apart(url, closed=closed)
 
 
 def test_a_log_is_carried_from_one_kind_of_ledger_to_the_next_and_goes_on_in_the_last(tmp_path: Path, url: str) -> None:

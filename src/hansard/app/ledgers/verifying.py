@@ -33,7 +33,7 @@ def verify_apart(location: str, *words: str, closed: Event | None = None) -> Vie
 
     verifier, shown = Path(command_module.__file__).parent, place_of(location)
     with (
-        readable(location) as path,
+        readable(location, closed) as path,
         subprocess.Popen(
             [sys.executable, "-I", str(verifier), path, "--json", *words],
             stdout=subprocess.PIPE,
@@ -56,8 +56,11 @@ def verify_apart(location: str, *words: str, closed: Event | None = None) -> Vie
 
 
 @contextmanager
-def readable(location: str) -> Iterator[str]:
-    """The location itself, or for a ledger in a database server a throw-away export of it, which is what gets verified."""
+def readable(location: str, closed: Event | None = None) -> Iterator[str]:
+    """The location itself, or for a ledger in a database server a throw-away export of it, which is what gets verified.
+
+    The export is given up where a service is `closed` meanwhile: it may take longer than a process has that is told to end.
+    """
     if not location.startswith(("postgresql://", "postgres://")):
         yield location
         return
@@ -65,11 +68,15 @@ def readable(location: str) -> Iterator[str]:
     from hansard.providers.programs.temporary import new_folder, remove
     from hansard.record.export import export
 
+    def look(done: int, size: int) -> None:
+        if closed is not None and closed.is_set():
+            raise StoreError(f"given up after {done:,} of {size:,} entries: whoever asked for them is being shut down")
+
     folder = new_folder()
     try:
         store = open_store(location, reading=True)
         try:
-            export(store, folder / "export", pending=True)
+            export(store, folder / "export", pending=True, progress=look)
         finally:
             store.close()
         yield str(folder / "export")
