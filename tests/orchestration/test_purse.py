@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from hansard.domain.budget import Budget, Spend
 from hansard.domain.exchange import Completion, Cost, Exchange, Limits, Message, Usage
 from hansard.orchestration.purse import LEAST_OUTPUT_TOKENS, Breach, Purse, Reserved, estimated_tokens
+from hansard.providers.checks import BYTES_PER_TOKEN
+from hansard.providers.hosted.shapes import told
 from hansard.providers.prices import Price
 
 PRICE = Price(input=1_000_000, output=5_000_000)
@@ -64,6 +66,16 @@ def test_an_answer_is_bounded_to_what_is_left_and_refused_where_too_little_is() 
         purse.reserve(asked, None)
     assert (breach.value.unit, breach.value.limit, breach.value.spent) == ("tokens", 400, 0)
     assert Purse(Budget(max_tokens=100 + LEAST_OUTPUT_TOKENS)).reserve(asked, None).tokens == 100 + LEAST_OUTPUT_TOKENS
+
+
+def test_the_shape_of_an_answer_is_set_aside_with_the_question_that_tells_it() -> None:
+    plain = question(400)
+    shaped = replace(plain, schema={"type": "object", "properties": {"lane": {"enum": ["x" * 40] * 10}}})
+    sent = sum(len(message.content) for message in told(shaped)) // BYTES_PER_TOKEN
+    assert sent > 2 * estimated_tokens(plain)
+    assert Purse(Budget(max_tokens=10_000)).reserve(shaped, None).tokens >= sent + 100
+    with pytest.raises(Breach):
+        Purse(Budget(max_tokens=sent)).reserve(shaped, None)
 
 
 def test_a_breach_names_the_unit_that_ended() -> None:

@@ -14,6 +14,7 @@ from hansard.domain.budget import Budget, Spend
 from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.domain.work import BudgetUnit
 from hansard.providers.checks import BYTES_PER_TOKEN
+from hansard.providers.hosted.shapes import told
 from hansard.providers.prices import Price
 
 USUAL_OUTPUT_TOKENS = 4_096
@@ -152,5 +153,5 @@ class Purse:
 
 
 def estimated_tokens(exchange: Exchange) -> int:
-    """About how many tokens the messages have."""
-    return -(-sum(len(message.content.encode("utf-8", "replace")) for message in exchange.messages) // BYTES_PER_TOKEN)
+    """About how many tokens the question has: its messages, and the shape of the answer, which most servers are told in words."""
+    return -(-sum(len(message.content.encode("utf-8", "replace")) for message in told(exchange)) // BYTES_PER_TOKEN)
