@@ -3,6 +3,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from command_line import hansard, started
+from daemons import wait_for
 from forging import chain, read, write
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_ledger
 from hansard.domain.custody import Repaired
 from hansard.record.recorder import Step, record_now
+from ledgers import request
 from small_run import record_run
 from store.disks import tmpfs
 
@@ -114,6 +118,27 @@ def test_what_another_process_writes_is_carried_away_meanwhile(run: Any, state: 
         assert run("ledger", "receipt", 6, "-o", receipt, "--ledger", lines)[0] == 0
         assert run("ledger", "export", tmp_path / "out", "--ledger", lines)[0] == 0
     assert run("verify", receipt)[0] == run("verify", tmp_path / "out", "--deep")[0] == 0
+
+
+def test_a_writer_of_json_lines_may_begin_while_they_are_exported(state: Path, tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "ledger.jsonl"), state=state)
+    asyncio.run(record_run(Path(settings.ledger), state))
+    with open_ledger(settings, writing=True) as opened:
+        steps = [Step(request("x" * 30_000), "human:test") for _ in range(500)]
+        record_now(opened.store, steps, sealing=opened.extending())
+    process = started(tmp_path, "ledger", "export", "out", "--ledger", settings.ledger)
+    try:
+        partial = wait_for(lambda: next(tmp_path.glob(".out.*.partial"), None))
+        # Halted in the middle: it has signed, and copies.
+        process.send_signal(signal.SIGSTOP)
+        assert partial.exists()
+        with open_ledger(settings, writing=True) as opened:
+            record_now(opened.store, [Step(request(), "human:test")], sealing=opened.extending())
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.communicate()
+    assert process.returncode == 0
+    assert hansard(tmp_path, "verify", "out", "--deep").returncode == 0
 
 
 def test_an_export_comes_back_as_the_same_log(run: Any, ledger: Path, tmp_path: Path) -> None:

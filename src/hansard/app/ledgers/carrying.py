@@ -5,10 +5,17 @@ from pathlib import Path
 
 from hansard.app.ledgers.custody import pin_of, sign_anew
 from hansard.app.ledgers.verifying import readable
-from hansard.app.opened import Opened
 from hansard.app.settings import Settings
 from hansard.app.views import View
-from hansard.app.wiring import found_ledger, ledger_exists, open_or_found, place_of, restorer
+from hansard.app.wiring import (
+    found_ledger,
+    ledger_exists,
+    open_ledger,
+    open_or_found,
+    open_to_carry,
+    place_of,
+    restorer,
+)
 from hansard.errors import UsageError
 from hansard.record.adopt import adopt
 from hansard.record.export import export
@@ -16,10 +23,13 @@ from hansard.record.foreign import check_foreign, import_foreign, is_foreign
 from hansard.record.imports import import_log
 
 
-def export_to(opened: Opened, folder: Path, *, bodies: bool = True) -> View:
+def export_to(settings: Settings, folder: Path, *, bodies: bool = True) -> View:
     """A folder that anyone can verify without us; a new checkpoint is signed first, where this process may."""
-    unsigned = sign_anew(opened)
-    done = export(opened.store, folder, bodies=bodies)
+    with open_to_carry(settings) as opened:
+        unsigned = sign_anew(opened)
+    # Copied as a reader: that takes long, and a ledger in JSON lines has one writer, who may want to begin meanwhile.
+    with open_ledger(settings) as opened:
+        done = export(opened.store, folder, bodies=bodies)
     return {
         "folder": str(folder),
         "entries": done.size,

@@ -66,8 +66,7 @@ def consistency(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
-    with open_to_carry(ledger_settings(args.ledger)) as opened:
-        view = carrying.export_to(opened, Path(args.folder), bodies=not args.without_bodies)
+    view = carrying.export_to(ledger_settings(args.ledger), Path(args.folder), bodies=not args.without_bodies)
     _warn(view)
     _print(args, view, f"exported {view['entries']:,} entries and {view['bodies']:,} bodies to {view['folder']}")
     if not args.json:
