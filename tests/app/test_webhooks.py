@@ -1,16 +1,27 @@
 """The secret that webhooks are signed with, and how far each receiver has heard."""
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hansard.app.posting import check_url
 from hansard.app.serving.marks import Marks
-from hansard.app.serving.webhooks import webhook_secret
+from hansard.app.serving.webhooks import webhook_secret, webhooks
+from hansard.domain.fact import Body, Fact
+from hansard.domain.gate import GateOpened
+from hansard.domain.work import RunEnded
 from hansard.errors import StoreError, UsageError
-from ledgers import memory
+from hansard.ledger.entry import Entry
+from hansard.store.base import Draft, Query
+from hansard.store.memory import MemoryStore
+from ledgers import Clock, draft, genesis_draft, memory
 from store.disks import make_space, tmpfs
 
 
@@ -39,6 +50,60 @@ def test_daemons_that_start_at_once_share_one_secret(tmp_path: Path) -> None:
         found = set(threads.map(lambda _: webhook_secret(tmp_path / "serve"), range(64)))
     assert len(found) == 1
     assert sorted(path.name for path in (tmp_path / "serve").iterdir()) == ["lock", "webhook-secret"]
+
+
+class Busy(MemoryStore):
+    """A log in which others write: right behind the first look for gates, one opens and another run ends."""
+
+    def select(self, query: Query) -> Iterator[Entry]:
+        found = list(super().select(query))
+        if query.kind == "gate.opened" and self.head().size == 2:
+            self.append([[left(GATE), left(END)]])
+        return iter(found)
+
+
+GATE = GateOpened(
+    gate="g-1", rule="r", before="plan", needed=1, on_expiry="reject", shown=(), question=Body.text("may it?")
+)
+END = RunEnded(state="answered", reason="answered", calls=1, tokens=1, cost_usd_nano=0, elapsed_us=1)
+
+
+def left(fact: Fact) -> Draft:
+    """What a driver wrote who is gone."""
+    return draft(fact, run="run", fence=("run", 1))._replace(fence=None)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
+
+
+async def test_what_is_recorded_between_two_looks_is_told_too(tmp_path: Path) -> None:
+    told: list[int] = []
+    both = asyncio.Event()
+
+    def hear(event: str, **fields: Any) -> None:
+        told.append(fields["seq"])
+        if fields["seq"] == 3:
+            both.set()
+
+    store = Busy(genesis_draft(), clock=Clock())
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as receiver:
+        threading.Thread(target=receiver.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{receiver.server_address[1]}/"
+        Marks(tmp_path, store).move(url, 0)
+        store.append([[left(END)]])
+        work = asyncio.create_task(webhooks((url,), tmp_path, store, hear).work())
+        async with asyncio.timeout(60):
+            await both.wait()
+        work.cancel()
+        receiver.shutdown()
+    assert told == [1, 2, 3]
 
 
 def test_daemons_of_one_user_leave_each_others_marks_alone(tmp_path: Path) -> None:

@@ -100,7 +100,12 @@ class Webhooks:
             # New, or of a ledger that was put back to an earlier state.
             after = last
             self._marks.move(url, after)
-        found = [entry for kind in KINDS for entry in self._store.select(Query(kind=kind, after=after, limit=PAGE))]
+        # As of one moment: what comes between two looks would stand before something that is told, and never be told itself.
+        found = [
+            entry
+            for kind in KINDS
+            for entry in self._store.select(Query(kind=kind, after=after, before=last + 1, limit=PAGE))
+        ]
         return sorted(found, key=lambda entry: entry.seq)[:PAGE]
 
     async def _one(self, url: str, entry: Entry) -> None:
