@@ -13,6 +13,7 @@ from typing import Any, Self
 from mcp.client.client import Client
 from mcp.server import Server
 
+import deliberating
 from command_line import SRC
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
@@ -169,3 +170,10 @@ def envelope(extensions: tuple[str, ...] = (TASKS,), token: str | None = None) -
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
     }
     return found | ({"progressToken": token} if token else {})
+
+
+async def asking(client: Client) -> str:
+    """The run of a deliberation that ended with a question."""
+    script = deliberating.script([deliberating.turn(), deliberating.verdict("request_user_input")]).as_data()
+    asked = {"config": deliberating.config(["ada"]).as_data(), "script": script}
+    return str((await called(client, "deliberate", asked))["run"])

@@ -15,7 +15,7 @@ import pytest
 
 from command_line import SRC
 from components import need
-from mcp_clients import called, client_of, command, desk_in, environment
+from mcp_clients import asking, called, client_of, command, desk_in, environment
 
 OLD = "mcp>=1.26,<2"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
@@ -69,7 +69,9 @@ async def prepared(folder: Path) -> list[tuple[str, dict[str, Any]]]:
             await called(client, "submit", {"request": "x", "plan": PLAN, "gates": ["plan"]}) for _ in range(2)
         ]
         held = await called(client, "deliberate", {"problem": "x"})
+        asks = await asking(client)
     return [
+        ("deliberate_continue", {"run": asks, "answer": "the blue one", "provider": "rehearsal"}),
         ("run_cancel", {"run": first["run"]}),
         ("run_resume", {"run": second["run"]}),
         ("get_run_summary", {"run_dir": held["run_dir"]}),

@@ -9,12 +9,11 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
-import deliberating
 from hansard.app.setup.wishes import Wishes
 from hansard.surfaces.mcp.running import MAX_FOLLOWED
 from hansard.surfaces.mcp.server import tools_of
 from hansard.surfaces.mcp.tool import described
-from mcp_clients import called, client_of, desk_in, refused
+from mcp_clients import asking, called, client_of, desk_in, refused
 
 READS = {
     "runs_list", "run_show", "run_follow", "route", "status", "verify", "ledger_get", "causes", "summary",
@@ -33,8 +32,6 @@ async def arguments(client: Client) -> dict[str, dict[str, Any]]:
     """Something to call each tool with."""
     done = await called(client, "submit", {"request": "compare three queues"})
     held = await called(client, "deliberate", {"problem": "Keep our own mail server?"})
-    script = deliberating.script([deliberating.turn(), deliberating.verdict("request_user_input")]).as_data()
-    asks = await called(client, "deliberate", {"config": deliberating.config(["ada"]).as_data(), "script": script})
     gated = {"request": "with care", "gates": ["plan"]}
     waiting = [await called(client, "submit", gated) for _ in range(3)]
     assert [each["state"] for each in waiting] == ["waiting"] * 3
@@ -60,7 +57,7 @@ async def arguments(client: Client) -> dict[str, dict[str, Any]]:
         "deliberate": {"problem": "Keep our own mail server?", "max_rounds": 2, "max_total_tokens": 1_000_000},
         "deliberate_streaming": {"problem": "Keep our own mail server?", "panel": ["critic", "engineer"]},
         "deliberate_adaptive": {"problem": "Keep our own mail server?", "max_expansions": 1},
-        "deliberate_continue": {"run": asks["run"], "answer": "the blue one", "provider": "rehearsal"},
+        "deliberate_continue": {"run": await asking(client), "answer": "the blue one", "provider": "rehearsal"},
         "generate_persona": {"need": "somebody who knows the law of mail"},
         "get_run_summary": {"run_dir": held["run_dir"]},
         "list_personas": {},
