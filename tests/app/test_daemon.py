@@ -326,6 +326,7 @@ async def test_one_look_at_a_log_that_grows_is_for_all_who_wait(monkeypatch: pyt
     monkeypatch.setattr("hansard.app.driving.waiting.LOOK_S", 0.01)
     async with Hansard.open(settings=IN_MEMORY, providers={"told": Answers(obliging)}) as hansard:
         runs = [await at_a_gate(hansard) for _ in range(3)]
+        newest = hansard.store.head().size - 1
         waiting = {run: asyncio.create_task(hansard.runs.waiting.decided(run)) for run in runs}
         looks: list[Query] = []
         select = hansard.store.select
@@ -339,6 +340,7 @@ async def test_one_look_at_a_log_that_grows_is_for_all_who_wait(monkeypatch: pyt
         other = await at_a_gate(hansard)
         await until(lambda: any(look.kind == "gate.opened" and look.run is None for look in looks))
         assert not [look for look in looks if look.run in runs]
+        assert not [look for look in looks if look.run is None and look.after < newest], "what was before is known"
         assert not [run for run, task in waiting.items() if task.done()]
         gate = next(each["gate"] for each in hansard.gates.listed() if each["run"] == runs[1])
         await hansard.gates.decide(gate, "approve", actor="human:ann")
@@ -348,6 +350,20 @@ async def test_one_look_at_a_log_that_grows_is_for_all_who_wait(monkeypatch: pyt
             await hansard.runs.cancel(run)
         async with asyncio.timeout(30):
             await asyncio.gather(*waiting.values())
+
+
+async def test_who_waits_hears_of_whatever_keeps_him_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Hansard.open(settings=IN_MEMORY, providers={"told": Answers(obliging)}) as hansard:
+        waiting = asyncio.create_task(hansard.runs.waiting.decided(await at_a_gate(hansard)))
+        await until(lambda: bool(hansard.runs.waiting._told))
+
+        def head() -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(hansard.store, "head", head)
+        async with asyncio.timeout(30):
+            with pytest.raises(ZeroDivisionError):
+                await waiting
 
 
 async def at_a_gate(hansard: Hansard) -> str:

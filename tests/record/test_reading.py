@@ -8,9 +8,9 @@ import pytest
 from forging import database
 from hansard.domain.fact import Body
 from hansard.domain.work import RunRequested
-from hansard.errors import Tampered
+from hansard.errors import StoreError, Tampered
 from hansard.ledger.entry import Entry
-from hansard.record.reading import MARK, read_body, read_for_list, read_text
+from hansard.record.reading import MARK, newly, read_body, read_for_list, read_text
 from hansard.record.recorder import Step, record_now
 from hansard.store.base import Store
 from hansard.store.jsonl import JsonlStore
@@ -37,6 +37,18 @@ def test_what_was_recorded_is_read(store: Store) -> None:
     assert stored is not None
     assert stored.body == "half a pair: \ud800".encode("utf-8", "surrogatepass")
     assert read_text(store, entry, "request") == read_for_list(store, entry, "request") == "half a pair: \ud800"
+
+
+def test_a_new_entry_that_cannot_be_read_hides_no_other(store: Store) -> None:
+    first, spoiled, last = (asked(store).seq for _ in range(3))
+    with database(Path(store.place)) as found:
+        found.execute("UPDATE entries SET line = json_remove(line, '$.ts') WHERE seq = ?", (spoiled,))
+    kinds = ("run.ended", "run.requested")
+    assert [entry.seq for entry in newly(store, kinds, -1, last + 1)] == [first, last]
+    assert [entry.seq for entry in newly(store, kinds, first, last)] == []
+    store.close()
+    with pytest.raises(StoreError):
+        newly(store, kinds, -1, last + 1)
 
 
 def test_a_part_that_is_erased_or_that_there_never_was_is_none(store: Store) -> None:

@@ -5,7 +5,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hansard.store.base import Query, Store
+from hansard.record.reading import newly
+from hansard.store.base import Store
 
 
 class News:
@@ -30,10 +31,6 @@ class News:
             if not here:
                 del self._waiting[run]
 
-    @property
-    def awaited(self) -> bool:
-        return bool(self._waiting)
-
     async def look(self) -> None:
         """Read what is new, however many wait for it; a log that has not grown is not searched."""
         since = self._seen
@@ -50,7 +47,6 @@ class News:
         """The newest entry of each run, and up to where that is known, so that no look costs more."""
         newest = self._store.head().size - 1
         found: dict[str, int] = {}
-        for kind in self._kinds if newest > since else ():
-            for entry in self._store.select(Query(kind=kind, after=since, before=newest + 1)):
-                found[entry.run] = max(entry.seq, found.get(entry.run, -1))
+        for entry in newly(self._store, self._kinds, since, newest + 1) if newest > since else ():
+            found[entry.run] = max(entry.seq, found.get(entry.run, -1))
         return found, newest

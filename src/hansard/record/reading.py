@@ -4,13 +4,14 @@ What a store gives is a stranger's word. Bare `store.body` is for those who say 
 are read for use here as well: bare `store.select` is for those who show data as it is, or take nothing of it for granted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from hansard.domain.fact import Body
-from hansard.errors import Tampered
+from hansard.errors import StoreError, Tampered, Unavailable
 from hansard.ledger.body import opens
-from hansard.ledger.entry import Entry
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry, parse
 from hansard.record.codec import misfit
 from hansard.store.base import Query, Store, StoredBody
 
@@ -22,6 +23,25 @@ MARK = "(not what was recorded; run: hansard verify --deep)"
 def read_entries(store: Store, query: Query) -> Iterator[Entry]:
     """The entries that are asked for. Tampered where one has not the form of its kind."""
     return (formed(store, entry) for entry in store.select(query))
+
+
+def newly(store: Store, kinds: Iterable[str], after: int, before: int) -> list[Entry]:
+    """The entries of these kinds between two others, found by kind: most are of none. One that cannot be read is the
+    verifier's to tell of, and hides no other."""
+    wanted = tuple(kinds)
+    try:
+        return [entry for kind in wanted for entry in store.select(Query(kind=kind, after=after, before=before))]
+    except Unavailable:
+        raise
+    except StoreError:
+        return [entry for line in store.lines(after + 1, before) if (entry := _parsed(line)) and entry.kind in wanted]
+
+
+def _parsed(line: bytes) -> Entry | None:
+    try:
+        return parse(line)
+    except Malformed:
+        return None
 
 
 def formed(store: Store, entry: Entry) -> Entry:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hansard.errors import StoreError
 from hansard.orchestration.news import News
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.record.reading import read_entries
@@ -29,14 +28,14 @@ class Waiting:
     async def decided(self, run: str) -> None:
         """Wait until something was decided at a gate of this run, a deadline or the run is over, or somebody wants it cancelled
         or a task of it done again."""
-        progress, moved = await asyncio.to_thread(self._read, run)
+        progress, seen, moved = await asyncio.to_thread(self._read, run)
         if moved:
             return
         gates = progress.gates.values()
         until_us = min(
             (gate.deadline_us for gate in gates if gate.closed is None and gate.deadline_us is not None), default=None
         )
-        with self._ear(run, progress.seen) as told:
+        with self._ear(run, seen) as told:
             while until_us is None or time.time_ns() // 1_000 < until_us:
                 # By the clock on the wall, which may be set, so it is looked at now and then.
                 await asyncio.wait([told], timeout=None if until_us is None else LOOK_S)
@@ -44,15 +43,17 @@ class Waiting:
                     told.result()
                     return
 
-    def _read(self, run: str) -> tuple[Progress, bool]:
-        """How far a run has come, and whether it may go on already.
+    def _read(self, run: str) -> tuple[Progress, int, bool]:
+        """How far a run has come, the entry up to which that is known, and whether it may go on already.
 
         Whatever came after the last driver took the run may have escaped it: he looks again, and once too often does no harm.
         """
+        # The log's end and not the run's: a run may have waited for days, and nobody wants to read what others did meanwhile.
+        newest = self._store.head().size - 1
         entries = list(read_entries(self._store, Query(run=run)))
         progress = progress_of(run, entries)
         after = progress.claims[-1] if progress.claims else -1
-        return progress, any(entry.seq > after and entry.kind in MOVES for entry in entries)
+        return progress, max(newest, progress.seen), any(entry.seq > after and entry.kind in MOVES for entry in entries)
 
     @contextmanager
     def _ear(self, run: str, since: int) -> Iterator["asyncio.Future[None]"]:
@@ -79,7 +80,7 @@ class Waiting:
         while True:
             try:
                 await self._news.look()
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - whoever waits is told of whatever it was, and waits for nothing in vain
                 for told in self._told:
                     if not told.done():
                         told.set_exception(error)

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import NamedTuple, Self
 
 from hansard.app.views import View, entry_view
-from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
+from hansard.record.reading import newly
 from hansard.store.base import Query, Store
 
 WAIT_S = 0.25
@@ -151,13 +151,9 @@ class Follower:
         return found
 
     def _listened(self, size: int) -> list[Entry]:
-        """The new entries of the kinds that are listened for, found by kind: most entries are of none of them."""
-        asked = [Query(kind=kind.decode(), after=self._seen, before=size) for kind in tuple(self._listeners)]
-        try:
-            return sorted((entry for query in asked for entry in self._store.select(query)), key=lambda each: each.seq)
-        except StoreError:
-            # One of them cannot be read; the others can.
-            return self._watched(size)
+        """The new entries of the kinds that are listened for, in their order."""
+        kinds = map(bytes.decode, tuple(self._listeners))
+        return sorted(newly(self._store, kinds, self._seen, size), key=lambda each: each.seq)
 
     def _watched(self, size: int) -> list[Entry]:
         """The new entries that somebody follows or listens for. One that cannot be read is the verifier's to tell of."""
