@@ -60,7 +60,7 @@ async def test_a_session_that_asks_a_person_is_answered_and_another_goes_on_from
     async with desk_in(tmp_path, answers(QUESTION, FINALIZE)) as desk, client_of(desk) as client:
         first = await called(client, "deliberate", asked)
         assert (first["termination_reason"], first["pending"]) == ("user_input_required", {"question": "How wide?"})
-        assert "give an answer" in await refused(client, "deliberate_continue", {"run": first["run"]})
+        assert "give answer, or experts" in await refused(client, "deliberate_continue", {"run": first["run"]})
         second = await called(client, "deliberate_continue", {"run": first["run"], "answer": "Nine metres."})
         assert (second["outcome"], "> Nine metres." in second["problem"]) == ("synthesis", True)
         assert desk.hansard.runs.views(second["run"])[0]["data"]["surface"] == "mcp"

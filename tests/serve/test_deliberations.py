@@ -63,7 +63,7 @@ def test_a_session_that_asks_is_answered_and_another_goes_on_from_it(daemon: Ser
     assert daemon.post(f"{path}?wait=120", again).json()["run"] == run
     assert (twice := daemon.post(path, again)).status_code == 409, twice.text
     for body, told in (
-        ({}, "give an answer"),
+        ({}, "give answer, or experts"),
         ({"answer": "x"}, "answers of the next one as script"),
         ({"answer": "x", "provider": "rehearsal", "max_expansions": 0}, "max_expansions allows up to 5"),
     ):

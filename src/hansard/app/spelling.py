@@ -1,6 +1,6 @@
 """What callers call the things that they ask for: a flag where somebody typed it, the name of a field everywhere else."""
 
-FLAGS = {"gates": "--gate"}
+FLAGS = {"gates": "--gate", "experts": "--expert"}
 """Flags that do not bear the name of their field."""
 
 

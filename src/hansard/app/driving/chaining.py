@@ -56,6 +56,11 @@ def continuation(
     reason = str(ended.data.get("reason") or "has an answer") if ended else "has not ended"
     if ended is None or reason not in ASKING:
         raise UsageError(f"run {run} asks for nothing (its session: {reason}); nothing goes on from it")
+    if answer is None and not experts:
+        wishes = call.wishes if call else Wishes()
+        raise UsageError(
+            f"give {wishes.named('answer')}, or {wishes.named('experts')} who are to join: with neither, the same would be asked again"
+        )
     if answer is not None and not 0 < len(answer.strip()) <= MAX_ANSWER:
         raise UsageError(f"the answer must have 1 to {MAX_ANSWER:,} characters, and has {len(answer):,}")
     number = int((before.continues or {}).get("number", 0)) + 1

@@ -12,7 +12,6 @@ from hansard.app.serving.publishing import artifact, deliberation_metrics, exact
 from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Call, Convening, check_name, convening
 from hansard.app.telling.deliberationviews import MODE, deliberation_view
 from hansard.app.telling.recorded import ENDED
-from hansard.errors import UsageError
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import (
     ContinuationRequest,
@@ -89,8 +88,6 @@ def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
 
 
 def _continuation(desk: Desk, run: str, body: ContinuationRequest) -> Continuation:
-    if body.answer is None and not body.experts:
-        raise UsageError("give an answer, or experts who are to join: with neither, the same would be asked again")
     return continuation(
         desk.hansard.store,
         desk.hansard.pool,

@@ -194,8 +194,6 @@ def _convening(call: Call, asked: Deliberating) -> Convening:
 
 
 def _continuation(call: Call, asked: Continuing) -> Continuation:
-    if asked.answer is None and not asked.experts:
-        raise UsageError("give an answer, or experts who are to join: with neither, the same would be asked again")
     hansard = call.desk.hansard
     return continuation(
         hansard.store,
