@@ -134,4 +134,5 @@ def test_a_url_with_a_password_is_refused_and_not_quoted(who: str) -> None:
     with pytest.raises(UsageError, match="before the @ of this URL") as refused:
         check_url(f"https://{who}example.org/hook", "--webhook")
     assert "hunter" not in str(refused.value)
-    check_url("https://example.org/@ann", "--webhook")
+    for rest in ("/@ann", "?to=ann@example.org", "#@ann"):
+        check_url(f"https://example.org{rest}", "--webhook")
