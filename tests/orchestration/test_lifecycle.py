@@ -28,7 +28,7 @@ from hansard.record.recorder import Step, record_now
 from hansard.store.base import Claim, Query
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft
-from running import Answers, Desk, Ledger, Said, audit, desk, obliging, one, plan, roster, task, user_text, who
+from running import Answers, Desk, Ledger, Said, Says, audit, desk, obliging, one, plan, roster, task, user_text, who
 
 DIAMOND = plan(task("a"), task("b", "a"), task("c", "a"), task("d", "b", "c"), task("e"))
 
@@ -205,8 +205,8 @@ async def test_a_retry_does_the_task_again_and_what_was_built_on_it_and_nothing_
     audit(made.store, run)
 
 
-async def test_a_retry_after_a_failure_repairs_what_was_skipped_for_it() -> None:
-    broken = {"b"}
+def failing(broken: set[str]) -> Says:
+    """Whoever works on one of these has nothing to say."""
 
     def says(exchange: Exchange) -> Said:
         role, id, _ = who(exchange)
@@ -214,7 +214,12 @@ async def test_a_retry_after_a_failure_repairs_what_was_skipped_for_it() -> None
             return "" if id in broken else f"result of {id}"
         return _plain(obliging(exchange))
 
-    provider = Answers(says)
+    return says
+
+
+async def test_a_retry_after_a_failure_repairs_what_was_skipped_for_it() -> None:
+    broken = {"b"}
+    provider = Answers(failing(broken))
     made = desk(provider)
     ended = await made.run(plan=DIAMOND)
     assert ended.state == "partial"
@@ -232,14 +237,7 @@ async def test_what_was_done_without_a_task_is_done_with_it_once_a_retry_has_men
     again: str, poor: str
 ) -> None:
     broken = {"a", poor}
-
-    def says(exchange: Exchange) -> Said:
-        role, id, _ = who(exchange)
-        if role == "worker":
-            return "" if id in broken else f"result of {id}"
-        return _plain(obliging(exchange))
-
-    provider = Answers(says)
+    provider = Answers(failing(broken))
     made = desk(provider)
     work = plan(task("a"), task("b", "a", on_upstream_failure="run"), task("c", "b"), task("d"))
     assert (await made.run(plan=work)).state == "partial"
