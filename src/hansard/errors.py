@@ -27,6 +27,10 @@ class Unknown(UsageError):
     """What the caller wants something of has no such thing: a task of a run, a part of an entry."""
 
 
+class NotAllowed(UsageError):
+    """It is as it should be, and nobody may do it here."""
+
+
 class RunTaken(UsageError):
     """The caller has named a new run, and there is one of this name already."""
 

@@ -399,3 +399,7 @@ async def test_an_edit_at_a_gate_brings_no_programs(tmp_path: Path) -> None:
         waiting = await called(client, "submit", GATED | {"gates": ["plan"]})
         edit = {"gate": waiting["open_gates"][0], "decision": "edit", "edit": json.dumps(plan)}
         assert "--allow-commands" in await refused(client, "gate_decide", edit)
+        waiting = await called(client, "submit", GATED | {"gates": ["task:two"]})
+        # An instruction runs nothing, whatever it looks like.
+        await called(client, "gate_decide", edit | {"gate": waiting["open_gates"][0]})
+        await until(desk, waiting["run"], "answered")

@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from hansard.app.driving.brought import brought_plan
 from hansard.app.people import human
 from hansard.app.views import View, moment
 from hansard.deliberation.documents.reading import read_json
@@ -14,7 +15,6 @@ from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.gates import Gate, Rule, closing, counting
-from hansard.orchestration.plan import parse_plan
 from hansard.record.reading import formed, read_body, read_for_list, read_text
 from hansard.record.recorder import Recorder
 from hansard.store.base import Query, Store
@@ -75,10 +75,12 @@ class Gates:
         actor: str | None = None,
         note: str | None = None,
         edit: str | None = None,
+        commands: bool = True,
         authenticated: bool = False,
         shown: tuple[str, ...] | None = None,
     ) -> View:
-        """Record a decision. `shown` is what the decider saw, where a surface kept it; a gate that shows something else refuses."""
+        """Record a decision. `shown` is what the decider saw, where a surface kept it; a gate that shows something else
+        refuses. `commands`: whether checks of an edited plan may run programs here."""
         opened = self._opened(gate)
         # What nobody can be shown, nobody can decide on.
         view = self._shown(opened)
@@ -94,7 +96,7 @@ class Gates:
         if (decision == "edit") != (edit is not None):
             raise UsageError("an edit needs the new text, and nothing else takes one")
         if edit is not None:
-            self._check_edit(opened, edit)
+            self._check_edit(opened, edit, commands=commands)
         fact = GateDecided(
             gate=gate,
             decision=decision,
@@ -114,14 +116,13 @@ class Gates:
             raise UsageError(f"gate {gate} was {was}; your word is on the record, and changes nothing")
         return view
 
-    def _check_edit(self, opened: Entry, edit: str) -> None:
+    def _check_edit(self, opened: Entry, edit: str, *, commands: bool) -> None:
         if not edit.strip() or len(edit) > MAX_EDIT:
             raise UsageError(f"the new text must have 1 to {MAX_EDIT:,} characters")
         if opened.data["before"] != "plan":
             return
-        config = self._config(opened.run)
-        data = read_json(edit, where="the edited plan")
-        parse_plan(data, config.roster, config.policy, where="the edited plan", commands=True)
+        where = "the edited plan"
+        brought_plan(read_json(edit, where=where), self._config(opened.run), where=where, commands=commands)
 
     def _config(self, run: str) -> RunConfig:
         configured = next(iter(self._store.select(Query(run=run, kind="run.configured", limit=1))), None)

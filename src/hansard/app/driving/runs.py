@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hansard.app.driving.brought import brought_plan
 from hansard.app.driving.claiming import beginning
 from hansard.app.driving.listening import listening
 from hansard.app.driving.panel_provider import Panel, end_sessions
@@ -36,7 +37,7 @@ from hansard.orchestration.ending import Ended
 from hansard.orchestration.engine import Engine
 from hansard.orchestration.journal import Listener, without_secrets
 from hansard.orchestration.nested import is_panel
-from hansard.orchestration.plan import Plan, parse_plan, refuse_lane
+from hansard.orchestration.plan import Plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
 from hansard.providers.base import Provider
@@ -99,13 +100,14 @@ class Runs(RecordedRuns):
         *,
         mode: str = "request",
         plan: object = None,
+        commands: bool = True,
         lane: str | None = None,
         surface: Surface = "python",
         actor: str | None = None,
         run: str | None = None,
     ) -> str:
         """Put a request on the record, with its whole configuration; gives the run's id, which may be the caller's own. Nothing
-        is asked yet."""
+        is asked yet. `commands`: whether checks of the plan may run programs here."""
         if not request.strip():
             raise UsageError("the request is empty; say what is wanted")
         if len(request) > MAX_REQUEST:
@@ -113,7 +115,7 @@ class Runs(RecordedRuns):
         named, single = (spelled(name, typed=surface == "cli") for name in ("lane", "single"))
         if plan is not None and (lane is not None or mode == "single"):
             raise UsageError(f"a plan has tasks and lanes of its own, and contradicts {named} and {single}; keep one")
-        written = self._written(request, config, plan, lane, named)
+        written = self._written(request, config, plan, lane, named, commands=commands)
         if written:
             for id in (id for rule in config.gates if rule.asked for id in rule.tasks):
                 # Refuses a gate before a task that will not come.
@@ -162,10 +164,12 @@ class Runs(RecordedRuns):
             return source
         return {**source, "run": self.find(str(source["run"]))}
 
-    def _written(self, request: str, config: RunConfig, plan: object, lane: str | None, where: str) -> Plan | None:
+    def _written(
+        self, request: str, config: RunConfig, plan: object, lane: str | None, where: str, *, commands: bool
+    ) -> Plan | None:
         """The plan that the user brings: whole, or one task in a lane, which he named `where`."""
         if plan is not None:
-            return parse_plan(plan, config.roster, config.policy, where="the plan", commands=True)
+            return brought_plan(plan, config, where="the plan", commands=commands)
         if lane is not None:
             refuse_lane(lane, config.roster, config.policy, where)
             return Plan.single(lane, request)

@@ -7,12 +7,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from hansard.surfaces.http.asking import refuse_commands
 from hansard.surfaces.http.bodies import DecisionRequest, FullGateView, GateView, Name, Strictly
 from hansard.surfaces.http.desk import answer, check_role, desk_of, token_of
 from hansard.surfaces.http.problems import documented, refusing
 from hansard.surfaces.http.runs import found
-from hansard.surfaces.programs import as_plan
 
 router = APIRouter(tags=["gates"], route_class=Strictly)
 
@@ -47,8 +45,6 @@ async def decide(request: Request, gate: str, body: DecisionRequest) -> Response
     check_role(token, "approver")
     with refusing(404):
         await asyncio.to_thread(desk.hansard.gates.show, gate)
-    if body.edit is not None:
-        refuse_commands(desk, as_plan(body.edit))
     with refusing(409):
         view = await desk.hansard.gates.decide(
             gate,
@@ -56,6 +52,7 @@ async def decide(request: Request, gate: str, body: DecisionRequest) -> Response
             actor=token.actor,
             note=body.note,
             edit=body.edit,
+            commands=desk.commands,
             authenticated=True,
             shown=None if body.shown is None else tuple(body.shown),
         )

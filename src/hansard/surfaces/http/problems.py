@@ -14,7 +14,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from hansard.app.serving.daemon import Draining
-from hansard.errors import Fenced, HansardError, ProviderError, RunTaken, StoreError, Unavailable, Unknown, UsageError
+from hansard.errors import (
+    Fenced,
+    HansardError,
+    NotAllowed,
+    ProviderError,
+    RunTaken,
+    StoreError,
+    Unavailable,
+    Unknown,
+    UsageError,
+)
 
 MEDIA = "application/problem+json"
 BUG = 500
@@ -44,11 +54,13 @@ class Refused(HTTPException):
 
 @contextmanager
 def refusing(status: int) -> Iterator[None]:
-    """What the caller got wrong in here is told with this status, and what is not there with 404."""
+    """What the caller got wrong in here is told with this status, what is not there with 404, what nobody may with 403."""
     try:
         yield
     except RunTaken as error:
         raise Refused(409, str(error), {"location": f"/v1/runs/{error.run}"}, run=error.run) from error
+    except NotAllowed as error:
+        raise Refused(403, str(error)) from error
     except UsageError as error:
         raise Refused(404 if isinstance(error, Unknown) else status, str(error)) from error
 

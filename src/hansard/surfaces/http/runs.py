@@ -13,7 +13,7 @@ from hansard.app.serving.publishing import exact_run, is_deliberation, runs_page
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.following import over_at
 from hansard.app.telling.recorded import ENDED
-from hansard.surfaces.http.asking import refuse_commands, wishes_of
+from hansard.surfaces.http.asking import wishes_of
 from hansard.surfaces.http.bodies import (
     FullRunView,
     PlanRequest,
@@ -52,7 +52,6 @@ class Planning(Waiting):
 async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Query()]) -> Response:
     """Hand in a request. 202 with the run at once; with `wait`, 200 when it has ended by then."""
     desk = desk_of(request)
-    refuse_commands(desk, body.plan)
     wishes = replace(
         wishes_of(desk, body),
         judge=body.judge,
@@ -210,8 +209,8 @@ async def found(desk: Desk, run: str) -> str:
 async def _submitted(request: Request, desk: Desk, text: str, wishes: Wishes, **how: Any) -> str:
     with refusing(409):
         config = desk.daemon.config(wishes)
-        actor = token_of(request).actor
-        return await desk.daemon.submit(desk.hansard.runs.submit(text, config, surface="http", actor=actor, **how))
+        how |= {"commands": desk.commands, "surface": "http", "actor": token_of(request).actor}
+        return await desk.daemon.submit(desk.hansard.runs.submit(text, config, **how))
 
 
 async def _shown(desk: Desk, run: str, wait_s: float, status: int | None = None) -> Response:

@@ -20,7 +20,6 @@ from hansard.surfaces.mcp.progress import telling
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Given, Run, Text, Tool, tool
 from hansard.surfaces.mcp.views import EventsView, FullGateView, FullRunView, PlanView, RunsView
-from hansard.surfaces.programs import as_plan, runs_programs
 from hansard.surfaces.shapes import Limited, Name, Seq, State
 
 FOLLOW_LOOK_S = 0.2
@@ -87,7 +86,6 @@ async def submit(call: Call, asked: Submitting) -> Given:
     """
     if call.state is not None:
         return await answered(call)
-    refuse_commands(call, asked.plan)
     wishes = call.desk.wished(
         asked.provider,
         **asked.limits(),
@@ -100,7 +98,14 @@ async def submit(call: Call, asked: Submitting) -> Given:
     config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
     mode = "single" if asked.single else "request"
     making = hansard.runs.submit(
-        asked.request, config, mode=mode, plan=asked.plan, lane=asked.lane, surface="mcp", actor=call.actor
+        asked.request,
+        config,
+        mode=mode,
+        plan=asked.plan,
+        commands=call.desk.commands,
+        lane=asked.lane,
+        surface="mcp",
+        actor=call.actor,
     )
     run = await call.desk.made(making, call.actor)
     if not asked.wait:
@@ -194,14 +199,13 @@ async def gate_decide(call: Call, asked: Deciding) -> View:
     """Record a person's decision at a gate. Ask the person; do not decide in their place."""
     if call.token is not None and not call.token.may("approver"):
         raise UsageError(f"token {call.token.name!r} may not decide at gates; that needs the role approver")
-    if asked.edit is not None:
-        refuse_commands(call, as_plan(asked.edit))
     view = await call.desk.hansard.gates.decide(
         asked.gate,
         asked.decision,
         actor=call.actor,
         note=asked.note,
         edit=asked.edit,
+        commands=call.desk.commands,
         authenticated=call.token is not None,
         shown=None if asked.shown is None else tuple(asked.shown),
     )
@@ -262,12 +266,6 @@ async def _waits_still(call: Call, run: str, asked: Set[str]) -> bool:
         return True
     call.desk.nudge(run)
     return False
-
-
-def refuse_commands(call: Call, plan: Any) -> None:
-    """A check that runs a program would run it here: only where that was allowed."""
-    if not call.desk.commands and runs_programs(plan):
-        raise UsageError("no programs are run here for plans; --allow-commands lets the server do it")
 
 
 TOOLS: tuple[Tool, ...] = (submit, plan, runs_list, run_show, run_follow, run_cancel, run_resume)
