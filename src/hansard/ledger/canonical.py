@@ -63,7 +63,7 @@ def check(value: Json, depth: int = 0) -> None:
 def decode(data: bytes) -> Json:
     """Parse bytes that must already be canonical; Malformed names the first rule that they break."""
     value = parse(data)
-    if encode(value) != data:
+    if dump(value) != data:
         raise Malformed("[E2] not in canonical form (order of keys, spacing, escapes or a repeated key)")
     return value
 
