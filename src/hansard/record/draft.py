@@ -3,6 +3,7 @@
 import os
 from binascii import hexlify
 from collections.abc import Callable
+from functools import cache
 
 from hansard.domain.fact import Fact
 from hansard.errors import UsageError
@@ -25,11 +26,10 @@ class Drafter:
         self._random = random
         self._pool = b""
         self._at = 0
-        self._known: dict[type[Fact], tuple[Shape, Quick]] = {}
 
     def draft(self, fact: Fact, actor: str, run: str, causes: tuple[int, ...], fence: tuple[str, int] | None) -> Draft:
         """The draft of one fact; UsageError when it breaks a rule of the format."""
-        shape, quick = self._known.get(type(fact)) or self._learn(type(fact))
+        shape, quick = _learned(type(fact))
         if fence is None and shape.driven:
             raise UsageError(f"{shape.kind} may be written only by the driver that holds the run's claim")
         data, bodies = quick(fact) or codec.encode(fact)[1:]
@@ -48,7 +48,9 @@ class Drafter:
             raise UsageError(f"{shape.kind} cannot be recorded: {error}") from error
         return new(Draft, (run, made, causes, tuple(parts), fence))
 
-    def _learn(self, kind: type[Fact]) -> tuple[Shape, Quick]:
-        shape = codec.shape_of(kind)
-        self._known[kind] = shape, compile_check(shape)
-        return self._known[kind]
+
+@cache
+def _learned(kind: type[Fact]) -> tuple[Shape, Quick]:
+    """Once for the process, which may have many drafters: compiling takes longer than recording."""
+    shape = codec.shape_of(kind)
+    return shape, compile_check(shape)
