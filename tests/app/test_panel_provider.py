@@ -81,8 +81,8 @@ async def test_what_a_panel_takes_is_the_runs_and_counted_once_everywhere() -> N
     made = len(voices.calls)
     assert made == 4
     assert returned.data["input_tokens"] + returned.data["output_tokens"] == 15 * made
-    told = [entry for entry in d.entries(run, "task.returned", "role.answered") if entry is not returned]
-    others = len(told) - 1
+    told = [entry for entry in d.entries(run, "task.returned", "role.answered") if entry != returned]
+    others = len(told)
     assert ended.data["calls"] == made + others
     folded = progress_of(run, d.entries(run)).spent
     assert (ended.data["calls"], ended.data["tokens"]) == (folded.calls, folded.tokens)

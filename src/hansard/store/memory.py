@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
+from functools import lru_cache
 from itertools import islice
 
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
@@ -99,7 +100,7 @@ class MemoryStore:
     def entry(self, seq: int) -> Entry:
         if not 0 <= seq < len(self._lines):
             raise UsageError(f"no entry {seq}; the log ends at {len(self._lines) - 1}")
-        return parse(self._lines[seq])
+        return _parsed(self._lines[seq])
 
     def select(self, query: Query) -> Iterator[Entry]:
         stop = len(self._lines) if query.before is None else min(query.before, len(self._lines))
@@ -230,6 +231,12 @@ class MemoryStore:
         self._parts.append(draft.parts)
         for cause in causes:
             self._effects[cause].append(seq)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(line: bytes) -> Entry:
+    """Drivers read the entries of their run over and over, and a line is what it was."""
+    return parse(line)
 
 
 class _Unhurried(Sequence):
