@@ -1,5 +1,6 @@
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import orjson
@@ -8,7 +9,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hansard.ledger.canonical import MAX_INT, Malformed, decode, encode, parse
+from hansard.ledger.canonical import MAX_DEPTH, MAX_INT, Malformed, decode, encode, parse
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 KEYS = st.text(st.characters(max_codepoint=127), max_size=12)
@@ -80,6 +81,19 @@ def test_each_way_out_of_the_model_is_named_by_its_rule(text: bytes, rule: str) 
 def test_values_outside_the_model_are_not_encoded(value: object) -> None:
     with pytest.raises(Malformed):
         encode(value)
+
+
+@pytest.mark.parametrize("leaf", ["text", 1, None, True, [], {}])
+@pytest.mark.parametrize("around", [lambda inner: {"a": inner}, lambda inner: [inner]])
+def test_whatever_lies_deeper_than_the_model_allows_is_refused(
+    around: Callable[[object], object], leaf: object
+) -> None:
+    value = leaf
+    for _ in range(MAX_DEPTH):
+        value = around(value)
+    assert decode(encode(value)) == value
+    with pytest.raises(Malformed, match="nested deeper"):
+        encode(around(value))
 
 
 def test_line_separators_stand_as_they_are() -> None:

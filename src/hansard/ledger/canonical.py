@@ -52,7 +52,9 @@ def check(value: Json, depth: int = 0) -> None:
         for key, member in value.items():
             if type(key) is not str or not key.isascii():
                 raise Malformed(f"[E3] key {key!r:.80} is not ASCII text")
-            check(member, depth + 1)
+            # Most members are texts, and a call for each would take longer than all else here.
+            if type(member) is not str or depth == MAX_DEPTH:
+                check(member, depth + 1)
     elif kind is list or kind is tuple:
         for member in value:
             check(member, depth + 1)
