@@ -3,7 +3,6 @@
 import os
 from binascii import hexlify
 from collections.abc import Callable
-from functools import cache
 
 from hansard.domain.fact import Fact
 from hansard.errors import UsageError
@@ -16,6 +15,8 @@ from hansard.record.quick import Quick, compile_check
 from hansard.store.base import Draft, Part
 
 _POOL_BYTES = 8192
+_KNOWN: dict[type[Fact], tuple[Shape, Quick]] = {}
+"""For the whole process, which may have many drafters: compiling a check takes longer than recording."""
 
 
 class Drafter:
@@ -29,7 +30,7 @@ class Drafter:
 
     def draft(self, fact: Fact, actor: str, run: str, causes: tuple[int, ...], fence: tuple[str, int] | None) -> Draft:
         """The draft of one fact; UsageError when it breaks a rule of the format."""
-        shape, quick = _learned(type(fact))
+        shape, quick = _KNOWN.get(type(fact)) or _learned(type(fact))
         if fence is None and shape.driven:
             raise UsageError(f"{shape.kind} may be written only by the driver that holds the run's claim")
         data, bodies = quick(fact) or codec.encode(fact)[1:]
@@ -49,8 +50,7 @@ class Drafter:
         return new(Draft, (run, made, causes, tuple(parts), fence))
 
 
-@cache
 def _learned(kind: type[Fact]) -> tuple[Shape, Quick]:
-    """Once for the process, which may have many drafters: compiling takes longer than recording."""
     shape = codec.shape_of(kind)
-    return shape, compile_check(shape)
+    _KNOWN[kind] = shape, compile_check(shape)
+    return _KNOWN[kind]
