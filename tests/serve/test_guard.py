@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 import socket
@@ -5,13 +6,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
 from daemons import BARE, Served, place, serving, wait_for
 from hansard.app.serving.tokens import Tokens
 from hansard.surfaces.http.app import make_app
+from hansard.surfaces.http.guard import Doors, Guard, Limits
+from hansard.surfaces.http.metrics import Metrics
 
 EVERYTHING = (
     "/v1/status", "/v1/runs", "/v1/runs/last", "/v1/runs/last/events", "/v1/gates", "/v1/ledger/entries",
@@ -36,6 +41,43 @@ def test_without_a_token_nobody_sees_anything(daemon: Served, path: str) -> None
         assert said.headers["content-type"] == "application/problem+json"
         time.sleep(0.15)
     assert daemon.client(None).get("/health").json() == {"ok": True}
+
+
+async def test_one_token_leaves_room_for_the_others(tmp_path: Path) -> None:
+    over = asyncio.Event()
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await over.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    tokens = Tokens(tmp_path)
+    ann, ben = (tokens.add(name, ("reader",)) for name in ("ann", "ben"))
+    guard = Guard(app, tokens, Doors(hosts=frozenset({"x"})), Limits(requests=8), Metrics(), lambda *_, **__: None)
+
+    async def asked(secret: str) -> int:
+        headers = [(b"host", b"x"), (b"authorization", f"Bearer {secret}".encode())]
+        statuses: list[int] = []
+
+        async def send(message: Message) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        async def receive() -> Message:
+            return {"type": "http.request"}
+
+        await guard({"type": "http", "method": "GET", "path": "/v1/status", "headers": headers}, receive, send)
+        return statuses[0]
+
+    async with asyncio.timeout(60):
+        held = [asyncio.ensure_future(asked(ann)) for _ in range(6)]
+        await asyncio.sleep(0)
+        assert await asked(ann) == 429
+        held.append(asyncio.ensure_future(asked(ben)))
+        await asyncio.sleep(0)
+        assert await asked(ann) == 429
+        over.set()
+        assert await asyncio.gather(*held) == [200] * 7
+        assert await asked(ann) == 200
 
 
 def test_odd_tokens_are_wrong_tokens(daemon: Served) -> None:
