@@ -34,7 +34,13 @@ def add_serve(command: argparse.ArgumentParser) -> None:
     doors.add_argument("--public-log", action="store_true", help="/checkpoint and /tile without a token, for auditors")
     doors.add_argument("--allow-commands", action="store_true", help="plans may have checks that run programs here")
     doors.add_argument("--max-body", type=positive, default=1 << 20, metavar="BYTES", help="default: 1 MiB")
-    doors.add_argument("--max-requests", type=positive, default=4096, metavar="N", help="at once (default: 4096)")
+    doors.add_argument(
+        "--max-requests",
+        type=positive,
+        default=4096,
+        metavar="N",
+        help="at once (default: 4096), three quarters of them of one token",
+    )
     doors.add_argument("--rate", type=positive, default=5000, metavar="N", help="requests a second of one token")
     doors.add_argument("--patience", type=seconds, default=10.0, metavar="S", help="for slow callers (default: 10)")
     work = command.add_argument_group("how it works")

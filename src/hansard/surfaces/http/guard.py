@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from math import ceil
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
@@ -55,11 +56,16 @@ class Limits:
 
     body_bytes: int = 1 << 20
     requests: int = 4_096
-    """Requests at once, followers of events included. One token may have three quarters of them: others have work too."""
+    """Requests at once, followers of events included."""
     rate: float = 5_000.0
     """Requests a second of one token."""
     patience_s: float = 10.0
     """How long the head of a request may take, its body, and a reader that takes nothing."""
+
+    @property
+    def share(self) -> int:
+        """Requests of one token at once: others have work too, and somebody asks whether the daemon is well."""
+        return ceil(self.requests * 3 / 4)
 
 
 class Bucket:
@@ -162,7 +168,7 @@ class Guard:
             raise Refused(401, f"{why}; `hansard serve token list` shows what there is", challenge)
         request.token = token
         self._open[token.digest] += 1
-        if self._open[token.digest] > self._limits.requests * 3 // 4:
+        if self._open[token.digest] > self._limits.share:
             raise Refused(429, f"too many requests of token {token.name!r} at once; let one end", {"retry-after": "1"})
         if scope["method"] == "GET":
             request.may_go_on = lambda: self._is_good(secret)
