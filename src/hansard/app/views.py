@@ -6,7 +6,7 @@ from typing import Any
 
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
-from hansard.ledger.report import whole as whole
+from hansard.ledger.surrogates import whole as whole
 from hansard.record.encoder import fast_dumper
 from hansard.record.history import LedgerState, RunState
 from hansard.store.base import StoredBody

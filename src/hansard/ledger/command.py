@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import TextIO
 
 from .form import STANDARD, Tools
-from .report import Report, lines, whole
+from .report import Report, lines
+from .surrogates import whole
 from .verify import CannotRead, Options, verify
 
 EPILOG = """\

@@ -3,7 +3,6 @@
 Computes verdicts and renders them; it opens nothing and checks nothing itself.
 """
 
-import re
 from bisect import insort
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -19,7 +18,6 @@ KEPT_PER_GRADE = 100
 _EXIT: dict[Grade, int] = {"structure": 20, "signature": 20, "anchor": 21, "missing": 22, "grade": 23}
 _VERDICTS = {0: "OK", 20: "BROKEN", 21: "CONTRADICTED", 22: "BODIES MISSING", 23: "GRADE NOT REACHED"}
 _SHOWN = 12
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,16 +162,6 @@ class Report:
             "first_bad": asdict(first) if first else None,
         }
         return computed | plain
-
-
-def whole(text: str) -> str:
-    """JSON text that is UTF-8: half of a surrogate pair is spelled out in its string, as the byte that it stands for in a name."""
-    return _HALF.sub(_spelled, text)
-
-
-def _spelled(half: re.Match[str]) -> str:
-    code = ord(half[0])
-    return f"\\\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\\\u{code:04x}"
 
 
 class Findings:

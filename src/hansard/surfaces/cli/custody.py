@@ -1,7 +1,6 @@
 """`hansard ledger checkpoint|pin|seal|receipt|consistency|export|import|adopt`: who vouches for a ledger, and carrying it elsewhere."""
 
 import argparse
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from hansard.app.ledgers import custody as service
 from hansard.app.people import human
 from hansard.app.settings import ledger_settings
 from hansard.app.wiring import open_ledger, open_to_carry
-from hansard.errors import UsageError, unwritten
+from hansard.surfaces.cli.output import new_file
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.plain import plain
 
@@ -121,21 +120,3 @@ def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str, then: st
         return _print(args, view, text)
     new_file(args.output, text)
     return _print(args, view, f"wrote {args.output}; {then}")
-
-
-def new_file(path: str, text: str) -> None:
-    """Write a file of the user's that is not there yet, whole or not at all."""
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise UsageError(f"{path} is there already; choose another name") from error
-    except OSError as error:
-        raise unwritten(f"cannot write {path}: {error.strerror}; choose another place", error) from error
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except BaseException as error:
-        os.unlink(path)
-        if isinstance(error, OSError):
-            raise unwritten(f"cannot write {path}: {error.strerror}; nothing was left there", error) from error
-        raise

@@ -7,8 +7,8 @@ from hansard.app.service import Hansard
 from hansard.app.telling.compare import has_answers, shown
 from hansard.app.views import View
 from hansard.errors import UsageError
-from hansard.surfaces.cli.custody import new_file
 from hansard.surfaces.cli.driving import note, opened, with_ledger
+from hansard.surfaces.cli.output import new_file
 from hansard.surfaces.cli.show import as_json, say
 
 EXIT_DIVERGED = 4

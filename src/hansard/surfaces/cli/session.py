@@ -19,11 +19,11 @@ from hansard.app.telling.markdown import as_markdown
 from hansard.app.telling.sessionpage import session_page
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import HansardError, UsageError
-from hansard.surfaces.cli.custody import new_file
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
 from hansard.surfaces.cli.driving import note, refuse_early, with_ledger
 from hansard.surfaces.cli.evaluating import found as held
+from hansard.surfaces.cli.output import new_file
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.narrate import many
 

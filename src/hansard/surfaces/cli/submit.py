@@ -17,7 +17,6 @@ from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
 from hansard.app.wiring import ledger_exists
 from hansard.errors import Fenced, UsageError
-from hansard.surfaces.cli.custody import new_file
 from hansard.surfaces.cli.driving import (
     EXIT,
     conclude,
@@ -29,6 +28,7 @@ from hansard.surfaces.cli.driving import (
     typed,
     watched,
 )
+from hansard.surfaces.cli.output import new_file
 from hansard.surfaces.cli.show import as_json, say
 
 

@@ -9,7 +9,7 @@ from hansard.app.ledgers.witness import Service, key_text, witness_folder
 from hansard.app.settings import ledger_settings, read_settings, state_folder
 from hansard.app.wiring import open_ledger
 from hansard.errors import HansardError, StoreError, UsageError
-from hansard.surfaces.cli.custody import new_file
+from hansard.surfaces.cli.output import new_file
 from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.plain import plain
 
