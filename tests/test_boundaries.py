@@ -427,3 +427,11 @@ def test_importing_hansard_loads_nothing_slow() -> None:
     loaded = loaded_after("import hansard")
     assert "hansard" in loaded
     assert not loaded & {"asyncio", "cryptography", "sqlite3"}
+
+
+def test_a_request_loads_nothing_of_what_deliberates_and_verifies(tmp_path: Path) -> None:
+    words = ["submit", "x", "--provider", "rehearsal", "--ledger", str(tmp_path / "x.db"), "--json"]
+    loaded = loaded_after(f"from hansard.surfaces.cli.main import main\nassert main({words!r}) == 0")
+    assert "hansard.orchestration.engine" in loaded
+    beside = ("hansard.deliberation", "hansard.app.reruns", "hansard.ledger.verify", "hansard.record.export")
+    assert [name for name in sorted(loaded) for each in beside if inside(name, each)] == []

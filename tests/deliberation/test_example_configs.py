@@ -8,11 +8,12 @@ from components import need
 from deliberating import Room
 from hansard.deliberation.documents import Config, FakeProviderScript
 from hansard.deliberation.documents.config_rules import config_breaches, config_warnings
-from hansard.deliberation.documents.reading import load, read_json
+from hansard.deliberation.documents.reading import load
 from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.selector import choose, read_selection
+from hansard.domain.strict_json import read_json
 from hansard.errors import MissingExtra
 from hansard.providers.scripted import Scripted
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from components import need
-from hansard.deliberation.documents.reading import load, read_json, read_yaml
+from hansard.deliberation.documents.reading import load, read_yaml
+from hansard.domain.strict_json import read_json
 from hansard.errors import MissingExtra, UsageError
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(

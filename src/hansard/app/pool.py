@@ -22,6 +22,8 @@ from hansard.providers.tools import Handler
 
 MOST_SEEN = 256
 PANEL_KIND = "panel"
+CLI_KINDS = ("claude-cli", "codex-cli", "gemini-cli", "cli-auto")
+"""Agent CLIs, which can be named without a table in hansard.toml."""
 PYTHON_KIND = "python"
 """What a configuration snapshot calls a provider that a program handed in: nobody else can open it."""
 

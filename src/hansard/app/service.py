@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from threading import Event
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from hansard.app.driving.deliberations import Deliberations
 from hansard.app.driving.gates import Gates
 from hansard.app.driving.runs import Runs
 from hansard.app.ledgers.ledger import LedgerService
@@ -25,6 +24,9 @@ from hansard.orchestration.ending import Ended
 from hansard.providers.base import Provider
 from hansard.record.recorder import Recorder
 from hansard.store.base import Claim, Store
+
+if TYPE_CHECKING:
+    from hansard.app.driving.deliberations import Deliberations
 
 LEASE_S = 15.0
 HEAVY_AT_ONCE = 2
@@ -51,11 +53,17 @@ class Hansard:
         self.pool = Pool(self.settings, providers)
         self.runs = Runs(self.recorder, opened.store, self.pool)
         self.gates = Gates(self.recorder, opened.store)
-        self.deliberations = Deliberations(self.recorder, opened.store, self.pool)
-        self.runs.deliberate = self.deliberations.drive
+        self.runs.deliberate = lambda run: self.deliberations.drive(run)
         self._heavy = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-heavy")
         self.closed = Event()
         """For whoever works in a thread: nobody waits for him any more."""
+
+    @cached_property
+    def deliberations(self) -> "Deliberations":
+        # Many commands have none, and what deliberates takes a while to load.
+        from hansard.app.driving.deliberations import Deliberations
+
+        return Deliberations(self.recorder, self.store, self.pool)
 
     @classmethod
     def open(

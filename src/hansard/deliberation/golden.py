@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from hansard.deliberation.documents import Config, GoldenTestCase, Persona, jcs
-from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import Pen, Sitting, run_session
 from hansard.deliberation.setting import Setting
+from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
 from hansard.providers.base import Provider

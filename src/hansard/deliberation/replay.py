@@ -13,12 +13,12 @@ from typing import Any, get_args
 
 from hansard.deliberation.archive import ARTIFACT, PINS, Taken, read_file, read_manifest
 from hansard.deliberation.documents import Artifact, Config, RunManifest, jcs, transcript_bytes
-from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import PRODUCER, Pen, Sitting, pins_of, run_session
 from hansard.deliberation.setting import Setting
+from hansard.domain.strict_json import read_json
 from hansard.domain.value import replace, value
 from hansard.errors import UsageError, plainly
 

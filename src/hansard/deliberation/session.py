@@ -28,7 +28,6 @@ from hansard.deliberation.archive import (
 )
 from hansard.deliberation.chair import Chair, Held
 from hansard.deliberation.documents import SelectorOutput, content_hash, jcs
-from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.events import Event, event_of, line_of
 from hansard.deliberation.metrics import figures_of
 from hansard.deliberation.minutes import Listener, Minutes
@@ -40,6 +39,7 @@ from hansard.deliberation.tooling import tool_line
 from hansard.deliberation.transcript import Transcript
 from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Fact
+from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.record.encoder import fast_dumper

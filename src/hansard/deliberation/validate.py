@@ -19,10 +19,10 @@ from hansard.deliberation.archive import (
     seal_breaches,
 )
 from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput
-from hansard.deliberation.documents.reading import read_json
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
+from hansard.domain.strict_json import read_json
 from hansard.errors import HansardError, UsageError, plainly
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from hansard.deliberation.documents.jcs import unrepresentable
-from hansard.deliberation.documents.reading import load, read_json
+from hansard.deliberation.documents.reading import load
+from hansard.domain.strict_json import read_json
 from hansard.errors import UsageError
 
 

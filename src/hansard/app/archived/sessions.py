@@ -38,13 +38,14 @@ from hansard.deliberation.archive import (
 from hansard.deliberation.conformance import Report, run_conformance
 from hansard.deliberation.documents import DOCUMENTS, Artifact, Breach, Config, Invalid
 from hansard.deliberation.documents.config_rules import config_breaches
-from hansard.deliberation.documents.reading import load, read_json
+from hansard.deliberation.documents.reading import load
 from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.replay import TranscriptReplay, read_original, transcript_replay
 from hansard.deliberation.session import Pen
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.fact import Body
+from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
 from hansard.domain.work import RunRequested
 from hansard.errors import UsageError, plainly

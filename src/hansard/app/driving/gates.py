@@ -7,10 +7,10 @@ from typing import Any
 from hansard.app.driving.brought import brought_plan
 from hansard.app.people import human
 from hansard.app.views import View, moment
-from hansard.deliberation.documents.reading import read_json
 from hansard.domain.fact import Body
 from hansard.domain.gate import Decision as Decision
 from hansard.domain.gate import GateDecided
+from hansard.domain.strict_json import read_json
 from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig

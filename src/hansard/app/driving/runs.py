@@ -12,14 +12,12 @@ from typing import Any
 from hansard.app.driving.brought import brought_plan
 from hansard.app.driving.claiming import beginning
 from hansard.app.driving.listening import listening
-from hansard.app.driving.panel_provider import Panel, end_sessions
 from hansard.app.driving.waiting import Waiting
 from hansard.app.finding import ANY_RUN, unknown_run
 from hansard.app.ids import new_nonce
 from hansard.app.lanes.routers import Routers
 from hansard.app.people import human
 from hansard.app.pool import Pool
-from hansard.app.reruns.rerun import rerun
 from hansard.app.settings import read_text
 from hansard.app.spelling import spelled
 from hansard.app.telling.capsule import capsule_text
@@ -27,16 +25,16 @@ from hansard.app.telling.following import until_over
 from hansard.app.telling.recorded import ENDED, RecordedRuns
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
-from hansard.deliberation.documents.reading import read_json
 from hansard.domain.budget import Budget
 from hansard.domain.fact import Body, Fact
+from hansard.domain.strict_json import read_json
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
 from hansard.errors import Fenced, HansardError, StoreError, Unknown, UsageError, plainly
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.engine import Engine
-from hansard.orchestration.journal import Listener, without_secrets
-from hansard.orchestration.nested import is_panel
+from hansard.orchestration.journal import Journal, Listener, without_secrets
+from hansard.orchestration.nested import Because, is_panel
 from hansard.orchestration.plan import Plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
@@ -77,7 +75,7 @@ class Runs(RecordedRuns):
         self.waiting = Waiting(store)
         self.deliberate: Callable[[str], Coroutine[Any, Any, Ended]] | None = None
         """Who drives a run that is a deliberation."""
-        pool.panel = lambda *panel: Panel(*panel, store=store, secrets=pool.secrets)
+        pool.panel = self._panel
         pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
         self._engine = Engine(
             recorder,
@@ -86,8 +84,19 @@ class Runs(RecordedRuns):
             self._routers.of,
             secrets=pool.secrets,
             listeners=self._listeners,
-            abandon=lambda journal, because: end_sessions(store, pool.secrets, journal, because),
+            abandon=self._abandon,
         )
+
+    def _panel(self, *panel: Any) -> Provider:
+        # Most runs have none, and what deliberates takes a while to load.
+        from hansard.app.driving.panel_provider import Panel
+
+        return Panel(*panel, store=self._store, secrets=self._pool.secrets)
+
+    async def _abandon(self, journal: Journal, because: Because) -> None:
+        from hansard.app.driving.panel_provider import end_sessions
+
+        await end_sessions(self._store, self._pool.secrets, journal, because)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Hear of everything that drivers of this process record; gives what ends it. Errors of a listener end nothing else."""
@@ -289,6 +298,8 @@ class Runs(RecordedRuns):
             if table is None:
                 raise UsageError(f"there is no provider {name!r}; name one of the run's, or one of hansard.toml")
             swapped[role] = self._pool.provider(name, table, config.folder)
+        from hansard.app.reruns.rerun import rerun
+
         done = await rerun(self._store, run, self._pool.settings, price=self._pool.prices.find, swap=swapped)
         return done.as_view()
 

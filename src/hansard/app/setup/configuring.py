@@ -7,10 +7,9 @@ from decimal import Decimal, DecimalException
 from typing import Any
 
 from hansard.app.lanes.rosters import roster_of
-from hansard.app.pool import FLAGGED, PYTHON_KIND, Pool
+from hansard.app.pool import CLI_KINDS, FLAGGED, PYTHON_KIND, Pool
 from hansard.app.seams import installed
 from hansard.app.settings import Settings, check_name, recordable
-from hansard.app.setup.panels import CLI_KINDS, panel_of
 from hansard.app.setup.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.setup.wishes import Wishes, flagged, words_of
 from hansard.domain.budget import NANO_PER_USD, Budget
@@ -108,6 +107,11 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
 def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig:
     """The configuration with every panel that it names, whole."""
     names = [target for target in config.targets if is_panel(target)]
+    if not names:
+        return config
+    # Most runs have none, and what deliberates takes a while to load.
+    from hansard.app.setup.panels import panel_of
+
     tables = dict(config.providers)
 
     def resolve(target: str | None) -> tuple[str, str]:
@@ -120,7 +124,7 @@ def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig
         return id, model or described or ITS_OWN
 
     panels = {name: panel_of(settings, name).as_table(resolve) for name in names}
-    return replace(config, providers={**tables, **panels}) if panels else config
+    return replace(config, providers={**tables, **panels})
 
 
 def _without_unasked(config: RunConfig, pool: Pool) -> RunConfig:

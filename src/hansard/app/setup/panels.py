@@ -20,8 +20,6 @@ from hansard.ledger.canonical import MAX_INT
 from hansard.orchestration.nested import PANEL, is_panel
 
 ASKER = "hansard"
-CLI_KINDS = ("claude-cli", "codex-cli", "gemini-cli", "cli-auto")
-"""Agent CLIs, which can be named without a table in hansard.toml."""
 MAX_AGENTS = 32
 UNSAID = "(what it is asked)"
 """In place of the problem until there is one."""

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
+from hansard.app.pool import CLI_KINDS
 from hansard.app.settings import Settings
-from hansard.app.setup.panels import CLI_KINDS, PanelPlan, Seat, panel_names, panel_of, personas_of
+from hansard.app.setup.panels import PanelPlan, Seat, panel_names, panel_of, personas_of
 from hansard.app.views import View
 from hansard.deliberation.documents import Persona
 from hansard.deliberation.selector import TRIGGERS

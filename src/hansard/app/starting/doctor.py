@@ -13,10 +13,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hansard.app.ledgers.cosigning import configured
-from hansard.app.pool import Pool
+from hansard.app.pool import CLI_KINDS, Pool
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
-from hansard.app.setup.panels import CLI_KINDS, panel_names, panel_of, personas_of
+from hansard.app.setup.panels import panel_names, panel_of, personas_of
 from hansard.app.setup.rehearsal import REHEARSAL
 from hansard.app.setup.tooltables import tool_of
 from hansard.app.setup.wishes import Wishes

@@ -7,7 +7,6 @@ from typing import Any
 from hansard.app.telling.compare import answer_entry, end_of, since_retry
 from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.app.views import View, moment
-from hansard.deliberation.story import read_artifact
 from hansard.errors import Tampered
 from hansard.ledger.entry import Entry
 from hansard.record.history import RunState, ended_state, fold
@@ -171,6 +170,8 @@ def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:
         if entry.kind == "session.ended" and (view := views.get(str(entry.data["session"]))):
             view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
             view["rounds"] = entry.data["rounds"]
+            from hansard.deliberation.story import read_artifact
+
             artifact = read_artifact(store, entry)
             view["unresolved"] = artifact["cumulative_unresolved"] if artifact else []
     return {seq: views[id] for id, seq in last.items()}

@@ -1,12 +1,11 @@
 """Reads a document from text or a file: JSON, or YAML where the extra is installed. Refuses what has two readings."""
 
 import io
-import json
 import re
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+from hansard.domain.strict_json import read_json, refuse_twice
 from hansard.errors import MissingExtra, UsageError, plainly
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -15,38 +14,6 @@ MAX_VALUES = 1_000_000
 INSTALL = "pip install 'hansard[yaml]'"
 _TWO_READINGS = re.compile(r"(?i)[-+]?0[0-7_]+|[-+]?0b.*|.*[_:].*|yes|no|on|off")
 """Numbers and claims of YAML 1.1 that are others, or texts, in YAML 1.2: 060, 1:30, 1_000, yes."""
-
-
-def read_json(text: str | bytes, *, where: str = "document") -> Any:
-    """One JSON value. A name that stands twice, NaN and Infinity are refused: programs disagree about them."""
-    try:
-        said = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
-        return _STRICT.decode(said)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is no JSON: {error}"[:300]) from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        _refuse_twice(name for name, _ in pairs)
-    return found
-
-
-def _refuse_twice(names: Iterable[str]) -> None:
-    known: set[str] = set()
-    for name in names:
-        if name in known:
-            raise ValueError(f"{name!r:.60} stands twice in one object")
-        known.add(name)
-
-
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
-
-
-# Made once: json.loads makes one each time.
-_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse)
 
 
 def read_yaml(text: str, *, where: str = "document") -> Any:
@@ -75,7 +42,7 @@ def _loader(yaml: Any) -> Any:
             for name in names:
                 if not isinstance(name, str):
                     raise ValueError(f"{name!r:.60} is a name and no text; put it in quotes")
-            _refuse_twice(names)
+            refuse_twice(names)
             return dict(super().construct_mapping(node, deep=deep))
 
         def construct_scalar(self, node: Any) -> Any:
