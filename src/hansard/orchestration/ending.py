@@ -1,14 +1,18 @@
 """How runs end: what is said of an ending, and what is closed when a run is stopped in flight. Pure."""
 
+from typing import TYPE_CHECKING
+
 from hansard.domain.fact import Fact
 from hansard.domain.value import value
 from hansard.domain.work import EndState, RoleAnswered, TaskReturned
 from hansard.ledger.entry import Entry
-from hansard.orchestration.answering import Answer
 from hansard.orchestration.execute import cut_short
 from hansard.orchestration.plan import Plan
 from hansard.orchestration.progress import Progress
 from hansard.record.recorder import Step
+
+if TYPE_CHECKING:
+    from hansard.orchestration.answering import Answer
 
 
 @value
@@ -44,7 +48,7 @@ def ended_before(entry: Entry) -> Ended:
     return Ended(run=entry.run, state=str(entry.data["state"]), reason=str(entry.data["reason"]))
 
 
-def with_answer(answer: Answer) -> Ending:
+def with_answer(answer: "Answer") -> Ending:
     """How a run with an answer ends."""
     if not answer.missing:
         return Ending(state="answered", reason="answered", causes=(answer.seq,))

@@ -5,9 +5,9 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hansard.app.driving.brought import brought_plan
 from hansard.app.driving.claiming import beginning
@@ -32,7 +32,6 @@ from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigu
 from hansard.errors import Fenced, HansardError, StoreError, Unknown, UsageError, plainly
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
-from hansard.orchestration.engine import Engine
 from hansard.orchestration.journal import Journal, Listener, without_secrets
 from hansard.orchestration.nested import Because, is_panel
 from hansard.orchestration.plan import Plan, refuse_lane
@@ -43,6 +42,9 @@ from hansard.record.history import fold
 from hansard.record.reading import read_body
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Query, Store
+
+if TYPE_CHECKING:
+    from hansard.orchestration.engine import Engine
 
 MAX_REQUEST = 10_000_000
 KEEP_S = 0.3
@@ -77,12 +79,18 @@ class Runs(RecordedRuns):
         """Who drives a run that is a deliberation."""
         pool.panel = self._panel
         pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
-        self._engine = Engine(
-            recorder,
-            store,
-            pool.means_of,
+
+    @cached_property
+    def _engine(self) -> "Engine":
+        # Whoever only looks needs none, and it takes a while to load.
+        from hansard.orchestration.engine import Engine
+
+        return Engine(
+            self._recorder,
+            self._store,
+            self._pool.means_of,
             self._routers.of,
-            secrets=pool.secrets,
+            secrets=self._pool.secrets,
             listeners=self._listeners,
             abandon=self._abandon,
         )
