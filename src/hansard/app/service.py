@@ -13,7 +13,6 @@ from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.opened import Opened
 from hansard.app.pool import Pool
 from hansard.app.settings import Settings, check_name, read_settings
-from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
 from hansard.app.views import View
 from hansard.app.wiring import open_or_found
@@ -111,6 +110,8 @@ class Hansard:
             from dataclasses import replace
 
             wanted = replace(wanted, provider=provider)
+        from hansard.app.setup.configuring import run_config
+
         config = run_config(self.settings, self.pool, wanted)
         mode = "single" if single else "request"
         run = await self.runs.submit(request, config, mode=mode, plan=plan, lane=lane, surface=surface, actor=actor)

@@ -6,7 +6,6 @@ from hashlib import sha256
 from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry, parse
-from hansard.ledger.events import tombstone_of
 from hansard.ledger.layout import body_id
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.sequence import Sequence
@@ -76,6 +75,9 @@ def finish_redactions(writer: sqlite3.Connection) -> tuple[int, bool]:
 
     A tombstone of another commitment names nothing.
     """
+    # Every command opens a ledger, and few mend one.
+    from hansard.ledger.events import tombstone_of
+
     erased = 0
     tombstones = writer.execute("SELECT line FROM entries WHERE kind = 'body.redacted' ORDER BY seq").fetchall()
     for (line,) in tombstones:
