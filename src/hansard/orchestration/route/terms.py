@@ -5,7 +5,7 @@ Requests are typed in haste and in any language, so case, accents, apostrophes a
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
 # Vowel signs of Arabic, Hebrew and Indic scripts are no word characters to Python, but they stand inside words.
 _SIGNS = "\u0591-\u05c7\u064b-\u065f\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0981-\u0983\u09bc-\u09cd\u0b82-\u0bcd"
 _ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:\+\+|#)?")
+_ASCII_LINES = re.compile(rf"{_ASCII_TOKEN.pattern}|\n")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _APOSTROPHES = re.compile("(?<=\\w)['’ʼ](?=\\w)")
 _VOWEL = re.compile("[aeiouy]")
@@ -42,8 +43,11 @@ def words(text: str) -> list[str]:
 
 
 def words_of_each(texts: Iterable[str]) -> list[list[str]]:
-    """The words of many texts that were written for this and need no cap."""
-    return [_tokens(_fold(text)) for text in texts]
+    """The words of many texts that were written for this and need no cap. Most are a word or two, so they are read as lines
+    of one: every submission waits for some twenty thousand."""
+    given = list(texts)
+    lines = _words_of_lines("\n".join(filter(_is_line, given)))
+    return [next(lines) if _is_line(text) else _tokens(_fold(text)) for text in given]
 
 
 def spellings(text: str) -> dict[str, str]:
@@ -55,7 +59,10 @@ def spellings(text: str) -> dict[str, str]:
 
 def pairs(stems: list[str]) -> list[str]:
     """Neighbouring words as one term each: `look over` says what neither of its words does."""
-    return [f"{first} {second}" for first, second in pairwise(stems) if not (is_unspaced(first) or is_unspaced(second))]
+    together: Iterable[tuple[str, str]] = pairwise(stems)
+    if not "".join(stems).isascii():
+        together = ((first, second) for first, second in together if not (is_unspaced(first) or is_unspaced(second)))
+    return [f"{first} {second}" for first, second in together]
 
 
 def is_unspaced(word: str) -> bool:
@@ -71,6 +78,21 @@ def _fold(text: str) -> str:
     return (
         _APOSTROPHES.sub("", unicodedata.normalize("NFC", plain)).replace("ı", "i").replace("ø", "o").replace("ł", "l")
     )
+
+
+def _is_line(text: str) -> bool:
+    return text.isascii() and "\n" not in text
+
+
+def _words_of_lines(text: str) -> Iterator[list[str]]:
+    found: list[str] = []
+    for token in _ASCII_LINES.findall(_fold(text)):
+        if token == "\n":
+            yield found
+            found = []
+        else:
+            found.append(_stem(token[:MAX_WORD]))
+    yield found
 
 
 def _tokens(folded: str) -> list[str]:
