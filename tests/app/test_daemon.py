@@ -335,7 +335,7 @@ async def test_one_look_at_a_log_that_grows_is_for_all_who_wait(monkeypatch: pyt
             looks.append(query)
             return select(query)
 
-        await until(lambda: len(hansard.runs.waiting._told) == len(runs))
+        await until(lambda: hansard.runs.waiting._ears == len(runs))
         monkeypatch.setattr(hansard.store, "select", noted)
         other = await at_a_gate(hansard)
         await until(lambda: any(look.kind == "gate.opened" and look.run is None for look in looks))
@@ -354,16 +354,23 @@ async def test_one_look_at_a_log_that_grows_is_for_all_who_wait(monkeypatch: pyt
 
 async def test_who_waits_hears_of_whatever_keeps_him_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Hansard.open(settings=IN_MEMORY, providers={"told": Answers(obliging)}) as hansard:
-        waiting = asyncio.create_task(hansard.runs.waiting.decided(await at_a_gate(hansard)))
-        await until(lambda: bool(hansard.runs.waiting._told))
+        run = await at_a_gate(hansard)
+        waiting = asyncio.create_task(hansard.runs.waiting.decided(run))
+        await until(lambda: bool(hansard.runs.waiting._ears))
 
         def head() -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(hansard.store, "head", head)
         async with asyncio.timeout(30):
-            with pytest.raises(ZeroDivisionError):
-                await waiting
+            with monkeypatch.context() as broken:
+                broken.setattr(hansard.store, "head", head)
+                with pytest.raises(ZeroDivisionError):
+                    await waiting
+            # Whoever comes after that is heard again.
+            again = asyncio.create_task(hansard.runs.waiting.decided(run))
+            await until(lambda: bool(hansard.runs.waiting._ears))
+            await hansard.gates.decide(hansard.gates.listed()[0]["gate"], "approve", actor="human:ann")
+            await again
 
 
 async def at_a_gate(hansard: Hansard) -> str:

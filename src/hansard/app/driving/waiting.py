@@ -22,8 +22,8 @@ class Waiting:
         self._store = store
         # A gate that another driver opens meanwhile may have a deadline.
         self._news = News(store, *MOVES, "gate.opened")
-        self._told: set[asyncio.Future[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._ears = 0
+        self._looking: asyncio.Task[None] | None = None
 
     async def decided(self, run: str) -> None:
         """Wait until something was decided at a gate of this run, a deadline or the run is over, or somebody wants it cancelled
@@ -35,13 +35,13 @@ class Waiting:
         until_us = min(
             (gate.deadline_us for gate in gates if gate.closed is None and gate.deadline_us is not None), default=None
         )
-        with self._ear(run, seen) as told:
-            while until_us is None or time.time_ns() // 1_000 < until_us:
+        with self._ear(run, seen) as (told, looking):
+            while not told.done() and (until_us is None or time.time_ns() // 1_000 < until_us):
                 # By the clock on the wall, which may be set, so it is looked at now and then.
-                await asyncio.wait([told], timeout=None if until_us is None else LOOK_S)
-                if told.done():
-                    told.result()
-                    return
+                look_s = None if until_us is None else LOOK_S
+                await asyncio.wait([told, looking], timeout=look_s, return_when=asyncio.FIRST_COMPLETED)
+                if looking.done():
+                    looking.result()
 
     def _read(self, run: str) -> tuple[Progress, int, bool]:
         """How far a run has come, the entry up to which that is known, and whether it may go on already.
@@ -56,34 +56,28 @@ class Waiting:
         return progress, max(newest, progress.seen), any(entry.seq > after and entry.kind in MOVES for entry in entries)
 
     @contextmanager
-    def _ear(self, run: str, since: int) -> Iterator["asyncio.Future[None]"]:
-        """What is done when there is news of a run, or there can be none."""
+    def _ear(self, run: str, since: int) -> "Iterator[tuple[asyncio.Future[None], asyncio.Task[None]]]":
+        """What is done when there is news of a run, and what is done, with its error, when there can be none."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def tell() -> None:
             if not told.done():
                 told.set_result(None)
 
-        self._told.add(told)
-        if self._task is None:
-            self._task = asyncio.create_task(self._work(), name="hansard-waiting")
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="hansard-waiting")
+        looking = self._looking
+        self._ears += 1
         try:
             with self._news.of(run, since, tell):
-                yield told
+                yield told, looking
         finally:
-            self._told.discard(told)
-            if not self._told:
-                self._task.cancel()
-                self._task = None
+            self._ears -= 1
+            if not self._ears:
+                self._looking.cancel()
+                self._looking = None
 
-    async def _work(self) -> None:
+    async def _look(self) -> None:
         while True:
-            try:
-                await self._news.look()
-            except Exception as error:  # noqa: BLE001 - whoever waits is told of whatever it was, and waits for nothing in vain
-                for told in self._told:
-                    if not told.done():
-                        told.set_exception(error)
-                        # Whoever waited may be gone: then nobody misses it.
-                        told.exception()
+            await self._news.look()
             await asyncio.sleep(LOOK_S)
