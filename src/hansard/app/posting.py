@@ -1,7 +1,6 @@
 """One POST to a server of somebody else, with an end: no answer takes longer than its time, or more than its bytes."""
 
 import http.client
-import re
 import socket
 import threading
 import time
@@ -57,7 +56,7 @@ def check_url(url: str, where: str) -> None:
         (parts.hostname or "").encode("idna")
     except ValueError:
         fits = False
-    if "@" in re.split("[/?#]", url.partition("//")[2], maxsplit=1)[0]:
+    if "@" in url.partition("//")[2].partition("/")[0]:
         # Not quoted: messages are kept in places where nobody looks for a password.
         raise UsageError(f"{where}: a name or password stands before the @ of this URL; write it without")
     if not fits or not url.isascii() or not url.isprintable():
