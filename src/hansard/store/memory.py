@@ -40,6 +40,8 @@ class MemoryStore:
         self._clock = clock
         self._sequence = _Unhurried()
         self._lines: list[bytes] = []
+        # Drivers read the entries of their run over and over, and a line is what it was.
+        self._parsed = lru_cache(maxsize=4096)(parse)
         self._leaves: list[bytes] = []
         self._runs: dict[str, list[int]] = defaultdict(list)
         self._effects: dict[int, list[int]] = defaultdict(list)
@@ -100,7 +102,7 @@ class MemoryStore:
     def entry(self, seq: int) -> Entry:
         if not 0 <= seq < len(self._lines):
             raise UsageError(f"no entry {seq}; the log ends at {len(self._lines) - 1}")
-        return _parsed(self._lines[seq])
+        return self._parsed(self._lines[seq])
 
     def select(self, query: Query) -> Iterator[Entry]:
         stop = len(self._lines) if query.before is None else min(query.before, len(self._lines))
@@ -231,12 +233,6 @@ class MemoryStore:
         self._parts.append(draft.parts)
         for cause in causes:
             self._effects[cause].append(seq)
-
-
-@lru_cache(maxsize=4096)
-def _parsed(line: bytes) -> Entry:
-    """Drivers read the entries of their run over and over, and a line is what it was."""
-    return parse(line)
 
 
 class _Unhurried(Sequence):
