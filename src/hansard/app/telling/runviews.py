@@ -165,13 +165,16 @@ def _sessions(store: Store, entries: Sequence[Entry]) -> dict[int, View]:
     Where a question was asked again after a crash, the session is shown where its answer is.
     """
     last = {session: seq for seq, session in sessions_by_question(entries).items()}
+    if not last:
+        return {}
+    # Most runs have none, and what deliberates takes a while to load.
+    from hansard.deliberation.story import read_artifact
+
     views: dict[str, View] = {id: {"session": id, "outcome": None, "rounds": None, "unresolved": []} for id in last}
     for entry in entries:
         if entry.kind == "session.ended" and (view := views.get(str(entry.data["session"]))):
             view["outcome"] = entry.data.get("reason") or entry.data["outcome"]
             view["rounds"] = entry.data["rounds"]
-            from hansard.deliberation.story import read_artifact
-
             artifact = read_artifact(store, entry)
             view["unresolved"] = artifact["cumulative_unresolved"] if artifact else []
     return {seq: views[id] for id, seq in last.items()}
