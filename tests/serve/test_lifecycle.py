@@ -393,6 +393,7 @@ def test_another_daemon_goes_on_when_the_first_one_is_gone(tmp_path: Path) -> No
         ("--webhook", "http://x/é"),
         ("--provider", "no"),
         ("--traces", "zzz"),
+        ("--traces", "http://x:99999"),
         ("--host", ""),
     ],
 )

@@ -14,9 +14,10 @@ from daemons import place, serving, wait_for
 from hansard.app.service import Hansard
 from hansard.app.telling import span_names as names
 from hansard.app.telling.spans import Span, run_spans
+from hansard.errors import UsageError
 from hansard.record.history import fold
 from hansard.store.base import Query, Store
-from hansard.surfaces.http.telemetry import Telemetry
+from hansard.surfaces.http.telemetry import Telemetry, check_collector
 from panels import PANELS, Voices
 from running import Answers, desk, hard_to_please, plan, task
 
@@ -28,6 +29,7 @@ class Collector(ThreadingHTTPServer):
 
     def __init__(self, first_s: float = 0) -> None:
         self.got: list[tuple[str, bytes]] = []
+        self.keys: set[str | None] = set()
         self.spans: list[Any] = []
         self.first_s = first_s
         super().__init__(("127.0.0.1", 0), Taking)
@@ -41,6 +43,7 @@ class Taking(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         time.sleep(self.server.first_s if not self.server.got else 0)
         body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
+        self.server.keys.add(self.headers["x-key"])
         self.server.got.append((self.path, body))
         if self.path == "/v1/traces":
             resources = proto.ExportTraceServiceRequest.FromString(body).resource_spans
@@ -106,7 +109,8 @@ async def test_what_is_done_again_is_told_once() -> None:
     assert (before[0] + again[0], before[1] + again[1]) == on_record(here.store, ended.run)
 
 
-def test_finished_runs_reach_a_collector(tmp_path: Path) -> None:
+def test_finished_runs_reach_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret")
     collector = Collector()
     try:
         with serving(
@@ -118,12 +122,20 @@ def test_finished_runs_reach_a_collector(tmp_path: Path) -> None:
     finally:
         collector.shutdown()
         collector.server_close()
+    assert collector.keys == {"secret"}
     spans = collector.spans
     whole = next(span for span in spans if span.name == "invoke_workflow plan")
     said = {each.key: each.value.string_value or each.value.int_value for each in whole.attributes}
     assert said[names.CONVERSATION] == run
     assert len(said[names.ENTRY_HASH]) == 64
     assert {span.trace_id for span in spans} == {whole.trace_id}
+
+
+@pytest.mark.parametrize("url", ["http://ann:hunter-two@x", "http://x/?key=hunter-two", "https://x#hunter-two"])
+def test_a_collector_whose_address_holds_a_secret_is_refused_and_not_quoted(url: str) -> None:
+    with pytest.raises(UsageError, match=r"^--traces: ") as refused:
+        check_collector(url)
+    assert "hunter" not in str(refused.value)
 
 
 async def test_more_spans_than_the_sdk_keeps_wait_for_a_collector_that_takes_its_time() -> None:

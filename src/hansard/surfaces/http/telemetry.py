@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from hansard.app.posting import check_url
 from hansard.app.service import Hansard
 from hansard.app.telling import span_names as names
 from hansard.app.telling.spans import Span, run_spans
@@ -25,8 +26,12 @@ AT_ONCE = 1_000
 
 def check_collector(url: str) -> None:
     """UsageError unless finished runs can be sent to this address from here."""
-    if not url.startswith(("http://", "https://")):
-        raise UsageError(f"--traces {url!r:.100}: write the address of an OTLP/HTTP collector, http://…")
+    check_url(url, "--traces")
+    if "?" in url or "#" in url:
+        # What the SDK is given ends with a path of its own.
+        raise UsageError(
+            "--traces: write the address without ? or #; a key of the collector goes into OTEL_EXPORTER_OTLP_HEADERS"
+        )
     try:
         import_module("opentelemetry.sdk.resources")
     except ImportError as error:
