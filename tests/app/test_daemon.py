@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hansard.app.service import Hansard
-from hansard.app.serving.daemon import Daemon, Draining, unfinished
+from hansard.app.serving.daemon import Daemon, Draining
+from hansard.app.serving.worker import unfinished
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes

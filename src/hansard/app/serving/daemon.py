@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from hansard.app.lanes.routed import Routes
 from hansard.app.service import Hansard
 from hansard.app.serving.webhooks import KINDS, Webhooks
-from hansard.app.serving.worker import AGAIN_S, CLAIM, GRACE_S
+from hansard.app.serving.worker import AGAIN_S, CLAIM, GRACE_S, unfinished
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.following import OVER, Follower, over_at, until_over
@@ -25,7 +25,7 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.watching import LEASE_S, take
-from hansard.store.base import Claim, Query, Store
+from hansard.store.base import Claim
 
 MAX_CONFIGS = 100
 TAKES_UP = ("run.requested", "run.resume_asked", "run.retry_asked")
@@ -390,17 +390,6 @@ async def _end(tasks: Iterable["asyncio.Task[Any]"]) -> None:
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-
-
-def unfinished(store: Store) -> list[str]:
-    """Runs that have not ended, the oldest first. Reads three kinds of entries of the whole log."""
-    size = store.head().size
-    left = dict.fromkeys(entry.run for entry in store.select(Query(kind="run.requested", before=size)))
-    again = {entry.run: entry.seq for entry in store.select(Query(kind="run.retry_asked", before=size))}
-    for entry in store.select(Query(kind="run.ended", before=size)):
-        if entry.seq > again.get(entry.run, -1):
-            left.pop(entry.run, None)
-    return list(left)
 
 
 async def _awaited(work: "asyncio.Future[Ended | None]") -> Ended | None:

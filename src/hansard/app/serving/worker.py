@@ -33,6 +33,17 @@ def is_alive(store: Store) -> bool:
     return False
 
 
+def unfinished(store: Store) -> list[str]:
+    """The runs that have not ended, or were asked for again since, the oldest first."""
+    size = store.head().size
+    left = dict.fromkeys(entry.run for entry in store.select(Query(kind="run.requested", before=size)))
+    again = {entry.run: entry.seq for entry in store.select(Query(kind="run.retry_asked", before=size))}
+    for entry in store.select(Query(kind="run.ended", before=size)):
+        if entry.seq > again.get(entry.run, -1):
+            left.pop(entry.run, None)
+    return list(left)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Due:
     """Runs that have not ended, with the time before which they are left alone."""
@@ -43,20 +54,13 @@ class _Due:
     def look(self, store: Store, now: float) -> None:
         """Take in what was recorded since the last look."""
         size = store.head().size
-        first = self.seen < 0
-        for kind in ("run.requested", "run.resume_asked", "run.retry_asked"):
-            for entry in store.select(Query(kind=kind, after=self.seen, before=size)):
-                self.runs.setdefault(entry.run, now if first else now + GRACE_S)
-        if first:
-            self._forget_ended(store, size)
+        if self.seen < 0:
+            self.runs = dict.fromkeys(unfinished(store), now)
+        else:
+            for kind in ("run.requested", "run.resume_asked", "run.retry_asked"):
+                for entry in store.select(Query(kind=kind, after=self.seen, before=size)):
+                    self.runs.setdefault(entry.run, now + GRACE_S)
         self.seen = size - 1
-
-    def _forget_ended(self, store: Store, size: int) -> None:
-        """Of what was there before: what has ended, and was not asked for again, needs nobody."""
-        again = {e.run: e.seq for e in store.select(Query(kind="run.retry_asked", before=size))}
-        for entry in store.select(Query(kind="run.ended", before=size)):
-            if entry.seq > again.get(entry.run, -1):
-                self.runs.pop(entry.run, None)
 
     def take(self, now: float) -> list[str]:
         ready = [run for run, at in self.runs.items() if at <= now]
