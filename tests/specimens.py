@@ -23,11 +23,11 @@ from hansard.ledger.body import TEXT, commitment
 from hansard.ledger.canonical import dump
 from hansard.ledger.checkpoint import format_checkpoint
 from hansard.ledger.entry import FIRST_PREV, checked_sketch
-from hansard.ledger.form import Tools
 from hansard.ledger.merkle import Frontier, inclusion_proof, leaf_hash, root_of
 from hansard.ledger.note import Signature, VerifierKey, format_note
 from hansard.ledger.receipt import Proof, format_proof
 from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, tiles_for
+from hansard.ledger.tools import Tools
 
 ORIGIN = "log.example.invalid/specimen"
 START_US = 1_760_000_000_000_000

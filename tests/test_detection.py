@@ -14,9 +14,9 @@ import pytest
 
 import forging
 from forging import Members, chain, cut, database, drop_checkpoints, falsify, read, sign, sql, write
-from hansard.ledger.form import Tools
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.report import Report
+from hansard.ledger.tools import Tools
 from hansard.ledger.verify import Options, verify
 from hansard.record.sealer import Sealer
 from hansard.seal.keys import KeyRing

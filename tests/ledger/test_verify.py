@@ -16,9 +16,9 @@ import pytest
 
 from hansard.ledger import parallel
 from hansard.ledger.canonical import dump
-from hansard.ledger.form import Tools
 from hansard.ledger.merkle import consistency_proof
 from hansard.ledger.report import Report
+from hansard.ledger.tools import Tools
 from hansard.ledger.verify import CannotRead, Options, verify
 from specimens import FAST, ORIGIN, START_US, Body, Key, Leaves, Log, honest
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hansard.ledger.form import Tools
 from hansard.ledger.report import Report
+from hansard.ledger.tools import Tools
 from hansard.ledger.verify import Options, verify
 from hansard.seal.signing import verify as fast_check
 from ledgers import Clock

@@ -11,7 +11,6 @@ from .canonical import Malformed
 from .cosigned import Shown, on_record, witnessed
 from .entry import parse
 from .events import SPECIAL, Absent, Anchored, Event, Genesis, Noted, Rotated, Tombstone, read_event
-from .form import Tools
 from .merkle import leaf_hash
 from .note import VerifierKey
 from .report import Anchor, Bodies, Findings, Report, Signed
@@ -20,6 +19,7 @@ from .sources.base import Source, State
 from .sources.export import ExportSource
 from .sources.sqlite import SqliteSource
 from .split import Plan, jobs_for, state_at, walk_split
+from .tools import Tools
 from .walk import START, Tally, Walk
 
 Progress = Callable[[int, int], None]

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TextIO
 
-from .form import STANDARD, Tools
 from .report import Report, lines
 from .surrogates import whole
+from .tools import STANDARD, Tools
 from .verify import CannotRead, Options, verify
 
 EPILOG = """\

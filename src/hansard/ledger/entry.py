@@ -6,7 +6,6 @@ together.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,8 +30,7 @@ NONCE = re.compile(r"[0-9a-f]{32}")
 _KEYS = ("actor", "body", "causes", "data", "kind", "prev", "run", "seq", "ts", "v")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(NamedTuple):
     """A parsed entry and the exact line that it was read from."""
 
     seq: int
@@ -65,17 +63,20 @@ def parse(line: bytes) -> Entry:
 
 def entry_of(members: Mapping[str, Json], line: bytes) -> Entry:
     """An Entry over members that have been checked."""
-    return Entry(
-        seq=members["seq"],
-        ts=members["ts"],
-        run=members["run"],
-        kind=members["kind"],
-        actor=members["actor"],
-        causes=tuple(members["causes"]),
-        data=members["data"],
-        body=members["body"],
-        prev=members["prev"],
-        line=line,
+    return new(
+        Entry,
+        (
+            members["seq"],
+            members["ts"],
+            members["run"],
+            members["kind"],
+            members["actor"],
+            tuple(members["causes"]),
+            members["data"],
+            members["body"],
+            members["prev"],
+            line,
+        ),
     )
 
 

@@ -14,7 +14,6 @@ from .canonical import Malformed, decode
 from .cosigned import Shown, witnessed
 from .entry import GENESIS, HASH, Entry, parse
 from .events import ROTATED, Genesis, Noted, Rotated, epoch_name, read_event, read_note
-from .form import STANDARD, Tools
 from .limits import not_proven
 from .merkle import leaf_hash, verify_inclusion
 from .note import VerifierKey, from_base64, open_note
@@ -22,6 +21,7 @@ from .receipt import MAX_RECEIPT, Proof, parse_proof
 from .report import Anchor, Findings, Receipt, Report, Signed
 from .seals import Pin
 from .sources.base import CannotRead, open_regular
+from .tools import STANDARD, Tools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,11 +19,11 @@ from . import parallel
 from .canonical import Malformed
 from .entry import parse
 from .events import Event
-from .form import Tools
 from .merkle import leaf_hash
 from .report import Findings
 from .sources.base import Source, State
 from .sources.sqlite import SqliteSource
+from .tools import Tools
 from .walk import START, WIDTH, Tally, Walk
 
 WORTH_IT = 20_000

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from .anchors import load_kept, load_pin, load_witness
 from .audit import Asked, Audit, Progress
-from .form import STANDARD, Tools
 from .limits import not_proven
 from .openings import verify_receipt
 from .report import Finding, Findings, Report
 from .sources import CannotRead, NotALedger, open_source, recognise
+from .tools import STANDARD, Tools
 
 __all__ = ["CannotRead", "Options", "Progress", "Report", "Tools", "verify"]
 

@@ -14,10 +14,11 @@ from .bodies import BodyWalk
 from .canonical import Malformed
 from .entry import FIRST_PREV, GENESIS, Entry, parse
 from .events import SPECIAL, Event, Noted, read_event
-from .form import FAILURES, QuickForm, Tools
+from .form import FAILURES, QuickForm
 from .merkle import Completed, Frontier
 from .report import Findings
 from .sources.base import Block, Row, Source, State
+from .tools import Tools
 
 WIDTH = 256
 START = State(size=0, leaf=FIRST_PREV, ts=0, frontier=Frontier())
@@ -56,7 +57,7 @@ class Walk:
         self._source = source
         self._findings = findings
         self._tell = tell
-        self._form = QuickForm(tools)
+        self._form = QuickForm(tools.loads, tools.dumps)
         self._deep = deep
         self._wanted = sorted(set(wanted))
         self._progress = progress

@@ -18,8 +18,8 @@ from typing import BinaryIO
 from hansard.domain.value import value
 from hansard.errors import StoreError, Tampered, UsageError, unwritten
 from hansard.ledger.canonical import Json, Malformed, dump, encode
-from hansard.ledger.entry import parse
 from hansard.ledger.events import REDACTED, tombstone_of
+from hansard.ledger.form import read
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import to_base64
 from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, tiles_for
@@ -207,7 +207,7 @@ class _Export:
 
     def _has(self, seq: int, part: str, commitment: str) -> bool:
         try:
-            return any(parse(line).body.get(part) == commitment for line in self._store.lines(seq, seq + 1))
+            return any(read(line).body.get(part) == commitment for line in self._store.lines(seq, seq + 1))
         except Malformed:
             return False
 
@@ -226,7 +226,7 @@ class _Export:
 
     def _body_lines(self, line: bytes) -> Iterator[bytes]:
         try:
-            entry = parse(line)
+            entry = read(line)
         except Malformed:
             # The entry is exported as it is; what it might commit to cannot be told.
             return

@@ -11,13 +11,13 @@ from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
 from hansard.ledger import ed25519
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import parse
 from hansard.ledger.events import REDACTED, tombstone_of
-from hansard.ledger.form import Tools
+from hansard.ledger.form import read
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.ledger.report import Findings, Report
 from hansard.ledger.sources import CannotRead, NotALedger, Source, open_source
 from hansard.ledger.sources.base import Stored
+from hansard.ledger.tools import Tools
 from hansard.ledger.verify import Options, verify
 from hansard.seal import signing
 from hansard.store.base import Head, Part, StoredCheckpoint
@@ -94,7 +94,7 @@ def _rows(source: Source, report: Report) -> Iterator[Row]:
 def _tombstones(source: Source, report: Report) -> frozenset[tuple[int, str]]:
     """The parts that are to be gone; in a log that verifies no tombstone names another commitment than is there ([B3])."""
     try:
-        entries = [parse(line) for _, line in source.lines(0, report.size) if REDACTED.encode() in line]
+        entries = [read(line) for _, line in source.lines(0, report.size) if REDACTED.encode() in line]
     except Malformed as error:
         raise _changed(report) from error
     found = [tombstone_of(entry) for entry in entries if entry.kind == REDACTED]
@@ -105,7 +105,7 @@ def _part(line: bytes, stored: Stored, report: Report) -> Part:
     name = stored.part
     if isinstance(name, int):
         try:
-            name = sorted(parse(line).body)[name]
+            name = sorted(read(line).body)[name]
         except (Malformed, IndexError) as error:
             raise _changed(report) from error
     return Part(name, stored.media, stored.salt, stored.body)

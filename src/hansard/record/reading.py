@@ -11,7 +11,8 @@ from hansard.domain.fact import Body
 from hansard.errors import StoreError, Tampered, Unavailable
 from hansard.ledger.body import opens
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
+from hansard.ledger.form import read
 from hansard.record.codec import misfit
 from hansard.store.base import Query, Store, StoredBody
 
@@ -39,7 +40,7 @@ def newly(store: Store, kinds: Iterable[str], after: int, before: int) -> list[E
 
 def _parsed(line: bytes) -> Entry | None:
     try:
-        return parse(line)
+        return read(line)
     except Malformed:
         return None
 

@@ -10,8 +10,9 @@ from itertools import islice
 
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
 from hansard.ledger.events import tombstone_of
+from hansard.ledger.form import read
 from hansard.ledger.merkle import Completed, node_hash
 from hansard.store.base import (
     Claim,
@@ -41,7 +42,7 @@ class MemoryStore:
         self._sequence = _Unhurried()
         self._lines: list[bytes] = []
         # Drivers read the entries of their run over and over, and a line is what it was.
-        self._parsed = lru_cache(maxsize=4096)(parse)
+        self._parsed = lru_cache(maxsize=4096)(read)
         self._leaves: list[bytes] = []
         self._runs: dict[str, list[int]] = defaultdict(list)
         self._effects: dict[int, list[int]] = defaultdict(list)

@@ -7,7 +7,8 @@ from collections.abc import Sequence as Items
 from hansard.errors import StoreError
 from hansard.ledger.body import opens
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
+from hansard.ledger.form import read
 from hansard.ledger.merkle import Completed, leaf_hash
 from hansard.store.base import Head, Part
 from hansard.store.sequence import Sequence
@@ -26,7 +27,7 @@ class Retracing:
         """The next entry, and the nodes of the tree that it completes; StoreError where it does not belong here."""
         sequence = self.sequence
         try:
-            entry = parse(line)
+            entry = read(line)
         except Malformed as error:
             raise StoreError(f"entry {sequence.size} cannot be restored: {error}") from error
         if (entry.seq, entry.prev) != (sequence.size, sequence.leaf.hex()) or entry.ts < sequence.ts:

@@ -16,7 +16,8 @@ from hansard.domain.custody import BodyRedacted, RedactionReason, Repaired
 from hansard.errors import StoreError, Tampered, Uncleaned, UsageError
 from hansard.ledger import body as bodies
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import FIRST_PREV, Entry, parse
+from hansard.ledger.entry import FIRST_PREV, Entry
+from hansard.ledger.form import read
 from hansard.ledger.merkle import leaf_hash
 from hansard.record.history import LedgerState
 from hansard.record.recorder import Step, record_now
@@ -257,7 +258,7 @@ class LedgerService:
         state, prev = LedgerState(), FIRST_PREV
         for seq, line in enumerate(self.store.lines(0, None if upto is None else upto + 1)):
             try:
-                entry = parse(line)
+                entry = read(line)
                 state.take(entry)
                 follows = (entry.seq, entry.prev) == (seq, prev)
             except Malformed:
@@ -271,7 +272,7 @@ class LedgerService:
 
 def _checked_view(seq: int, line: bytes, prev: str) -> View:
     try:
-        entry = parse(line)
+        entry = read(line)
     except Malformed as error:
         return broken_view(seq, line, str(error))
     if entry.seq != seq:

@@ -14,7 +14,8 @@ from typing import NamedTuple, Self
 
 from hansard.app.views import View, entry_view
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
+from hansard.ledger.form import read
 from hansard.record.reading import newly
 from hansard.store.base import Query, Store
 
@@ -164,7 +165,7 @@ class Follower:
                 or _member(line, b'"kind":"') in self._listeners
             ):
                 with suppress(Malformed):
-                    found.append(parse(line))
+                    found.append(read(line))
         return found
 
     def _tell(self, entry: Entry) -> None:

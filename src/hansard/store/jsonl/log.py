@@ -15,7 +15,8 @@ from pathlib import Path
 
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
+from hansard.ledger.form import read
 from hansard.ledger.merkle import block_root, leaf_hash
 from hansard.store.base import Head, Placed, Query
 from hansard.store.jsonl.files import CHUNK, LF
@@ -280,7 +281,7 @@ class LineLog:
 
     def _parsed(self, seq: int, line: bytes) -> Entry:
         try:
-            entry = parse(line)
+            entry = read(line)
         except Malformed as error:
             raise StoreError(f"entry {seq} of {self._place} is broken: {error}") from error
         self._check_seq(seq, line)

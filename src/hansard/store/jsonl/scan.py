@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import MAX_LINE, parse
-from hansard.ledger.form import FAILURES, STANDARD, QuickForm
+from hansard.ledger.form import FAILURES, QuickForm
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.jsonl.files import LF, lines_from, whole_end
 from hansard.store.jsonl.index import Index, Mark
@@ -39,7 +39,7 @@ def scan(fd: int, index: Index, *, past_faults: bool = False, end: int | None = 
     they stand, so that a broken log can still be looked at.
     """
     sequence, at = index.reach.sequence.copy(), index.reach.at
-    form, batch, first = QuickForm(STANDARD), _Batch(), None
+    form, batch, first = QuickForm(), _Batch(), None
     try:
         for start, line in lines_from(fd, at, whole_end(fd) if end is None else end, MAX_LINE):
             seen, fault = _look(line, sequence, form)

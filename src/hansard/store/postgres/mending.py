@@ -11,8 +11,9 @@ import psycopg
 
 from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
 from hansard.ledger.events import tombstone_of
+from hansard.ledger.form import read
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.postgres.layout import READ_HEAD
 from hansard.store.postgres.rows import erase, head_row, only, part_id, write_head
@@ -119,7 +120,7 @@ def _pages(writer: Connection, place: str) -> Iterator[list[Entry]]:
 
 def _read(seq: int, line: bytes, place: str) -> Entry:
     try:
-        entry = parse(line)
+        entry = read(line)
     except Malformed as error:
         raise StoreError(
             f"cannot repair {place}: entry {seq} is broken ({error}); entries are never changed"

@@ -10,7 +10,8 @@ import psycopg
 
 from hansard.errors import Fenced, StoreError, Uncleaned, UsageError
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
+from hansard.ledger.form import read
 from hansard.ledger.merkle import block_root, leaf_hash
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
 from hansard.store.holder import Holder, why_free
@@ -339,7 +340,7 @@ class PostgresStore:
 
     def _parsed(self, seq: int, line: bytes) -> Entry:
         try:
-            return parse(line)
+            return read(line)
         except Malformed as error:
             raise StoreError(f"entry {seq} of {self.place} is broken: {error}") from error
 

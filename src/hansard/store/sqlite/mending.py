@@ -5,7 +5,8 @@ from hashlib import sha256
 
 from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
+from hansard.ledger.form import read
 from hansard.ledger.layout import body_id
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.sequence import Sequence
@@ -81,9 +82,9 @@ def finish_redactions(writer: sqlite3.Connection) -> tuple[int, bool]:
     erased = 0
     tombstones = writer.execute("SELECT line FROM entries WHERE kind = 'body.redacted' ORDER BY seq").fetchall()
     for (line,) in tombstones:
-        stone = tombstone_of(parse(as_bytes(line)))
+        stone = tombstone_of(read(as_bytes(line)))
         row = stone and writer.execute("SELECT line FROM entries WHERE seq = ?", (stone.seq,)).fetchone()
-        entry = parse(as_bytes(row[0])) if row else None
+        entry = read(as_bytes(row[0])) if row else None
         if stone and entry and entry.body.get(stone.part) == stone.commitment:
             erased += erase_body(writer, body_id(entry.seq, entry.part_position(stone.part)))
     return erased, bool(tombstones)
@@ -129,7 +130,7 @@ def _read_all(
 
 def _following(sequence: Sequence, seq: int, line: bytes, place: str) -> Entry:
     try:
-        entry = parse(line)
+        entry = read(line)
     except Malformed as error:
         raise StoreError(
             f"cannot repair {place}: entry {seq} is broken ({error}); entries are never changed"

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from hansard.errors import Fenced, StoreError, Uncleaned, UsageError, plainly, unwritten
 from hansard.ledger.canonical import Malformed
-from hansard.ledger.entry import Entry, parse
+from hansard.ledger.entry import Entry
+from hansard.ledger.form import read
 from hansard.ledger.layout import APPLICATION_ID, USER_VERSION, body_id
 from hansard.ledger.merkle import block_root, leaf_hash
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
@@ -328,7 +329,7 @@ class SqliteStore:
 
     def _parsed(self, seq: int, line: bytes) -> Entry:
         try:
-            return parse(line)
+            return read(line)
         except Malformed as error:
             raise StoreError(f"entry {seq} of {self.place} is broken: {error}") from error
 
