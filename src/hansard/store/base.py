@@ -116,6 +116,13 @@ class Query:
     limit: int | None = None
     newest_first: bool = False
 
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that are asked for. By the first an index finds the fewest entries; the others are compared, since a
+        planner that has no figures would as soon look through all entries of a kind for those of one run."""
+        asked = {"run": self.run, "kind": self.kind, "actor": self.actor}
+        return {name: each for name, each in asked.items() if each is not None}
+
 
 @value
 class Claim:

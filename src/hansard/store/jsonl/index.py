@@ -157,7 +157,7 @@ class Index:
         self, low: int, high: int, names: Mapping[str, str], *, newest_first: bool, limit: int
     ) -> list[tuple[int, int, int]]:
         """Seq, beginning and length of the lines with these names from `low` up to `high`."""
-        where = "".join(f" AND {name} = ?" for name in names)
+        where = "".join(f" AND {'+' if at else ''}{name} = ?" for at, name in enumerate(names))
         order = "DESC" if newest_first else "ASC"
         sql = f"SELECT seq, at, length FROM entries WHERE seq >= ? AND seq < ?{where} ORDER BY seq {order} LIMIT ?"
         return self._all(sql, low, high, *names.values(), limit)

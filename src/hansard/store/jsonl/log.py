@@ -118,9 +118,7 @@ class LineLog:
         high = size if query.before is None else min(query.before, size)
         if query.to_ts is not None:
             high = min(high, self._first_at(query.to_ts, size))
-        asked = (("run", query.run), ("kind", query.kind), ("actor", query.actor))
-        names = {name: value for name, value in asked if value is not None}
-        left = size if query.limit is None else min(query.limit, size)
+        names, left = query.names, size if query.limit is None else min(query.limit, size)
         while left > 0 and low < high:
             with self._reading():
                 limit = min(PAGE, left)

@@ -141,17 +141,17 @@ class PostgresStore:
             low = max(low, self._first_at(query.from_ts))
         if query.to_ts is not None:
             high = min(high, self._first_at(query.to_ts))
-        names = [name for name in ("run", "kind", "actor") if getattr(query, name) is not None]
-        where = "".join(f" AND {name} = %s" for name in names)
+        names = query.names
+        where = "".join(f" AND {name} || '' = %s" if at else f" AND {name} = %s" for at, name in enumerate(names))
         order = "DESC" if query.newest_first else "ASC"
         left = FAR if query.limit is None else query.limit
         high = min(high, FAR)
-        if not all(_may_be_stored(getattr(query, name)) for name in names):
+        if not all(map(_may_be_stored, names.values())):
             return
         while left > 0 and low < high:
             page = self._all(
                 f"SELECT seq, line FROM entries WHERE seq >= %s AND seq < %s{where} ORDER BY seq {order} LIMIT %s",
-                low, high, *(getattr(query, name) for name in names), min(PAGE, left),
+                low, high, *names.values(), min(PAGE, left),
             )  # fmt: skip
             yield from (self._parsed(seq, line) for seq, line in page)
             left -= len(page)

@@ -166,14 +166,14 @@ class SqliteStore:
             low = max(low, self._first_at(query.from_ts))
         if query.to_ts is not None:
             high = min(high, self._first_at(query.to_ts))
-        names = [name for name in ("run", "kind", "actor") if getattr(query, name) is not None]
-        where = "".join(f" AND {name} = ?" for name in names)
+        names = query.names
+        where = "".join(f" AND {'+' if at else ''}{name} = ?" for at, name in enumerate(names))
         order = "DESC" if query.newest_first else "ASC"
         left = MAX_NUMBER if query.limit is None else query.limit
         while left > 0:
             page = self._all(
                 f"SELECT seq, line FROM entries WHERE seq >= ? AND seq < ?{where} ORDER BY seq {order} LIMIT ?",
-                low, high, *(getattr(query, name) for name in names), min(PAGE, left),
+                low, high, *names.values(), min(PAGE, left),
             )  # fmt: skip
             yield from (self._parsed(seq, as_bytes(line)) for seq, line in page)
             left -= len(page)
