@@ -49,6 +49,7 @@ TABLE = {
     "Runs.find": On(*[f"{INSIDE}every surface finds runs with it"] * 3),
     "Runs.keep": On(*[f"{INSIDE}who follows a run keeps its gates' deadlines"] * 3),
     "Runs.has_gates": On(*[f"{INSIDE}says whether there are deadlines to keep"] * 3),
+    "Runs.begin": On(*[f"{INSIDE}submit begins so"] * 3),
     "Runs.drive": On(*[f"{INSIDE}submit and resume drive"] * 3),
     "Runs.ask_to_resume": On(*[f"{INSIDE}resume begins so"] * 3),
     "Runs.ask_to_retry": On(*[f"{INSIDE}retry begins so"] * 3),

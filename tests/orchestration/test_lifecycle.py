@@ -502,6 +502,15 @@ async def test_a_cancellation_between_a_drivers_first_look_and_its_claim_is_hear
     assert ended.state == "cancelled"
 
 
+async def test_nothing_is_driven_any_more_when_the_service_is_closed_however_soon_that_is(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "ledger.db"), state=tmp_path / "state")
+    here = asyncio.all_tasks()
+    async with Hansard.open(settings=settings) as closed:
+        for _ in range(3):
+            await closed.submit("please", plan=DIAMOND, provider=Answers(), wishes=Wishes(roster=roster()))
+    assert asyncio.all_tasks() == here
+
+
 async def test_runs_that_are_driven_when_the_service_closes_are_interrupted_and_can_be_resumed(tmp_path: Path) -> None:
     settings = Settings(ledger=str(tmp_path / "ledger.db"), state=tmp_path / "state")
     gate = Gate("b")

@@ -115,7 +115,7 @@ class Hansard:
         config = run_config(self.settings, self.pool, wanted)
         mode = "single" if single else "request"
         run = await self.runs.submit(request, config, mode=mode, plan=plan, lane=lane, surface=surface, actor=actor)
-        return Run(self, run, asyncio.ensure_future(self.runs.drive(run)))
+        return Run(self, run, self.runs.begin(run))
 
     async def __aenter__(self) -> Self:
         return self

@@ -195,10 +195,14 @@ class Runs(RecordedRuns):
     async def drive(self, run: str, *, wait: bool = False) -> Ended:
         """Drive a run to its end, here and now. `wait`: also past gates, whose deadlines are kept here meanwhile."""
         while True:
-            ended = await (self._driving.get(run) or self._begun(run, self._driver(run)))
+            ended = await self.begin(run)
             if ended.state != "waiting" or not wait:
                 return ended
             await self.waiting.decided(run)
+
+    def begin(self, run: str) -> asyncio.Task[Ended]:
+        """Drive a run, here and from now on; whoever closes this interrupts it."""
+        return self._driving.get(run) or self._begun(run, self._driver(run))
 
     def _begun(self, run: str, work: Coroutine[Any, Any, Ended]) -> asyncio.Task[Ended]:
         task = self._driving[run] = asyncio.ensure_future(work)
@@ -217,10 +221,10 @@ class Runs(RecordedRuns):
 
     async def close(self) -> None:
         """Interrupt whatever is driven here; the record says so, and it can be resumed."""
-        driving = list(self._driving.values())
-        for task in driving:
-            task.cancel()
-        await asyncio.gather(*driving, return_exceptions=True)
+        while driving := list(self._driving.values()):
+            for task in driving:
+                task.cancel()
+            await asyncio.gather(*driving, return_exceptions=True)
 
     def _driven(self, run: str, task: asyncio.Task[Ended]) -> None:
         self._driving.pop(run, None)
