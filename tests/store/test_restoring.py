@@ -14,6 +14,7 @@ from hansard.record.imports import import_log
 from hansard.store.base import Head, Part, Store, StoredCheckpoint
 from hansard.store.conformance.sample import draft, put, walk
 from hansard.store.jsonl import JsonlStore
+from hansard.store.jsonl.index import Index
 from hansard.store.jsonl.restoring import restore as restore_lines
 from hansard.store.postgres import PostgresStore
 from hansard.store.postgres import restoring as postgres_restoring
@@ -138,6 +139,23 @@ def test_a_source_that_fails_in_the_middle_leaves_nothing(original: SignedLog, p
     with pytest.raises(StoreError, match="it was changed"):
         place.restore(rows(), [])
     assert place.left() == []
+
+
+def test_a_ledger_in_json_lines_is_laid_out_with_its_index(original: SignedLog, tmp_path: Path) -> None:
+    import_log(original.path, lambda *log: restore_lines(tmp_path / "log.jsonl", *log))
+    index = Index.over(tmp_path / "log.index")
+    assert index is not None
+    with closing(index):
+        assert index.reach.sequence.size == original.store.head().size
+
+
+def test_where_only_the_index_has_no_space_there_is_a_ledger_all_the_same(original: SignedLog, tmp_path: Path) -> None:
+    import_log(original.path, lambda *log: restore_lines(tmp_path / "log.jsonl", *log))
+    kib = sum(path.stat().st_size // 1024 + 4 for path in tmp_path.glob("*.jsonl"))
+    with tmpfs(tmp_path / "small", size_kib=kib + 8) as folder:
+        import_log(original.path, lambda *log: restore_lines(folder / "log.jsonl", *log))
+        with closing(JsonlStore.open(folder / "log.jsonl", reading=True)) as store:
+            assert store.head() == original.store.head()
 
 
 def test_a_full_disk_leaves_nothing_of_a_ledger_in_json_lines(original: SignedLog, tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from hansard.errors import plainly, unwritten
+from hansard.errors import StoreError, plainly, unwritten
 from hansard.ledger.canonical import dump
 from hansard.store.base import Head, StoredCheckpoint
 from hansard.store.jsonl.bodies import Encode, encode_body
 from hansard.store.jsonl.checkpoints import encode_checkpoint
 from hansard.store.jsonl.files import CHUNK, LF, MODE, Paths, spare, sync_folder
 from hansard.store.jsonl.lock import Lock
+from hansard.store.jsonl.log import LineLog
 from hansard.store.retracing import Restored, Retracing
 
 
@@ -37,11 +38,18 @@ def restore(
                     entries.writelines((line, LF))
                 head = way.end()
                 notes.writelines(map(encode_checkpoint, checkpoints))
+            _make_index(paths)
         finally:
             lock.release()
     except OSError as error:
         raise unwritten(f"cannot restore to {path}: {plainly(error)}", error) from error
     return head
+
+
+def _make_index(paths: Paths) -> None:
+    """Readers keep none: each of them would have to make its own until somebody writes. Without one it is a ledger all the same."""
+    with suppress(StoreError, OSError), paths.entries.open("rb") as lines:
+        LineLog(lines.fileno(), paths.index, str(paths.entries), writing=True).close()
 
 
 @contextmanager
