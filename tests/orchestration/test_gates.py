@@ -425,6 +425,19 @@ async def test_a_decision_after_the_deadline_does_not_count() -> None:
     assert (await at.runs.drive(run)).state == "partial"
 
 
+async def test_a_decision_in_time_counts_in_a_log_that_a_clock_ahead_has_written() -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    ledger._clock = lambda: time.time() + 3_600
+    assert (await at.runs.drive(await at.runs.submit("please", at.config(), plan=CHAIN))).state == "answered"
+    ledger._clock = time.time
+    run, gate = await started(at, {"before": "plan", "deadline_s": 600})
+    view = await gates_of(at).decide(gate, "approve")
+    assert (view["state"], view["decisions"][0]["counts"]) == ("approved", True)
+    assert (await at.runs.drive(run)).state == "answered"
+    audit(at.store, run)
+
+
 async def test_days_at_a_gate_do_not_count_against_the_runs_own_time() -> None:
     ledger = Ledger()
     at = desk(Answers(), store=ledger)

@@ -162,8 +162,10 @@ def counting(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
     A gate that has got the words it needs is decided: whoever spoke at the same moment and came behind them came too late.
     """
     standing: dict[str, Entry] = {}
+    # A log that was once written by a clock ahead of this one stands still until that is past ([E5]), and tells no time meanwhile.
+    last = None if gate.deadline_us is None else max(gate.deadline_us, gate.opened.ts)
     for each in gate.decisions:
-        late = gate.deadline_us is not None and each.ts > gate.deadline_us
+        late = last is not None and each.ts > last
         if late or tuple(each.data["shown"]) != gate.shown:
             continue
         if each.actor == rule.editor or (rule.approvers and each.actor not in rule.approvers):
