@@ -77,6 +77,24 @@ def test_the_state_folder_follows_the_environment(tmp_path: Path) -> None:
     assert chosen.log_folder("ab") == Path("/chosen/logs/ab")
 
 
+def test_a_user_without_a_home_is_told_to_name_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    with pytest.raises(UsageError, match=r"no home; .*HANSARD_STATE"):
+        read_settings(environ={}, folder=tmp_path)
+    with pytest.raises(UsageError, match=r"~/x\.db begins at a home"):
+        read_settings(environ={"HANSARD_STATE": "/s", "HANSARD_LEDGER": "~/x.db"}, folder=tmp_path)
+    assert read_settings(environ={"HANSARD_STATE": "/s"}, folder=tmp_path).state == Path("/s")
+
+
+def test_a_home_that_depends_on_where_we_work_keeps_no_keys(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"HOME is 'h', .*HANSARD_STATE"):
+        read_settings(environ={"HOME": "h"}, folder=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [

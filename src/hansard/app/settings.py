@@ -193,11 +193,17 @@ def state_folder(environ: Mapping[str, str] | None = None) -> Path:
     env = os.environ if environ is None else environ
     chosen = env.get("HANSARD_STATE")
     if chosen:
-        return Path(os.path.expanduser(chosen)).absolute()
+        return Path(_from_home(chosen)).absolute()
     base = env.get("XDG_STATE_HOME")
     if base and Path(base).is_absolute():
         return Path(base) / "hansard"
-    return Path(env.get("HOME") or Path.home()) / ".local" / "state" / "hansard"
+    home = Path(env.get("HOME") or os.path.expanduser("~"))
+    if not home.is_absolute():
+        why = (
+            f"HOME is {str(home)!r:.200}, and not a path from the root" if env.get("HOME") else "this user has no home"
+        )
+        raise UsageError(f"keys have no place to lie: {why}; name a folder for them with HANSARD_STATE")
+    return home / ".local" / "state" / "hansard"
 
 
 def user_ledger(state: Path) -> Path:
@@ -299,12 +305,12 @@ def _roster_file(table: dict[str, Any], config: Path | None) -> Path | None:
     file = found.get("file")
     if set(found) != {"file"} or not isinstance(file, str) or not file:
         raise UsageError(f'{config}: [roster] takes one key, file = "roster.toml"')
-    return config.parent / os.path.expanduser(file)
+    return config.parent / _from_home(file)
 
 
 def _from_environment(env: Mapping[str, str]) -> str:
     """The ledger that the environment names. No shell has put the home in place of `~` where a file of a service says it."""
-    return os.path.expanduser(env.get("HANSARD_LEDGER", ""))
+    return _from_home(env.get("HANSARD_LEDGER", ""))
 
 
 def _from_table(table: dict[str, Any], config: Path | None) -> str | None:
@@ -315,4 +321,12 @@ def _from_table(table: dict[str, Any], config: Path | None) -> str | None:
     if not isinstance(found, str) or not found:
         raise UsageError(f"{config}: ledger must be a path or a URL")
     is_path = "://" not in found and found != "memory:"
-    return str(config.parent / os.path.expanduser(found)) if is_path else found
+    return str(config.parent / _from_home(found)) if is_path else found
+
+
+def _from_home(path: str) -> str:
+    """A path with the home in place of `~`; UsageError where there is none: it would lie in a folder of that name here."""
+    found = os.path.expanduser(path)
+    if found.partition("/")[0] == "~":
+        raise UsageError(f"{path:.200} begins at a home, and this user has none; write it from the root, or set HOME")
+    return found
