@@ -2,10 +2,12 @@
 
 import fcntl
 import os
+import resource
 import sqlite3
 import struct
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,32 @@ def test_a_missing_path_is_an_error_and_creates_nothing(tmp_path: Path) -> None:
         with pytest.raises(CannotRead):
             verify(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_that_sqlite_does_not_take_says_nothing_of_the_ledger(tmp_path: Path) -> None:
+    folder = tmp_path.joinpath(*["f" * 200] * 3)
+    folder.mkdir(parents=True)
+    with pytest.raises(CannotRead, match="its path is longer than"):
+        verify(honest().write_sqlite(tmp_path / "x.db").rename(folder / "x.db"), tools=FAST)
+
+
+@pytest.mark.parametrize("room", [19, 22], ids=["for no copy", "for no joining"])
+def test_a_full_temporary_folder_says_nothing_of_the_ledger(tmp_path: Path, room: int) -> None:
+    path = tmp_path / "x.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("CREATE TABLE t (x)")
+        for pages in (18, 5):
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            writer.execute("INSERT INTO t VALUES (zeroblob(?))", (pages * 4096,))
+        assert path.stat().st_size > 19 * 4096
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room * 4096, before[1]))
+        try:
+            with pytest.raises(CannotRead, match="TMPDIR"):
+                verify(path, tools=FAST)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(

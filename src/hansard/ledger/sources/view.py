@@ -4,6 +4,7 @@ Without a write-ahead log the file itself is read as immutable, unless it is kno
 copied aside and joined there. It opens no ledger and knows no table.
 """
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -24,6 +25,9 @@ except ImportError:  # pragma: no cover
 REFUSALS = (sqlite3.Error, UnicodeDecodeError)
 """What reading a damaged database may raise; the second when SQLite quotes damaged text in its own message."""
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_UNWRITTEN = ("SQLITE_FULL", "SQLITE_IOERR")
+_LONGEST = 500
 _COPIES = 5
 _LOCK_S = 5.0
 
@@ -43,8 +47,14 @@ class View:
 
     def connect(self) -> sqlite3.Connection:
         """A connection that can neither write nor create anything."""
-        uri = f"{self.readable.absolute().as_uri()}?mode=ro&immutable=1"
-        return sqlite3.connect(uri, uri=True, isolation_level=None)
+        place = self.readable.absolute()
+        try:
+            return sqlite3.connect(f"{place.as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        except sqlite3.Error as error:
+            # Nothing was read yet, so this says nothing of the bytes.
+            long = len(os.fsencode(place)) > _LONGEST
+            why = f"its path is longer than the {_LONGEST} bytes that SQLite takes" if long else str(error)
+            raise CannotRead(f"cannot read {self.original}: {why}") from error
 
     def unchanged(self) -> bool:
         """Whether all that was read so far came from one state."""
@@ -88,24 +98,34 @@ def _copied(path: Path) -> View:
             if steady:
                 break
         _join(copy)
-    except BaseException:
+    except BaseException as error:
         aside.remove()
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise _unwritten(copy, error.strerror) from error
         raise
     return View(original=path, readable=copy, aside=aside, stamp=stamp, steady=steady)
 
 
 def _join(copy: Path) -> None:
-    """Bring the write-ahead log into the copy. What SQLite cannot join stays out, and reading tells the rest."""
+    """Bring the write-ahead log into the copy. What SQLite cannot join stays out, and reading tells the rest.
+
+    OSError where it cannot be written: without the log the copy is not what the files hold.
+    """
     try:
         joined = sqlite3.connect(copy, isolation_level=None)
     except REFUSALS:
         return
     try:
         joined.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    except REFUSALS:
-        pass
+    except REFUSALS as error:
+        if getattr(error, "sqlite_errorname", "").startswith(_UNWRITTEN):
+            raise _unwritten(copy, error) from error
     finally:
         joined.close()
+
+
+def _unwritten(copy: Path, why: object) -> OSError:
+    return OSError(f"no copy of it can be written in {copy.parent.parent} ({why}); name another folder with TMPDIR")
 
 
 @contextmanager
