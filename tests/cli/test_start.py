@@ -151,6 +151,21 @@ def test_a_name_that_no_file_can_have_is_wrong_usage_and_no_bug(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_path_that_sqlite_does_not_take_is_wrong_usage_and_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    deep = tmp_path.joinpath(*["x" * 200] * 3)
+    deep.mkdir(parents=True)
+    assert main(["init", "--ledger", str(deep / "l.db")]) == 2
+    assert "longer than the 500 bytes that SQLite takes" in capsys.readouterr().err
+    assert list(deep.iterdir()) == []
+    assert main(["init", "--ledger", str(tmp_path / "l.db")]) == 0
+    (tmp_path / "l.db").rename(deep / "l.db")
+    assert main(["ledger", "show", "--ledger", str(deep / "l.db")]) == 2
+    assert "move it nearer to the root" in capsys.readouterr().err
+
+
 def test_an_error_that_quotes_somebody_elses_file_does_not_drive_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

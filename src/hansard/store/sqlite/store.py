@@ -37,6 +37,8 @@ from hansard.store.sqlite.writer import Writer, connect, refusal, take_turn
 
 PAGE = 512
 POLL_S = 0.2
+LONGEST = 500
+TOO_LONG = f"with its folders its path is longer than the {LONGEST} bytes that SQLite takes"
 
 
 class SqliteStore:
@@ -61,6 +63,8 @@ class SqliteStore:
     @classmethod
     def create(cls, path: Path, genesis: Draft, *, clock: Callable[[], float] = time.time) -> Self:
         """Make a new ledger whose entry 0 is `genesis`; StoreError when one is there already."""
+        if _is_too_long(path):
+            raise UsageError(f"cannot create {path}: {TOO_LONG}; choose a shorter one, or JSON lines (x.jsonl)")
         try:
             lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -371,6 +375,11 @@ class _Reader(NamedTuple):
     lock: threading.Lock
 
 
+def _is_too_long(path: Path) -> bool:
+    """Whether SQLite would not take it, and say no more than that it is unable to."""
+    return len(os.fsencode(os.path.realpath(path))) > LONGEST
+
+
 def _unopened(path: Path, error: sqlite3.Error | OSError) -> UsageError | StoreError:
     """Why a ledger cannot be opened, and what to do about it."""
     if isinstance(error, OSError) and not os.path.lexists(path):
@@ -378,6 +387,8 @@ def _unopened(path: Path, error: sqlite3.Error | OSError) -> UsageError | StoreE
     code = getattr(error, "sqlite_errorcode", 0)
     if code == sqlite3.SQLITE_NOTADB:
         return UsageError(f"{path} is not a SQLite file")
+    if _is_too_long(path):
+        return UsageError(f"cannot open {path}: {TOO_LONG}; move it nearer to the root")
     if not os.access(path, os.R_OK):
         return StoreError(f"cannot open {path}: you may not read it; ask its owner for an export of it")
     if not os.access(path.parent, os.W_OK):
