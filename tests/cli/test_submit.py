@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 
 import command_line
 from command_line import UNJUDGED, started, workplace
+from hansard.app.driving.runs import Runs
 from hansard.surfaces.cli.main import main
 from shell import hansard
 
@@ -342,6 +344,20 @@ def test_a_signal_interrupts_the_run_and_resume_goes_on(place: Path, number: sig
     assert "(it was cut short)" in resumed.stderr
     assert (resumed.returncode, resumed.stdout) == (0, "after all\n")
     assert hansard(place, "verify", "l.db", "--deep").returncode == 0
+
+
+def test_a_signal_before_anybody_has_taken_the_run_interrupts_it_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+
+        async def interrupted(runs: Runs, name: str) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(60)
+
+        patched.setattr(Runs, "drive", interrupted)
+        code, out, err = run("submit", "compare three queues", *REHEARSAL)
+    assert (code, out) == (130, "")
+    assert "interrupted; `hansard runs resume " in err
+    assert run("runs", "resume", "last")[0] == 0
 
 
 def test_kill_9_is_no_end(place: Path) -> None:

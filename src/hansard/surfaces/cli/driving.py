@@ -121,8 +121,11 @@ def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = 
 
 
 def exit_code(view: View) -> int:
-    """How a run stands, as an exit code: a deliberation ends with the code that `deliberate` has for it ([D41])."""
-    return EXIT["waiting"] if view["reason"] in ASKS else EXIT.get(view["state"], 11)
+    """How a run stands, as an exit code: a deliberation ends with the code that `deliberate` has for it ([D41]).
+
+    One that nobody had taken yet when a signal came is interrupted too, although nothing says so but that it has not ended.
+    """
+    return EXIT["waiting"] if view["reason"] in ASKS else EXIT.get(view["state"], EXIT["interrupted"])
 
 
 def print_answer(answer: bytes) -> None:
@@ -150,7 +153,7 @@ def _remark(view: View, args: argparse.Namespace, why: str) -> None:
                 said = spent(cost["calls"], cost["tokens"], cost["cost_usd_nano"])
                 took = duration((cost["elapsed_us"] or 0) / 1e6)
                 note(f"{said}, {took}; {typed(args, 'runs show', run)} tells how it came about")
-        case "interrupted" | "running" | "requested":
+        case "interrupted" | "running" | "planned" | "requested":
             note(f"interrupted; {typed(args, 'runs resume', run)} goes on from where it stopped")
         case "waiting":
             note(f"waiting at a gate; {typed(args, 'gates list')} shows what is to be decided")
