@@ -1,6 +1,8 @@
+import asyncio
 import json
 import os
 import shlex
+import signal
 import subprocess
 import tempfile
 import venv
@@ -10,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from hansard.app.service import Run
+from hansard.surfaces.cli.main import main
 from shell import hansard
 from store.disks import tmpfs
 
@@ -66,6 +70,19 @@ def test_both_tasks_of_the_first_wave_are_at_work_at_once(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(find_spec("xllamacpp") is not None, reason="the local model is installed here")
+def test_a_demonstration_that_is_interrupted_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def interrupted(run: Run) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(Run, "ended", interrupted)
+    assert main(["demo", "--quiet", "--folder", str(tmp_path / "demo")]) == 130
+    said = capsys.readouterr()
+    assert (said.out, said.err.split(";")[0]) == ("", "hansard: interrupted")
+
+
 def test_a_missing_model_is_told_with_its_install_line_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

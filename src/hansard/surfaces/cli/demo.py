@@ -34,10 +34,8 @@ def demo(args: argparse.Namespace) -> int:
     settings = flow.local(folder) if args.local else flow.scripted(folder, pace=pace)
     view = asyncio.run(_run(args, settings))
     if view["state"] not in ENDED:
-        note(
-            f"the run is {view['state']}: {words(view['reason'])}; {_program()} runs show last --ledger {shlex.quote(settings.ledger)}"
-        )
-        return EXIT.get(view["state"], 11)
+        note(f"interrupted; {_program()} runs show last --ledger {shlex.quote(settings.ledger)} shows how far it came")
+        return EXIT["interrupted"]
     ledger = Path(settings.ledger)
     report = check(ledger, deep=True)
     signed = bool(report.signed.sealed_to)
