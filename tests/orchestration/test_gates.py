@@ -438,6 +438,15 @@ async def test_a_decision_in_time_counts_in_a_log_that_a_clock_ahead_has_written
     audit(at.store, run)
 
 
+@pytest.mark.parametrize("deadline_s", [10**10, 1e12, 1e305])
+async def test_a_gate_whose_deadline_no_record_can_name_waits_as_long_as_one_can(deadline_s: float) -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"before": "plan", "deadline_s": deadline_s})
+    assert gates_of(at).listed()[0]["deadline"].startswith("2255-")
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+
+
 async def test_days_at_a_gate_do_not_count_against_the_runs_own_time() -> None:
     ledger = Ledger()
     at = desk(Answers(), store=ledger)

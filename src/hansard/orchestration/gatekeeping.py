@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from hansard.domain.fact import Body
 from hansard.domain.gate import GateClosed, GateOpened
 from hansard.domain.value import value
+from hansard.ledger.canonical import MAX_INT
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Gate, Outcome, Rule, after_edit, closing, gate_id
 from hansard.orchestration.journal import Journal
@@ -128,14 +129,13 @@ class Gatekeeper:
         if task is None and not rule.plan:
             what += f", which has no task {' or '.join(map(repr, rule.tasks))} to wait at,"
         question = rule.question or f"May {what} run?"
-        deadline = None if rule.deadline_s is None else self._clock_us() + int(rule.deadline_s * 1_000_000)
         fact = GateOpened(
             gate=gate_id(self._progress.nonce, rule.name, task.id if task else None, number),
             rule=rule.name,
             before="task" if task else "plan",
             task=task.id if task else None,
             needed=rule.needed,
-            deadline_us=deadline,
+            deadline_us=self._deadline_us(rule),
             on_expiry=rule.on_expiry,
             shown=shown.all,
             question=Body.text(f"{question}\n\n{shown.text}"),
@@ -143,6 +143,10 @@ class Gatekeeper:
         recorded = await self._journal.record(fact, "engine", shown.causes)
         take_gate(self._progress.gates, await asyncio.to_thread(self._store.entry, recorded.seq))
         return self._progress.gates[fact.gate]
+
+    def _deadline_us(self, rule: Rule) -> int | None:
+        """When a gate of this rule ends, or the last moment that a record can name (in the year 2255) where that is later."""
+        return None if rule.deadline_s is None else int(min(self._clock_us() + rule.deadline_s * 1_000_000, MAX_INT))
 
     async def _close(self, gate: Gate, rule: Rule) -> bool:
         end = closing(gate, rule, self._clock_us())
