@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def test_a_ledger_that_is_taken_away_while_it_is_open_is_not_written_to(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whoever_goes_to_another_folder_still_writes_to_his_ledger(
+def test_whoever_goes_to_another_folder_still_has_his_ledger(
     quick_folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(quick_folder)
@@ -81,6 +82,11 @@ def test_whoever_goes_to_another_folder_still_writes_to_his_ledger(
         (quick_folder / "elsewhere").mkdir()
         monkeypatch.chdir(quick_folder / "elsewhere")
         put(store, draft(parts=[part(b"kept")]))
+        with ThreadPoolExecutor(1) as another:
+            stored = another.submit(store.body, 1, "output").result()
+        assert stored is not None
+        store.claim("run:a", 60)
+        assert os.listdir() == []
     assert verified_size(quick_folder / name) == 2
 
 

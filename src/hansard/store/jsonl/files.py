@@ -18,7 +18,10 @@ MODE = 0o600
 
 @value
 class Paths:
-    """Where the files of one ledger lie: all beside its entries, also when those were named by a link."""
+    """Where the files of one ledger lie: all beside its entries, also when those were named by a link.
+
+    From the root on, since some are opened again and again, and who uses the store may go to another folder meanwhile.
+    """
 
     entries: Path
     bodies: Path
@@ -31,7 +34,7 @@ class Paths:
     def of(cls, entries: Path) -> Self:
         if entries.suffix != ".jsonl":
             raise UsageError(f"{entries} does not end in .jsonl, as the name of a ledger in JSON lines does")
-        real = os.path.realpath(entries) if entries.is_symlink() else str(entries)
+        real = os.path.realpath(entries) if entries.is_symlink() else str(entries.absolute())
         name = real.removesuffix(".jsonl")
         return cls(
             entries=entries,

@@ -48,6 +48,8 @@ class SqliteStore:
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         self._path = path
+        # Readers are opened later, and who uses the store may go to another folder meanwhile.
+        self._file = path.absolute()
         self._local = threading.local()
         self._readers: list[_Reader] = []
         self._closed = False
@@ -357,7 +359,7 @@ class SqliteStore:
         reader: _Reader | None = getattr(self._local, "reader", None)
         try:
             if reader is None and not self._closed:
-                reader = self._local.reader = _Reader(connect(self._path, reading=True), threading.Lock())
+                reader = self._local.reader = _Reader(connect(self._file, reading=True), threading.Lock())
                 self._readers.append(reader)
             if reader is not None:
                 with reader.lock:
