@@ -3,17 +3,20 @@
 import asyncio
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hansard.app.driving.gates import Decision, Gates
+from hansard.app.driving.gates import Decision, Gates, approvals
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.gate import GateDecided
 from hansard.errors import UsageError
+from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.gates import read_rules
+from hansard.store.base import Query
 from running import Answers, Desk, Ledger, audit, desk, one, plan, task
 
 CHAIN = plan(task("a"), task("b", "a"), task("c", "b"))
@@ -264,6 +267,53 @@ async def test_a_decision_on_something_else_than_is_shown_does_not_count() -> No
     forged = GateDecided(gate=gate, decision="approve", shown=("00" * 32,), authenticated=True)
     await at.recorder.record(forged, actor="human:eve", run=run, causes=[opened.seq])
     assert (await at.runs.drive(run)).state == "waiting"
+
+
+def calls(monkeypatch: pytest.MonkeyPatch, at: Desk, verb: str) -> list[tuple[Any, ...]]:
+    """What the store is asked from now on."""
+    made: list[tuple[Any, ...]] = []
+    real = getattr(at.store, verb)
+
+    def noted(*arguments: Any) -> Any:
+        made.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(at.store, verb, noted)
+    return made
+
+
+@pytest.mark.parametrize("closed", [False, True])
+async def test_what_a_list_of_gates_asks_about_a_run_it_asks_once(
+    monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    at = desk(Answers())
+    await started(at, {"lanes": ["alpha"], "needed": 2}, work=plan(*(task(f"t{number}") for number in range(40))))
+    for gate in gates_of(at).listed():
+        await gates_of(at).decide(gate["gate"], "approve", actor="human:ann")
+    asked, bodies = calls(monkeypatch, at, "select"), calls(monkeypatch, at, "body")
+    listed = gates_of(at).listed(closed=closed)
+    assert [len(listed), len(bodies)] == [40, 1]
+    assert all(gate["state"] == "open" and approvals(gate) == 1 for gate in listed)
+    assert len(asked) <= 5
+
+
+async def test_whoever_decides_at_a_new_gate_does_not_look_through_the_old_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = desk(Answers())
+    for _ in range(20):
+        _, gate = await started(at, {"before": "plan"})
+    read: list[Entry] = []
+    select = at.store.select
+
+    def noted(query: Query) -> Iterator[Entry]:
+        for entry in select(query):
+            read.append(entry)
+            yield entry
+
+    monkeypatch.setattr(at.store, "select", noted)
+    await gates_of(at).decide(gate, "approve")
+    assert sum(entry.kind == "gate.opened" for entry in read) == 1
 
 
 async def test_who_lists_what_waits_reads_nothing_of_gates_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:

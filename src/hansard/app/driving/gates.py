@@ -1,11 +1,14 @@
 """Gates, for every surface: which are open, and what people decide. A decision is bound to exactly what the gate shows."""
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from hansard.app.driving.brought import brought_plan
 from hansard.app.people import human
+from hansard.app.telling.following import over_at
 from hansard.app.views import View, moment
 from hansard.domain.fact import Body
 from hansard.domain.gate import Decision as Decision
@@ -36,11 +39,13 @@ class Gates:
         """Gates that wait, oldest first; with `closed` also those that do not wait any more, with `questions` what each shows."""
         # Most gates of a long log are closed: what they were is not looked at.
         over = set() if closed else self._closed(run)
+        # Many may be of one run: what is asked about it is asked once.
+        rules, ended = cache(self._rules), cache(self._is_over)
         found = []
         for entry in self._store.select(Query(kind="gate.opened", run=run)):
             if entry.seq in over:
                 continue
-            view = self._view(formed(self._store, entry))
+            view = self._view(formed(self._store, entry), rules, ended)
             if closed or view["state"] == "open":
                 found.append(view | ({"question": read_for_list(self._store, entry, "question")} if questions else {}))
         return found
@@ -54,15 +59,13 @@ class Gates:
         return self._shown(self._opened(gate))
 
     def _shown(self, opened: Entry) -> View:
-        return self._view(opened) | {"question": read_text(self._store, opened, "question")}
+        return self._view(opened, self._rules, self._is_over) | {"question": read_text(self._store, opened, "question")}
 
     def in_question(self, gate: View) -> str:
         """What an edit takes the place of: what a gate shows, without the words in which it asks."""
         question = str(gate["question"] or "")
-        try:
-            asked = next(rule.question for rule in self._config(gate["run"]).gates if rule.name == gate["rule"])
-        except (HansardError, StopIteration):
-            asked = ""
+        rule = self._rules(gate["run"]).get(gate["rule"])
+        asked = rule.question if rule else ""
         # Words of somebody's own may have blank lines in them; ours have none.
         own = asked and question.startswith(f"{asked}\n\n")
         return question[len(asked) + 2 :] if own else question.partition("\n\n")[2]
@@ -132,19 +135,19 @@ class Gates:
         return RunConfig.from_json(stored.body, f"entry {configured.seq}")
 
     def _is_over(self, run: str) -> bool:
-        newest = [
-            next((entry.seq for entry in self._store.select(Query(run=run, kind=kind, newest_first=True, limit=1))), -1)
-            for kind in ("run.ended", "run.retry_asked")
-        ]
-        return newest[0] > newest[1]
+        return over_at(self._store, run) is not None
 
-    def _rule(self, opened: Entry) -> Rule | None:
-        """What is asked of the deciders at this gate; None where it cannot be read, and then nobody can drive its run."""
+    def _rules(self, run: str) -> Mapping[str, Rule]:
+        """The gates of a run's configuration by their names; none where it cannot be read, and then nobody can drive it."""
         try:
-            rule = next(rule for rule in self._config(opened.run).gates if rule.name == opened.data["rule"])
-        except (HansardError, StopIteration):
-            return None
-        return replace(rule, needed=opened.data["needed"], editor=self._editor(opened))
+            return {rule.name: rule for rule in self._config(run).gates}
+        except HansardError:
+            return {}
+
+    def _rule(self, opened: Entry, rules: Mapping[str, Rule]) -> Rule | None:
+        """What is asked of the deciders at this gate; None where nobody can say."""
+        rule = rules.get(opened.data["rule"])
+        return replace(rule, needed=opened.data["needed"], editor=self._editor(opened)) if rule else None
 
     def _editor(self, opened: Entry) -> str:
         """Who edited what the gate shows, where he did it at this rule: he has had his say."""
@@ -155,7 +158,8 @@ class Gates:
         return ""
 
     def _opened(self, gate: str) -> Entry:
-        for entry in self._store.select(Query(kind="gate.opened")):
+        # What waits is mostly new.
+        for entry in self._store.select(Query(kind="gate.opened", newest_first=True)):
             if entry.data.get("gate") == gate:
                 return formed(self._store, entry)
         raise UsageError(f"there is no gate {gate!r} in {self._store.place}; `hansard gates list` shows them")
@@ -163,15 +167,16 @@ class Gates:
     def _entry(self, seq: int) -> Entry:
         return formed(self._store, self._store.entry(seq))
 
-    def _view(self, opened: Entry) -> View:
+    def _view(self, opened: Entry, rules: Callable[[str], Mapping[str, Rule]], is_over: Callable[[str], bool]) -> View:
         data: Any = opened.data
         gate = str(data["gate"])
         effects = [self._entry(seq) for seq in self._store.effects(opened.seq)]
         closed = next((each for each in effects if each.kind == "gate.closed"), None)
         decisions = [each for each in effects if each.kind == "gate.decided"]
-        over = not closed and self._is_over(opened.run)
+        over = not closed and is_over(opened.run)
         asked = Gate(id=gate, rule=str(data["rule"]), opened=opened, decisions=decisions)
-        rule = self._rule(opened) if decisions or asked.deadline_us is not None else None
+        known = rules(opened.run) if decisions or asked.deadline_us is not None else {}
+        rule = self._rule(opened, known)
         counted = {each.seq for each in counting(asked, rule).values()} if rule else set()
         # How it ends with the words that it has got, before a driver has taken them up.
         end = closing(asked, rule, time.time_ns() // 1_000) if rule and not closed and not over else None

@@ -204,8 +204,7 @@ async def until_over(store: Store, run: str, within_s: float) -> None:
 
 def over_at(store: Store, run: str) -> int | None:
     """The entry that ended a run; None where it goes on, or was taken up again."""
-    ended, again = (
-        next(iter(store.select(Query(run=run, kind=kind, newest_first=True, limit=1))), None)
-        for kind in (OVER, GOES_ON)
-    )
-    return ended.seq if ended and (again is None or again.seq < ended.seq) else None
+    ended = next(iter(store.select(Query(run=run, kind=OVER, newest_first=True, limit=1))), None)
+    # Behind the end alone: a run is long, and most were never taken up again.
+    again = ended and next(iter(store.select(Query(run=run, kind=GOES_ON, after=ended.seq, limit=1))), None)
+    return ended.seq if ended and not again else None
