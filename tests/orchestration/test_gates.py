@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -295,6 +296,22 @@ async def test_what_a_list_of_gates_asks_about_a_run_it_asks_once(
     assert [len(listed), len(bodies)] == [40, 1]
     assert all(gate["state"] == "open" and approvals(gate) == 1 for gate in listed)
     assert len(asked) <= 5
+
+
+async def test_what_stands_at_gates_is_not_read_again_whenever_another_task_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at = desk(Answers())
+    held = [task(f"held{number}") for number in range(20)]
+    chain = [task(f"t{number}", *([f"t{number - 1}"] if number else []), lane="beta") for number in range(20)]
+    read, asked = calls(monkeypatch, at, "entry"), calls(monkeypatch, at, "select")
+    run, _ = await started(at, {"lanes": ["alpha"]}, work=plan(*held, *chain))
+    assert len(at.entries(run, "task.judged")) == 20
+    assert read.count((one(at.entries(run, "plan.made")).seq,)) < 30
+    looks = [query for (query,) in asked if query.kind == "gate.decided"]
+    assert len(looks) > 10
+    # Each look begins where the one before it ended.
+    assert all(later.after >= earlier.before - 1 for earlier, later in pairwise(looks))
 
 
 async def test_whoever_decides_at_a_new_gate_does_not_look_through_the_old_ones(

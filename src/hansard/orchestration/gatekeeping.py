@@ -64,6 +64,10 @@ class Gatekeeper:
         self._heard = max(
             (each.seq for gate in progress.gates.values() for each in (gate.opened, *gate.decisions)), default=-1
         )
+        self._standing: dict[tuple[str, str | None], list[Gate]] = {}
+        """The gates of a rule before a task, or the plan, oldest first."""
+        for gate in progress.gates.values():
+            self._standing.setdefault((gate.rule, gate.task), []).append(gate)
 
     def rules_for(self, task: Task) -> list[Rule]:
         return [rule for rule in self._rules if rule.holds(task)]
@@ -79,10 +83,16 @@ class Gatekeeper:
 
     async def listen(self) -> None:
         """Hear what was decided since."""
-        asked = Query(run=self._journal.run, kind="gate.decided", after=self._heard)
-        for entry in await asyncio.to_thread(lambda: list(read_entries(self._store, asked))):
-            self._heard = max(self._heard, entry.seq)
+        for entry in await asyncio.to_thread(self._decided):
             take_gate(self._progress.gates, entry)
+
+    def _decided(self) -> list[Entry]:
+        """What was decided since the last look. Up to the log's end, so that no look goes over what another has seen."""
+        size = self._store.head().size
+        asked = Query(run=self._journal.run, kind="gate.decided", after=self._heard, before=size)
+        found = list(read_entries(self._store, asked))
+        self._heard = max(self._heard, size - 1)
+        return found
 
     async def passage(self, rules: Sequence[Rule], task: Task | None, shown: Shown) -> Passage | None:
         """What is decided by now about a task, or the plan; None while somebody still has to decide."""
@@ -111,14 +121,15 @@ class Gatekeeper:
         """The gate of a rule that shows exactly this; a new one where there is none."""
         id = task.id if task else None
         after = self._asked_again(id)
-        older = [gate for gate in self._progress.gates.values() if gate.rule == rule.name and gate.task == id]
+        older = self._standing.setdefault((rule.name, id), [])
         for gate in older:
             # Where a task is to be done again, people are asked again.
             if gate.opened.seq > after and gate.shown == shown.all:
                 return gate
             if gate.closed is None:
                 await self._record_close(gate, "rejected", (), expired=False)
-        return await self._open(rule, task, shown, len(older) + 1)
+        older.append(await self._open(rule, task, shown, len(older) + 1))
+        return older[-1]
 
     def _asked_again(self, task: str | None) -> int:
         progress = self._progress.tasks.get(task) if task else None

@@ -52,9 +52,11 @@ class Crew:
         self._asker, self._journal, self._config, self._progress = asker, asker.journal, asker.config, progress
         self._number = asker.means.number
         self._attempts = Attempts(plan, plan_seq, asker, progress, store, self.passed, contexts)
-        held = [task.id for task in plan.tasks if gatekeeper.rules_for(task)]
-        self.schedule = Schedule(plan, limits=self._limits(), keys=self._keys, held=held)
-        self._gated = bool(held)
+        self._rules = {task.id: rules for task in plan.tasks if (rules := gatekeeper.rules_for(task))}
+        """Those before which a task waits, of each that has to."""
+        self._shows: dict[str, Shown] = {}
+        """What deciders see of a task that stands at a gate: its inputs are settled, so that it stays the same."""
+        self.schedule = Schedule(plan, limits=self._limits(), keys=self._keys, held=self._rules)
         self._edited: dict[str, Task] = {}
         self._on_their_way: dict[str, asyncio.Event] = {}
         """Tasks that are settled and whose last entry is not on the record yet."""
@@ -82,7 +84,7 @@ class Crew:
                 await self._at_the_gates()
                 self._launch()
                 # Whatever a breach stopped stays busy, and nothing starts behind it.
-                while self._gated and not self.schedule.halted and (self.schedule.busy or self._on_their_way):
+                while self._rules and not self.schedule.halted and (self.schedule.busy or self._on_their_way):
                     await self._until_idle(LOOK_S)
                     await self._at_the_gates()
         except BaseExceptionGroup as errors:
@@ -176,7 +178,9 @@ class Crew:
     async def _at_a_gate(self, task: Task) -> None:
         if self._awaited(task):
             return
-        passage = await self._gatekeeper.passage(self._gatekeeper.rules_for(task), task, self._shown(task))
+        if task.id not in self._shows:
+            self._shows[task.id] = self._shown(task)
+        passage = await self._gatekeeper.passage(self._rules[task.id], task, self._shows[task.id])
         if passage is None:
             return
         if passage.text is None:
