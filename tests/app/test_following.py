@@ -1,8 +1,14 @@
 import asyncio
 import contextlib
+from collections.abc import Iterator
+
+import pytest
 
 from hansard.app.telling.following import MOST_QUEUED, Follower, frames_after, over_at
-from running import Answers, Desk, desk
+from hansard.ledger.entry import Entry
+from hansard.record.history import fold
+from hansard.store.base import Query
+from running import Answers, Desk, desk, plan, task
 
 
 @contextlib.asynccontextmanager
@@ -80,3 +86,41 @@ async def test_whoever_begins_to_follow_while_nobody_did_misses_nothing() -> Non
             told = await heard.wait(1)
     seqs = [frame.seq for frame in (*known, *told)]
     assert sorted(set(seqs)) == [frame.seq for frame in frames_after(here.store, run, -1, 1000)]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, at: Desk) -> list[int]:
+    """How many entries each question to the store gives from now on."""
+    select, given = at.store.select, list[int]()
+
+    def noted(query: Query) -> Iterator[Entry]:
+        found = list(select(query))
+        given.append(len(found))
+        return iter(found)
+
+    monkeypatch.setattr(at.store, "select", noted)
+    return given
+
+
+async def test_a_run_that_is_followed_page_by_page_is_folded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = desk(Answers())
+    run = (await at.run(plan=plan(*(task(f"t{number}") for number in range(30))))).run
+    entries = at.entries(run)
+    told = [(folded.state, folded.over) for folded in (fold(entries[:end]).runs[run] for end in range(1, len(entries)))]
+    read = counted(monkeypatch, at)
+    assert [at.runs.state(run, entry.seq) for entry in entries[:-1]] == told
+    assert at.runs.state(run) == ("answered", True)
+    assert sum(read) == len(entries)
+    # Whoever goes back is told what it was then.
+    assert at.runs.state(run, entries[3].seq) == told[3]
+
+
+async def test_whoever_keeps_a_run_does_not_read_it_anew_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hansard.app.driving.runs.KEEP_S", 0.001)
+    at = desk(Answers())
+    run = await at.submit()
+    read = counted(monkeypatch, at)
+    keeping = asyncio.ensure_future(at.runs.keep(run))
+    await asyncio.sleep(0.2)
+    keeping.cancel()
+    assert len(read) > 2
+    assert sum(read) == len(["run.requested", "run.configured"])

@@ -38,7 +38,6 @@ from hansard.orchestration.plan import Plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
 from hansard.providers.base import Provider
-from hansard.record.history import fold
 from hansard.record.reading import read_body
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Query, Store
@@ -334,7 +333,7 @@ class Runs(RecordedRuns):
 
     async def keep(self, run: str) -> None:
         """For whoever watches a run: where it waits and nobody drives it, go on when people decided or a deadline is over."""
-        while (state := fold(self.entries(run)).runs[run].state) not in ENDED:
+        while (state := self.state(run)[0]) not in ENDED:
             if state == "waiting":
                 await self.waiting.decided(run)
                 with suppress(Fenced):

@@ -9,13 +9,14 @@ from hansard.app.telling.runpage import run_page
 from hansard.app.telling.runviews import ended_otherwise, listed_view, plan_data, run_view
 from hansard.app.views import View, entry_view
 from hansard.ledger.entry import Entry
-from hansard.record.history import UNENDED, fold, follow
+from hansard.record.history import UNENDED, LedgerState, fold, follow
 from hansard.record.reading import read_entries, read_text
 from hansard.store.base import Query, Store
 
 ENDED = ("answered", "partial", "failed", "stopped", "cancelled")
 STATES = (*UNENDED, *ENDED)
 """What a run can be in."""
+MOST_FOLDED = 16
 
 
 class RecordedRuns:
@@ -23,6 +24,8 @@ class RecordedRuns:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._folded: dict[str, LedgerState] = {}
+        """How far runs were folded for those who follow them: a long one is not read anew for each of its pages."""
 
     def listed(self, *, limit: int = 20, state: str | None = None) -> list[View]:
         """The newest runs first, all of them where `limit` is 0."""
@@ -68,9 +71,19 @@ class RecordedRuns:
     def entries(self, run: str) -> list[Entry]:
         return list(read_entries(self._store, Query(run=run)))
 
-    def state(self, run: str, at: int) -> str:
-        """In which state a run was when this entry was written."""
-        return fold(entry for entry in self.entries(run) if entry.seq <= at).runs[run].state
+    def state(self, run: str, at: int | None = None) -> tuple[str, bool]:
+        """In which state a run was when this entry was written, or is now, and whether it was over."""
+        # Taken out while it grows: whoever asks at the same time makes his own.
+        folded = self._folded.pop(run, None)
+        if folded is None or (at is not None and folded.at > at):
+            folded = LedgerState()
+        before = None if at is None else at + 1
+        for entry in read_entries(self._store, Query(run=run, after=folded.at, before=before)):
+            folded.take(entry)
+        while len(self._folded) >= MOST_FOLDED:
+            self._folded.pop(next(iter(self._folded)), None)
+        self._folded[run] = folded
+        return folded.runs[run].state, folded.runs[run].over
 
     def find(self, run: str) -> str:
         """A run by its id or the beginning of it; `last` is the newest."""

@@ -11,7 +11,6 @@ from pydantic import Field
 from hansard.app.serving.publishing import runs_page
 from hansard.app.settings import LIMITS
 from hansard.app.setup.configuring import run_config
-from hansard.app.telling.following import over_at
 from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.errors import StoreError, UsageError
@@ -151,18 +150,17 @@ async def run_follow(call: Call, asked: Following) -> View:
     run = await asyncio.to_thread(hansard.runs.find, asked.run)
     until = time.monotonic() + asked.wait_seconds
 
-    def look() -> tuple[list[View], bool]:
-        over = over_at(hansard.store, run) is not None
-        return list(hansard.ledger.show(run=run, after=asked.after, limit=MAX_FOLLOWED)), over
+    def look() -> tuple[list[View], int, str, bool]:
+        views = list(hansard.ledger.show(run=run, after=asked.after, limit=MAX_FOLLOWED))
+        after = views[-1]["seq"] if views else asked.after
+        # Of what was given: whoever stops asking at the end has got everything.
+        return views, after, *hansard.runs.state(run, after)
 
     while True:
-        views, over = await asyncio.to_thread(look)
+        views, after, state, over = await asyncio.to_thread(look)
         if views or over or time.monotonic() > until:
             break
         await asyncio.sleep(FOLLOW_LOOK_S)
-    after = views[-1]["seq"] if views else asked.after
-    # Of what was given: whoever stops asking at the end has got everything.
-    state = await asyncio.to_thread(hansard.runs.state, run, after)
     return {"run": run, "state": state, "entries": views, "after": after}
 
 
