@@ -1,5 +1,6 @@
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from hansard.domain.custody import BodyRedacted
 from hansard.domain.fact import Body
@@ -8,7 +9,7 @@ from hansard.domain.work import PlanMade, RunEnded, TaskAttempted, TaskJudged, T
 from hansard.ledger.entry import parse
 from hansard.record.history import LedgerState, fold, follow
 from hansard.record.recorder import Recorder, Step, Within
-from hansard.store.base import Store
+from hansard.store.base import Query, Store
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft, memory, request
 
@@ -122,3 +123,18 @@ async def _redact(recorder: Recorder) -> None:
     asked = await recorder.record(request(), actor="human:a", run="r1")
     tombstone = BodyRedacted(seq=asked.seq, part="request", commitment="0" * 64, reason="legal")
     await recorder.record(tombstone, actor="human:a", run="r1", causes=[asked])
+
+
+async def test_beside_an_open_gate_the_tasks_are_not_gone_through_for_each_entry() -> None:
+    class Tasks(dict[str, str]):
+        def values(self) -> Any:
+            raise AssertionError("all tasks were looked at")
+
+    store = memory()
+    await a_run(store)
+    state = LedgerState()
+    for entry in store.select(Query(run="r1")):
+        state.take(entry)
+        state.runs["r1"].tasks = Tasks(state.runs["r1"].tasks)
+        state.runs["r1"].undecided.add("another")
+    assert list(state.runs["r1"].tasks) == ["t1"]

@@ -47,6 +47,8 @@ class RunState:
     tokens: int = 0
     cost_usd_nano: int = 0
     tasks: dict[str, str] = field(default_factory=dict)
+    under_way: set[str] = field(default_factory=set)
+    """Tasks on which somebody works."""
     panels: set[int] = field(default_factory=set)
     """Entries that a panel answers: what that takes is counted turn by turn."""
     calling: set[int] = field(default_factory=set)
@@ -63,6 +65,14 @@ class RunState:
     def open_gates(self) -> set[str]:
         """Gates that wait for somebody: none where the run has ended."""
         return set() if self.over else self.undecided
+
+    def take_task(self, id: str, state: str) -> None:
+        """What became of a task."""
+        self.tasks[id] = state
+        if state in UNDER_WAY:
+            self.under_way.add(id)
+        else:
+            self.under_way.discard(id)
 
     def model_of(self, entry: Entry) -> str:
         """The model whose answer this entry of a session is; nobody is asked it again."""
@@ -154,8 +164,8 @@ class LedgerState:
             case "gate.closed":
                 run.undecided.discard(str(data.get("gate")))
         if entry.kind.startswith("task.") and "task" in data:
-            run.tasks[str(data["task"])] = _task_state(entry.kind, data.get("ok") is True)
-        if run.state == "running" and run.open_gates and not any(state in UNDER_WAY for state in run.tasks.values()):
+            run.take_task(str(data["task"]), _task_state(entry.kind, data.get("ok") is True))
+        if run.state == "running" and run.open_gates and not run.under_way:
             run.state = "waiting"
 
 
