@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,12 @@ import pytest
 
 from hansard.app.driving.panel_provider import dissent
 from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.runviews import run_view
 from hansard.deliberation.validate import artifact_breaches
 from hansard.domain.exchange import Exchange
 from hansard.domain.roster import Roster
 from hansard.errors import UsageError
+from hansard.ledger.entry import Entry
 from hansard.orchestration.progress import progress_of
 from hansard.providers.base import failure
 from hansard.store.base import Group, Outcome, Seal
@@ -27,11 +29,13 @@ from running import (
     audit,
     desk,
     hard_to_please,
+    obliging,
     one,
     plan,
     reasons,
     roster,
     task,
+    who,
 )
 
 LADDER = {"panels": PANELS, "tiers": {"cheap": "told", "capable": "told:large"}}
@@ -91,6 +95,29 @@ async def test_what_a_panel_takes_is_the_runs_and_counted_once_everywhere() -> N
     assert (shown["calls"], shown["tokens"]) == (folded.calls, folded.tokens)
     figures = d.runs.figures(run)
     assert figures["calls"] == sum(figures["calls_by_model"].values()) == folded.calls
+
+
+class Entries(list[Entry]):
+    """Counts how often somebody goes through them."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        self.passes += 1
+        return super().__iter__()
+
+
+async def test_a_run_with_a_panel_in_it_is_shown_without_going_through_it_for_each_task() -> None:
+    passes = []
+    for others in (2, 20):
+        d = set_up(Voices(), Answers(lambda asked: (hard_to_please if who(asked)[1] == "limits" else obliging)(asked)))
+        work = plan(task("limits"), *(task(f"t{number}") for number in range(others)))
+        run = (await d.run("rate limits", plan=work)).run
+        entries = Entries(d.entries(run))
+        [shown] = [each for each in run_view(d.store, run, entries)["tasks"] if each["task"] == "limits"]
+        assert "panel" in shown["attempts"][-1]
+        passes.append(entries.passes)
+    assert passes[0] == passes[1]
 
 
 class SlowToAsk(Ledger):

@@ -1,7 +1,7 @@
 """How a run is shown: folded from its entries, with the bodies that people want to read."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hansard.app.telling.compare import answer_entry, end_of, since_retry
@@ -142,19 +142,23 @@ def _tasks(store: Store, entries: Sequence[Entry]) -> list[View]:
                 if task["task"] == data["task"] or task["state"] == "skipped":
                     task["state"], task["because"] = "waiting", None
     sessions = _sessions(store, entries)
-    for attempt in (attempt for task in tasks.values() for attempt in task["attempts"]):
-        if attempt["seq"] in sessions:
-            attempt["panel"] = sessions[attempt["seq"]]
-        if attempt["verdict"] and (judges := _judges(entries, attempt["verdict"]["seq"], sessions)):
-            attempt["verdict"]["panel"] = judges
+    if sessions:
+        _tell_panels(tasks.values(), entries, sessions)
     return list(tasks.values())
 
 
-def _judges(entries: Sequence[Entry], verdict: int, sessions: dict[int, View]) -> View | None:
-    """The session whose answer a verdict is."""
-    if not sessions:
-        return None
+def _tell_panels(tasks: Iterable[View], entries: Sequence[Entry], sessions: Mapping[int, View]) -> None:
+    """Say of each attempt, and of each verdict, which session it is of."""
     causes = {entry.seq: entry.causes for entry in entries if entry.kind in ("task.judged", "role.answered")}
+    for attempt in (attempt for task in tasks for attempt in task["attempts"]):
+        if attempt["seq"] in sessions:
+            attempt["panel"] = sessions[attempt["seq"]]
+        if attempt["verdict"] and (judges := _judges(causes, attempt["verdict"]["seq"], sessions)):
+            attempt["verdict"]["panel"] = judges
+
+
+def _judges(causes: Mapping[int, Sequence[int]], verdict: int, sessions: Mapping[int, View]) -> View | None:
+    """The session whose answer a verdict is."""
     asked = [seq for answered in causes[verdict] for seq in causes.get(answered, ())]
     return next((sessions[seq] for seq in asked if seq in sessions), None)
 
