@@ -35,6 +35,7 @@ from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import StoreError, Unavailable, UsageError
 from hansard.providers.base import Heard as Kept
 from hansard.providers.base import answered
+from hansard.store.base import StoredBody
 from ledgers import full_disk
 from running import audit
 
@@ -178,6 +179,25 @@ async def test_a_session_is_cancelled_from_python(tmp_path: Path) -> None:
         view = deliberation_view(service.store, run)
         assert (view["state"], view["termination_reason"]) == ("cancelled", "user_cancel")
     assert read_manifest(tmp_path / "s-1").status == "terminated"
+
+
+async def test_the_newest_session_is_found_without_reading_those_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        for number in range(10):
+            run = await service.deliberations.convene(made(service, tmp_path / str(number)))
+            service.pool.given["fake"] = scripted(ANSWERS)
+            await service.deliberations.hold(run)
+        body, read = service.store.body, list[int]()
+
+        def noted(seq: int, part: str) -> StoredBody | None:
+            read.append(seq)
+            return body(seq, part)
+
+        monkeypatch.setattr(service.store, "body", noted)
+        assert find_session(service.store, tmp_path / "9" / "s-1") == run
+        assert len(read) == 1
 
 
 @requirement("R-7.3-1", "R-7.3-3")

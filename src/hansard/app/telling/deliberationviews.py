@@ -165,11 +165,18 @@ def deliberation_views(store: Store) -> Iterator[View]:
 
 def find_session(store: Store, folder: Path) -> str:
     """The run whose session lies in this directory: the newest one that the record has there, under whatever path."""
-    here = os.path.realpath(folder)
-    places = [(run, place) for run in deliberations(store) if (place := directory_of(store, run)) is not None]
-    found = [run for run, place in places if os.path.realpath(place) == here]
+    here, found = os.path.realpath(folder), None
+    places: list[tuple[str, Path]] = []
+    for run in deliberations(store):
+        place = directory_of(store, run)
+        if place is not None and os.path.realpath(place) == here:
+            if has_session(store, run):
+                return run
+            found = found or run
+        if place is not None:
+            places.append((run, place))
     if found:
-        return next((run for run in found if has_session(store, run)), found[0])
+        return found
     session = read_manifest(folder).session_id if (folder / MANIFEST).exists() else folder.name
     for run, place in places:
         if place.name == session:
