@@ -69,7 +69,6 @@ def test_both_tasks_of_the_first_wave_are_at_work_at_once(tmp_path: Path) -> Non
     assert kinds.index(("task.attempted", "limits")) < kinds.index(("task.returned", "schema"))
 
 
-@pytest.mark.skipif(find_spec("xllamacpp") is not None, reason="the local model is installed here")
 def test_a_demonstration_that_is_interrupted_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,6 +82,7 @@ def test_a_demonstration_that_is_interrupted_says_so(
     assert (said.out, said.err.split(";")[0]) == ("", "hansard: interrupted")
 
 
+@pytest.mark.skipif(find_spec("xllamacpp") is not None, reason="the local model is installed here")
 def test_a_missing_model_is_told_with_its_install_line_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

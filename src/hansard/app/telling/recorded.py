@@ -1,5 +1,6 @@
 """The runs of a ledger as the record tells them: listed, shown, followed, compared. Writes nothing, and drives nobody."""
 
+import threading
 from collections.abc import AsyncIterator
 
 from hansard.app.finding import find_run
@@ -24,6 +25,7 @@ class RecordedRuns:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._keeping = threading.Lock()
         self._folded: dict[str, LedgerState] = {}
         """How far runs were folded for those who follow them: a long one is not read anew for each of its pages."""
 
@@ -74,15 +76,17 @@ class RecordedRuns:
     def state(self, run: str, at: int | None = None) -> tuple[str, bool]:
         """In which state a run was when this entry was written, or is now, and whether it was over."""
         # Taken out while it grows: whoever asks at the same time makes his own.
-        folded = self._folded.pop(run, None)
+        with self._keeping:
+            folded = self._folded.pop(run, None)
         if folded is None or (at is not None and folded.at > at):
             folded = LedgerState()
         before = None if at is None else at + 1
         for entry in read_entries(self._store, Query(run=run, after=folded.at, before=before)):
             folded.take(entry)
-        while len(self._folded) >= MOST_FOLDED:
-            self._folded.pop(next(iter(self._folded)), None)
-        self._folded[run] = folded
+        with self._keeping:
+            while len(self._folded) >= MOST_FOLDED:
+                del self._folded[next(iter(self._folded))]
+            self._folded[run] = folded
         return folded.runs[run].state, folded.runs[run].over
 
     def find(self, run: str) -> str:
