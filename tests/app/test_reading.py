@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from html.parser import HTMLParser
+from unicodedata import category
 
 import pytest
 
 from hansard.app.driving.gates import Gates
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.compare import _diff
+from hansard.app.telling.escaping import escape
 from hansard.app.views import summary_view
 from hansard.domain.exchange import Exchange
 from hansard.errors import Tampered, UsageError
@@ -216,3 +218,15 @@ async def test_in_a_list_a_forged_question_is_marked_and_hides_no_other_gate() -
     first, second = Gates(at.recorder, at.store).listed(questions=True)
     assert "do a" in first["question"]
     assert second["question"] == "(not what was recorded; run: hansard verify --deep)"
+
+
+def test_what_is_shown_is_looked_at_once_for_each_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+
+    def noted(character: str) -> str:
+        looked.append(character)
+        return category(character)
+
+    monkeypatch.setattr("hansard.app.telling.escaping.category", noted)
+    assert escape("ab\n\u202e<\ud800\u2028" * 1_000) == "ab\n\\u202e&lt;\\ud800\\u2028" * 1_000
+    assert len(looked) == len(set(looked))

@@ -17,7 +17,9 @@ _UNSEEN = frozenset(
 
 def spelled(text: str) -> str:
     """The text, with whatever hides or turns round spelled out."""
-    return "".join(each if _is_shown(each) else f"\\u{ord(each):04x}" for each in text)
+    # Each character is looked at once, and not wherever it stands: a page has megabytes of them.
+    hidden = {ord(each): f"\\u{ord(each):04x}" for each in set(text) if not _is_shown(each)}
+    return text.translate(hidden) if hidden else text
 
 
 def escape(text: str) -> str:
