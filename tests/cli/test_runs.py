@@ -65,9 +65,10 @@ def test_show_tells_tasks_attempts_verdicts_and_the_answer(place: Path) -> None:
     assert "\x1b" not in said
 
 
-def test_a_run_is_found_by_the_beginning_of_its_id(place: Path) -> None:
+def test_a_run_is_found_by_the_beginning_or_the_end_of_its_id(place: Path) -> None:
     whole = json.loads(hansard(place, "runs", "--json").stdout)[0]["run"]
-    assert json.loads(hansard(place, "runs", "show", whole[:13], "--json").stdout)["run"] == whole
+    for part in (whole[:13], whole[-12:]):
+        assert json.loads(hansard(place, "runs", "show", part, "--json").stdout)["run"] == whole
     none = hansard(place, "runs", "show", "banana")
     assert (none.returncode, "runs list" in none.stderr) == (2, True)
     both = hansard(place, "runs", "show", whole[:1])

@@ -7,7 +7,7 @@ ANY_RUN = Query(kind="run.requested", limit=1)
 
 
 def find_run(store: Store, run: str) -> str:
-    """A run by its id or the beginning of it; `last` is the newest."""
+    """A run by its id, or the beginning or the end of it; `last` is the newest."""
     if not run:
         raise unknown_run(store, run)
     for entry in store.select(Query(run=run, limit=1)):
@@ -16,10 +16,11 @@ def find_run(store: Store, run: str) -> str:
     for entry in store.select(Query(kind="run.requested", newest_first=True)):
         if run == "last":
             return entry.run
-        if entry.run.startswith(run):
+        # Those of one moment begin alike, and the dashboard names runs by their ends.
+        if entry.run.startswith(run) or entry.run.endswith(run):
             found.append(entry.run)
     if len(found) > 1:
-        raise UsageError(f"{run!r} begins {len(found)} runs: {', '.join(found[:5])}; write more of it")
+        raise UsageError(f"{run!r} begins or ends {len(found)} runs: {', '.join(found[:5])}; write more of it")
     if not found:
         raise unknown_run(store, run)
     return found[0]

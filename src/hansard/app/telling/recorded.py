@@ -90,7 +90,7 @@ class RecordedRuns:
         return folded.runs[run].state, folded.runs[run].over
 
     def find(self, run: str) -> str:
-        """A run by its id or the beginning of it; `last` is the newest."""
+        """A run by its id, or the beginning or the end of it; `last` is the newest."""
         return find_run(self._store, run)
 
     async def follow(self, run: str, after: int = -1) -> AsyncIterator[View]:

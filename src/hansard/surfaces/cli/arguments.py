@@ -41,7 +41,7 @@ examples:
   hansard runs rerun last               0 the same decisions, 4 not
   hansard runs compare RUN RUN          two runs side by side
 
-RUN is an id, the beginning of one, or `last`.
+RUN is an id, the beginning or the end of one, or `last`.
 """,
     "gates": """\
 examples:
@@ -120,7 +120,7 @@ def add_runs(command: argparse.ArgumentParser) -> None:
     resume = _add_verb(verbs, "resume", "go on with a run that was cut short", "runs:resume")
     retry = _add_verb(verbs, "retry", "do a task again, and what is built on it", "runs:retry")
     for each in (show, follow, cancel, resume, retry):
-        each.add_argument("run", metavar="RUN", help="an id, the beginning of one, or `last`")
+        each.add_argument("run", metavar="RUN", help="an id, the beginning or the end of one, or `last`")
     retry.add_argument("task", metavar="TASK")
     add_watching(resume)
     add_watching(retry)
@@ -133,7 +133,7 @@ def _add_reading(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     page = _add_verb(verbs, "page", "one run as a page to read in a browser", "reading:page")
     capsule = _add_verb(verbs, "capsule", "one run in short, as JSON", "reading:capsule")
     for each in (rerun, page, capsule):
-        each.add_argument("run", metavar="RUN", help="an id, the beginning of one, or `last`")
+        each.add_argument("run", metavar="RUN", help="an id, the beginning or the end of one, or `last`")
     rerun.add_argument(
         "--swap", action="append", default=[], metavar="ROLE=PROVIDER", help="ask this provider instead (repeatable)"
     )

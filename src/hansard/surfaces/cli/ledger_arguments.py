@@ -25,7 +25,7 @@ def add_ledger(ledger: argparse.ArgumentParser, rest: Sequence[str]) -> None:
         "--limit", type=count, default=20, metavar="N", help="at most this many, the newest (default: 20; 0: all)"
     )
     show.add_argument("--after", type=count, metavar="SEQ", help="only entries after this one, oldest first")
-    show.add_argument("--run", help="only entries of this run: an id, the beginning of one, or `last`")
+    show.add_argument("--run", help="only entries of this run: an id, the beginning or the end of one, or `last`")
     show.add_argument("--kind", help="only entries of this kind")
     show.add_argument("--actor", help="only entries of this actor")
     get = add_command(verbs, "get", "one entry, or the body of one part", "ledger:get", ledger=True)

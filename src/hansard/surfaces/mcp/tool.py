@@ -20,7 +20,7 @@ from hansard.surfaces.shapes import Name
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
 Count = Annotated[int, Field(ge=1, le=10**12)]
-Run = Annotated[Name, Field(description="A run's id, the beginning of one, or `last`.")]
+Run = Annotated[Name, Field(description="A run's id, the beginning or the end of one, or `last`.")]
 
 Kind = Literal["reads", "runs", "changes"]
 HINTS: dict[Kind, ToolAnnotations] = {
