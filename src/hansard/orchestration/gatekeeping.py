@@ -157,7 +157,9 @@ class Gatekeeper:
 
     def _deadline_us(self, rule: Rule) -> int | None:
         """When a gate of this rule ends, or the last moment that a record can name (in the year 2255) where that is later."""
-        return None if rule.deadline_s is None else int(min(self._clock_us() + rule.deadline_s * 1_000_000, MAX_INT))
+        if rule.deadline_s is None:
+            return None
+        return min(self._clock_us() + int(min(rule.deadline_s * 1_000_000, MAX_INT)), MAX_INT)
 
     async def _close(self, gate: Gate, rule: Rule) -> bool:
         end = closing(gate, rule, self._clock_us())
