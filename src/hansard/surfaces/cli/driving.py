@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from hansard.app.opened import Opened
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
+from hansard.app.telling.recorded import STATES
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError, plainly
@@ -123,9 +124,11 @@ def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = 
 def exit_code(view: View) -> int:
     """How a run stands, as an exit code: a deliberation ends with the code that `deliberate` has for it ([D41]).
 
-    One that nobody had taken yet when a signal came is interrupted too, although nothing says so but that it has not ended.
+    One that a signal stopped before anybody had taken it is interrupted too, although nothing says so but that it has not ended.
     """
-    return EXIT["waiting"] if view["reason"] in ASKS else EXIT.get(view["state"], EXIT["interrupted"])
+    if view["reason"] in ASKS:
+        return EXIT["waiting"]
+    return EXIT.get(view["state"], EXIT["interrupted"] if view["state"] in STATES else EXIT["failed"])
 
 
 def print_answer(answer: bytes) -> None:
