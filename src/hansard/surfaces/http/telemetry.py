@@ -26,12 +26,12 @@ AT_ONCE = 1_000
 
 def check_collector(url: str) -> None:
     """UsageError unless finished runs can be sent to this address from here."""
-    check_url(url, "--traces")
     if "?" in url or "#" in url:
-        # What the SDK is given ends with a path of its own.
+        # What the SDK is given ends with a path of its own. Not quoted, and so looked at first: a key may stand there.
         raise UsageError(
             "--traces: write the address without ? or #; a key of the collector goes into OTEL_EXPORTER_OTLP_HEADERS"
         )
+    check_url(url, "--traces")
     try:
         import_module("opentelemetry.sdk.resources")
     except ImportError as error:
