@@ -6,6 +6,8 @@ Only text and numbers: nothing here opens a database.
 APPLICATION_ID = 0x48534C44
 USER_VERSION = 1
 SHARED_FROM_BYTES = 16 * 1024
+LONGEST_PATH = 500
+"""In bytes, from the root on: SQLite takes 512, with what it appends to the name, and says no more than that it is unable to."""
 
 TABLES = (
     """CREATE TABLE entries(

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..layout import LONGEST_PATH
 from .aside import Aside, new_aside
 from .base import CannotRead
 
@@ -27,7 +28,6 @@ REFUSALS = (sqlite3.Error, UnicodeDecodeError)
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITTEN = ("SQLITE_FULL", "SQLITE_IOERR")
-_LONGEST = 500
 _COPIES = 5
 _LOCK_S = 5.0
 
@@ -52,8 +52,8 @@ class View:
             return sqlite3.connect(f"{place.as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
         except sqlite3.Error as error:
             # Nothing was read yet, so this says nothing of the bytes.
-            long = len(os.fsencode(place)) > _LONGEST
-            why = f"its path is longer than the {_LONGEST} bytes that SQLite takes" if long else str(error)
+            long = len(os.fsencode(place)) > LONGEST_PATH
+            why = f"its path is longer than the {LONGEST_PATH} bytes that SQLite takes" if long else str(error)
             raise CannotRead(f"cannot read {self.original}: {why}") from error
 
     def unchanged(self) -> bool:

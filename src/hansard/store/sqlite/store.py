@@ -15,7 +15,7 @@ from hansard.errors import Fenced, StoreError, Uncleaned, UsageError, plainly, u
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
-from hansard.ledger.layout import APPLICATION_ID, USER_VERSION, body_id
+from hansard.ledger.layout import APPLICATION_ID, LONGEST_PATH, USER_VERSION, body_id
 from hansard.ledger.merkle import block_root, leaf_hash
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
 from hansard.store.holder import Holder, why_free
@@ -37,8 +37,7 @@ from hansard.store.sqlite.writer import Writer, connect, refusal, take_turn
 
 PAGE = 512
 POLL_S = 0.2
-LONGEST = 500
-TOO_LONG = f"with its folders its path is longer than the {LONGEST} bytes that SQLite takes"
+TOO_LONG = f"with its folders its path is longer than the {LONGEST_PATH} bytes that SQLite takes"
 
 
 class SqliteStore:
@@ -47,9 +46,9 @@ class SqliteStore:
     inline = None
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        self._path = path
+        self._place = str(path)
         # Readers are opened later, and who uses the store may go to another folder meanwhile.
-        self._file = path.absolute()
+        self._path = path.absolute()
         self._local = threading.local()
         self._readers: list[_Reader] = []
         self._closed = False
@@ -108,7 +107,7 @@ class SqliteStore:
 
     @property
     def place(self) -> str:
-        return str(self._path)
+        return self._place
 
     @property
     def broken(self) -> str | None:
@@ -359,7 +358,7 @@ class SqliteStore:
         reader: _Reader | None = getattr(self._local, "reader", None)
         try:
             if reader is None and not self._closed:
-                reader = self._local.reader = _Reader(connect(self._file, reading=True), threading.Lock())
+                reader = self._local.reader = _Reader(connect(self._path, reading=True), threading.Lock())
                 self._readers.append(reader)
             if reader is not None:
                 with reader.lock:
@@ -378,8 +377,7 @@ class _Reader(NamedTuple):
 
 
 def _is_too_long(path: Path) -> bool:
-    """Whether SQLite would not take it, and say no more than that it is unable to."""
-    return len(os.fsencode(os.path.realpath(path))) > LONGEST
+    return len(os.fsencode(os.path.realpath(path))) > LONGEST_PATH
 
 
 def _unopened(path: Path, error: sqlite3.Error | OSError) -> UsageError | StoreError:
