@@ -168,13 +168,13 @@ def find_session(store: Store, folder: Path) -> str:
     here, found = os.path.realpath(folder), None
     places: list[tuple[str, Path]] = []
     for run in deliberations(store):
-        place = directory_of(store, run)
-        if place is not None and os.path.realpath(place) == here:
+        if (place := directory_of(store, run)) is None:
+            continue
+        places.append((run, place))
+        if os.path.realpath(place) == here:
             if has_session(store, run):
                 return run
             found = found or run
-        if place is not None:
-            places.append((run, place))
     if found:
         return found
     session = read_manifest(folder).session_id if (folder / MANIFEST).exists() else folder.name
