@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 
 from hansard.app.driving.gates import Decision, Gates, approvals
+from hansard.app.service import Hansard
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.gate import GateDecided
 from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
-from hansard.orchestration import working
+from hansard.orchestration import engine, working
 from hansard.orchestration.config import RunConfig
+from hansard.orchestration.ending import Ended
 from hansard.orchestration.gates import read_rules
-from hansard.store.base import Query
-from running import Answers, Desk, Ledger, audit, desk, obliging, one, plan, task, who
+from hansard.orchestration.watching import give_back
+from hansard.store.base import Claim, Query, Store
+from running import Answers, Desk, Ledger, audit, desk, obliging, one, plan, roster, task, who
 
 CHAIN = plan(task("a"), task("b", "a"), task("c", "b"))
 
@@ -323,6 +326,54 @@ async def test_what_stands_at_gates_is_not_read_again_whenever_another_task_is_d
     assert len(looks()) > 20
     # Each look begins where the one before it ended.
     assert all(earlier.before is not None and later.after >= earlier.before - 1 for earlier, later in pairwise(looks()))
+
+
+@pytest.mark.parametrize(("move", "state"), [("approve", "answered"), ("cancel", "cancelled"), ("retry", "waiting")])
+async def test_a_run_that_has_come_to_a_gate_this_very_moment_can_be_moved_at_once(move: str, state: str) -> None:
+    async with Hansard.open("memory:") as hansard:
+        wishes = Wishes(judge="checks", answer="join", gates=("task:b",), roster=roster())
+        run = (await hansard.submit("please", plan=CHAIN, provider=Answers(), wishes=wishes)).id
+        driving = hansard.runs.begin(run)
+        while not driving.done():  # noqa: ASYNC110 - whoever awaits it is called later
+            await asyncio.sleep(0)
+        if move == "retry":
+            ended: Ended | None = await hansard.runs.retry(run, "a")
+        elif move == "cancel":
+            ended = await hansard.runs.cancel(run)
+        else:
+            [gate] = driving.result().gates
+            await hansard.gates.decide(gate, "approve")
+            ended = await hansard.runs.drive(run)
+        assert ended is not None
+        assert ended.state == state
+
+
+@pytest.mark.parametrize(("move", "state"), [("approve", "answered"), ("cancel", "cancelled")])
+async def test_what_is_decided_while_a_driver_leaves_is_not_lost_on_whoever_joins_him(
+    monkeypatch: pytest.MonkeyPatch, move: str, state: str
+) -> None:
+    leaves, left = asyncio.Event(), asyncio.Event()
+
+    async def slowly(store: Store, claim: Claim) -> None:
+        leaves.set()
+        await left.wait()
+        await give_back(store, claim)
+
+    monkeypatch.setattr(engine, "give_back", slowly)
+    at = desk(Answers())
+    run = await at.runs.submit("please", configured(at, {"tasks": ["b"]}), plan=CHAIN)
+    first = at.runs.begin(run)
+    await leaves.wait()
+    [gate] = [entry.data["gate"] for entry in at.entries(run, "gate.opened")]
+    if move == "approve":
+        await gates_of(at).decide(gate, "approve")
+    second = asyncio.ensure_future((at.runs.drive if move == "approve" else at.runs.cancel)(run))
+    await asyncio.sleep(0.01)
+    left.set()
+    assert (await first).state == "waiting"
+    ended = await second
+    assert ended is not None
+    assert ended.state == state
 
 
 async def test_whoever_decides_at_a_new_gate_does_not_look_through_the_old_ones(

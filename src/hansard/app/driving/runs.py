@@ -194,14 +194,24 @@ class Runs(RecordedRuns):
     async def drive(self, run: str, *, wait: bool = False) -> Ended:
         """Drive a run to its end, here and now. `wait`: also past gates, whose deadlines are kept here meanwhile."""
         while True:
-            ended = await self.begin(run)
-            if ended.state != "waiting" or not wait:
+            joined = self._driving_now(run)
+            ended = await (joined or self.begin(run))
+            if ended.state != "waiting":
                 return ended
-            await self.waiting.decided(run)
+            if wait:
+                await self.waiting.decided(run)
+            elif not (joined and await self.waiting.may_go_on(run)):
+                # Whoever drove it already may not have seen what was decided before this was called.
+                return ended
 
     def begin(self, run: str) -> asyncio.Task[Ended]:
         """Drive a run, here and from now on; whoever closes this interrupts it."""
-        return self._driving.get(run) or self._begun(run, self._driver(run))
+        return self._driving_now(run) or self._begun(run, self._driver(run))
+
+    def _driving_now(self, run: str) -> asyncio.Task[Ended] | None:
+        """Who drives a run here. A task that is done stands there until the loop comes to what is called back."""
+        task = self._driving.get(run)
+        return None if task is None or task.done() else task
 
     def _begun(self, run: str, work: Coroutine[Any, Any, Ended]) -> asyncio.Task[Ended]:
         task = self._driving[run] = asyncio.ensure_future(work)
@@ -226,7 +236,8 @@ class Runs(RecordedRuns):
             await asyncio.gather(*driving, return_exceptions=True)
 
     def _driven(self, run: str, task: asyncio.Task[Ended]) -> None:
-        self._driving.pop(run, None)
+        if self._driving.get(run) is task:
+            del self._driving[run]
         self._engine.brought.pop(run, None)
         if not task.cancelled() and task.exception() is None and task.result().state in ENDED:
             self._pool.let_go(run)
@@ -239,9 +250,11 @@ class Runs(RecordedRuns):
         process does, it is given a while to notice.
         """
         await self._ask(run, CancelAsked(surface=surface), actor, [self._unfinished(run)], accepted)
-        if run in self._driving:
+        if driving := self._driving_now(run):
             # Whoever is tired of waiting interrupts nobody: the run is to end, and not to stay as it is.
-            return await asyncio.shield(self._driving[run])
+            ended = await asyncio.shield(driving)
+            if ended.state != "waiting":
+                return ended
         try:
             return await self.drive(run)
         except Fenced:
@@ -286,7 +299,7 @@ class Runs(RecordedRuns):
         ids = [each["id"] for each in plan["tasks"]]
         if task not in ids:
             raise Unknown(f"run {run} has no task {task!r}; its tasks are {', '.join(ids[:20])}")
-        if run in self._driving:
+        if self._driving_now(run):
             raise UsageError(f"run {run} is being driven; retry a task when it has ended")
         causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])
         return partial(self._ask, run, RetryAsked(task=task, surface=surface), actor, causes)

@@ -43,6 +43,10 @@ class Waiting:
                 if looking.done():
                     looking.result()
 
+    async def may_go_on(self, run: str) -> bool:
+        """Whether there is something that the last driver of a run may not have seen."""
+        return (await asyncio.to_thread(self._read, run))[2]
+
     def _read(self, run: str) -> tuple[Progress, int, bool]:
         """How far a run has come, the entry up to which that is known, and whether it may go on already.
 
