@@ -59,6 +59,14 @@ def test_a_panel_and_a_persona_are_files_beside_hansard_toml(tmp_path: Path) -> 
     )
 
 
+def test_whoever_names_a_panel_that_is_not_there_learns_beside_what_to_write_it(shell: Shell) -> None:
+    project(shell.folder)
+    (shell.folder / "hansard.toml").unlink()
+    assert "panels/NAME.toml beside it" in shell.type("panel")[1]
+    shell.type("panel", "show", "bench")
+    assert "panels/bench.toml beside it" in shell.err
+
+
 def test_a_persona_of_the_project_goes_before_the_one_that_ships(tmp_path: Path) -> None:
     settings = project(tmp_path)
     own = LAWYER.replace("data protection law", "ours")

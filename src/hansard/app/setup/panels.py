@@ -144,7 +144,7 @@ def panel_of(settings: Settings, name: str) -> PanelPlan:
     if name not in found:
         known = ", ".join(sorted(found)) or "none are written down"
         raise UsageError(
-            f"there is no panel {name!r} ({known}); write [panels.{name}] into hansard.toml, or panels/{name}.toml"
+            f"there is no panel {name!r} ({known}); write [panels.{name}] into hansard.toml, or panels/{name}.toml beside it"
         )
     table, where = found[name]
     return read_panel(name, Fields(table, where), personas_of(settings), lambda tool: tool_of(settings, tool))

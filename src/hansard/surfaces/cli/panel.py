@@ -21,7 +21,7 @@ def listed(args: argparse.Namespace) -> int:
             f"{each['name']:<15} {', '.join(each['agents'])}; {each['coordinator']}, at most {many(each['max_rounds'], 'round')}"
         )
     if not panels:
-        say("no panel is written down; write [panels.NAME] into hansard.toml, or panels/NAME.toml")
+        say("no panel is written down; write [panels.NAME] into hansard.toml, or panels/NAME.toml beside it")
     say()
     for each in personas:
         say(f"  {each['id']:<15} {each['class']:<11} {each['scope']}{'' if each['shipped'] else ' (yours)'}")
