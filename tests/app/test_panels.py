@@ -130,6 +130,8 @@ def test_the_default_panel_has_neither_overlap_nor_gaps(tmp_path: Path) -> None:
         ('[providers.voices]\nkind = "claude-cli"', "estimates, not bills"),
         ('[providers.voices]\nkind = "command"\nargv = ["x"]', "a program of yours"),
         ('[providers.voices]\nkind = "replayed"\nrecording = "x"', "nobody is asked"),
+        ('[providers.voices]\nkind = "of-a-plugin"', "a provider of kind 'of-a-plugin'"),
+        ("", "not configured; write [providers.voices]"),
     ],
 )
 def test_who_pays_for_a_seat_is_said_in_plain_words(tmp_path: Path, more: str, said: str) -> None:

@@ -27,6 +27,8 @@ _PAID = {
     "replayed": "answers from a recording; nobody is asked",
     "rehearsal": "canned answers; nobody is asked",
 }
+_WITHOUT_A_TABLE = ("openai", "anthropic", "rehearsal", *CLI_KINDS)
+"""Who can be named without being configured."""
 THROUGH_A_CLI = "through the CLI's own login: its subscription or key pays, and costs shown are estimates, not bills"
 
 
@@ -88,6 +90,8 @@ def billing(settings: Settings, seat: Seat) -> str:
     id, _, model = seat.target.partition(":")
     table: Any = settings.providers.get(id, {})
     kind = str(table.get("kind", id))
+    if id not in settings.providers and id not in _WITHOUT_A_TABLE:
+        return f"nobody yet: it is not configured; write [providers.{id}] into hansard.toml"
     if kind == "cli-auto":
         voice = "Codex" if seat.persona.id == "visionary" else "Claude"
         return f"{voice}, where it is installed; {THROUGH_A_CLI}"
