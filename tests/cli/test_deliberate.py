@@ -186,6 +186,16 @@ def test_an_unknown_provider_is_a_session_that_ends_with_schema_error(shell: She
     assert (code, json.loads(out)["termination_reason"]) == (11, "schema_error")
 
 
+def test_what_kept_a_panel_from_sitting_is_told_wherever_the_run_is(shell: Shell) -> None:
+    named = SKELETON[1].read_text().replace('"provider": "fake"', '"provider": "nobody-knows-it"')
+    shell.type("deliberate", "--config", shell.write("config.json", json.loads(named)))
+    assert (
+        "\nwhy      Config agent logician: names the provider 'nobody-knows-it'"
+        in shell.type("runs", "show", "last")[1]
+    )
+    assert "panel ended schema_error (Config agent logician: names" in shell.type("runs", "follow", "last")[1]
+
+
 def test_a_number_that_could_not_be_read_again_is_refused_before_there_is_a_session(shell: Shell) -> None:
     flags = case(shell.folder, *ROUND, verdict("finalize"), synthesis())
     made = json.loads((shell.folder / "config.json").read_text())

@@ -43,7 +43,8 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
         case "turn.taken" if data["type"] not in ("problem_statement", "synthesis"):
             return "spoke", data["speaker"], f"({data['type'].replace('_', ' ')}, round {data['round']})"
         case "session.ended":
-            return "panel ended", data.get("reason") or data["outcome"]
+            why = f"({data['why']})" if data.get("why") else None
+            return "panel ended", data.get("reason") or data["outcome"], why
         case "budget.breached":
             return "budget", f"{data['unit']}: {data['spent']:,} of {data['limit']:,}", data.get("lane")
         case "run.answered":

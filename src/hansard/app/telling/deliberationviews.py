@@ -61,7 +61,6 @@ def deliberation_view(store: Store, run: str) -> View:
     configured = next((entry.seq for entry in entries if entry.kind == "run.configured"), None)
     made, artifact = _recorded_convening(store, configured), _artifact(store, run)
     convened, selected = _last(store, run, "session.convened"), _last(store, run, "panel.selected")
-    ended = _last(store, run, "session.ended")
     session = str(convened.data["session"]) if convened else made.config.session_id if made else None
     state = fold(entries).runs[run]
     run_dir = str(Path(made.runs) / session) if made and made.runs and session else None
@@ -79,7 +78,7 @@ def deliberation_view(store: Store, run: str) -> View:
         "refused_experts": _refused(entries, made.experts) if made else [],
         "cut": list(made.cut) if made else [],
         "outcome": None,
-        "why": ended.data.get("why") if ended else None,
+        "why": why_of(store, run),
     }
     return view | (_outcome(artifact) if artifact else {})
 
@@ -186,6 +185,12 @@ def find_session(store: Store, folder: Path) -> str:
         if run == session:
             raise UsageError(f"{session} is a run, and its session lies in {place}: name that")
     raise UsageError(f"{store.place} knows no session in {folder}; `--ledger LEDGER` asks another ledger")
+
+
+def why_of(store: Store, run: str) -> str | None:
+    """What kept the panel of a session from sitting; None where it sat."""
+    ended = _last(store, run, "session.ended")
+    return ended.data.get("why") if ended else None
 
 
 def directory_of(store: Store, run: str) -> Path | None:

@@ -159,6 +159,8 @@ def _tell(view: View) -> None:
     why = f": {words(view['reason'])}" if view["reason"] not in (None, view["state"]) else ""
     say(f"run      {view['run']}")
     say(f"state    {view['state']}{why}")
+    if view.get("why"):
+        say(f"why      {view['why']}")
     say(f"request  {first_line(view['request'] or '(not in the ledger any more)', 200)}")
     say(f"started  {view['started']}, last entry {_ago(view['last'])} ago")
     say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}{took}")
