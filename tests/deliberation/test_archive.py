@@ -308,8 +308,11 @@ async def test_a_journal_that_says_something_else_than_the_record_is_refused(tmp
     folder = await interrupted(room, 9, tmp_path)
     journal = folder / "transcript.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b"I think so", b"I know so"))
-    with pytest.raises(StoreError, match="changed"):
+    with pytest.raises(StoreError, match="changed; keep it elsewhere, and resume then"):
         await room.resume(LONG, runs=tmp_path)
+    journal.rename(tmp_path / "kept.jsonl")
+    sitting = await room.resume(LONG, runs=tmp_path)
+    assert read_journal(folder) == sitting.artifact["canonical_transcript"]
 
 
 async def test_a_lost_directory_is_made_again_from_the_record(tmp_path: Path) -> None:

@@ -105,7 +105,10 @@ class Archive:
             recorded = b"".join(line + b"\n" for line in lines)
             written = (folder / JOURNAL).read_bytes() if (folder / JOURNAL).exists() else b""
             if not recorded.startswith(written):
-                raise StoreError(f"{folder / JOURNAL} says something else than the record, so it was changed; see both")
+                raise StoreError(
+                    f"{folder / JOURNAL} says something else than the record, so it was changed; keep it elsewhere, and "
+                    "resume then: the record has all of it"
+                )
             archive = cls(folder, lock)
         except OSError as error:
             os.close(lock)
