@@ -107,6 +107,12 @@ def test_execution_replay_tells_a_match_a_violation_and_a_mismatch_apart(held: S
     assert held.type(*again)[0] == 1
 
 
+def test_a_replay_that_was_refused_is_not_the_last_session(held: Shell) -> None:
+    again = ("session", "execution-replay", "last", "--output", "again")
+    assert held.type(*again, "--provider", "rehearsal")[0] == 3
+    assert held.type(*again, "--script", "script.json")[0] == 0, held.err
+
+
 def test_a_session_whose_panel_a_model_chose_can_be_held_again(shell: Shell) -> None:
     names = (CONFIGS / "llm-selector.script.json", CONFIGS / "llm-selector.selector-script.json")
     scripts = ("--script", names[0], "--selector-script", names[1])

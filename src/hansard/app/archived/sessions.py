@@ -19,6 +19,7 @@ from hansard.app.telling.deliberationviews import (
     deliberations,
     directory_of,
     find_session,
+    held_none,
     listing_of,
     listings_of,
 )
@@ -101,8 +102,8 @@ def place_of(name: str, runs: Path, *, gone: bool = False) -> Path:
 
 
 def newest_place(store: Store) -> Path:
-    """The directory of the newest deliberation on the record."""
-    run = next(deliberations(store), None)
+    """The directory of the newest deliberation on the record. Those that held no session are passed over."""
+    run = next((each for each in deliberations(store) if not held_none(store, each)), None)
     if run is None:
         raise UsageError(f"{store.place} has no deliberation yet; `--ledger LEDGER` asks another ledger")
     folder = directory_of(store, run)

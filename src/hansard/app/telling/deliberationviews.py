@@ -55,6 +55,11 @@ def has_session(store: Store, run: str) -> bool:
     return _last(store, run, "session.convened") is not None
 
 
+def held_none(store: Store, run: str) -> bool:
+    """Whether the run is over and came to no session, as a replay that was refused."""
+    return not has_session(store, run) and _last(store, run, "run.ended") is not None
+
+
 def deliberation_view(store: Store, run: str) -> View:
     """One deliberation. Where its configuration was redacted, what the rest of the record tells of it."""
     entries = list(read_entries(store, Query(run=run)))
