@@ -330,6 +330,8 @@ def test_an_expert_who_was_not_made_is_told(shell: Shell) -> None:
     view = shell.asks(*asks, "--expert", "a lawyer")
     assert (view["selected_agents"], view["refused_experts"]) == (["critic"], ["a lawyer"])
     assert "no expert was made for 'a lawyer', and the panel sat without one; `hansard runs follow" in shell.err
+    told = shell.type("runs", "follow", view["run"])[1]
+    assert 'not made    a persona; what was said: {"text": "I think so."}' in told
 
 
 def test_a_continuation_refuses_what_the_session_before_has_settled_and_takes_the_rest(shell: Shell) -> None:

@@ -34,6 +34,10 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
             return "planned", f"{many(data['tasks'], 'task')} in {many(data['waves'], 'wave')}, by the {data['by']}"
         case "role.asked" if data["role"] in ("coordinator", "synthesizer", "classifier"):
             return "asked", f"the {data['role']}", f"({data['model']})"
+        case "persona.made" if data["accepted"]:
+            return "made", "the persona", data["persona"]
+        case "persona.made":
+            return "not made", "a persona; what was said:", first_line(text("definition") or "")
         case "session.convened":
             return "convened", "a panel"
         case "panel.selected":
