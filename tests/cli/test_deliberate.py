@@ -196,6 +196,16 @@ def test_what_kept_a_panel_from_sitting_is_told_wherever_the_run_is(shell: Shell
     assert "panel ended schema_error (Config agent logician: names" in shell.type("runs", "follow", "last")[1]
 
 
+def test_why_an_adaptive_deliberation_does_not_go_on_is_told(shell: Shell) -> None:
+    flags = case(shell.folder, *ROUND, verdict("request_external_research"))
+    assert shell.type("deliberate", *flags, "--adaptive")[0] == 14
+    assert "nothing goes on by itself: that session was answered by a script; give the answers of the next" in shell.err
+    assert "as --script" in shell.err
+    ended = case(shell.folder, *ROUND, verdict("finalize"), synthesis())
+    assert shell.type("deliberate", *ended, "--adaptive")[0] == 0
+    assert "nothing goes on" not in shell.err
+
+
 def test_a_number_that_could_not_be_read_again_is_refused_before_there_is_a_session(shell: Shell) -> None:
     flags = case(shell.folder, *ROUND, verdict("finalize"), synthesis())
     made = json.loads((shell.folder / "config.json").read_text())

@@ -168,21 +168,18 @@ async def go_on(
     return await deliberations.convene(found.made, surface=surface, actor=actor, causes=[found.cause], run=run)
 
 
-def expansion(store: Store, pool: Pool, run: str) -> Continuation | None:
+def expansion(store: Store, pool: Pool, run: str, *, call: Call | None = None) -> Continuation | None:
     """What goes on by itself from a session that asked for research: the next one, with an expert for it.
 
-    None where the session asked for nothing of the kind, or the chain has gone on often enough: then its request stays open.
-    What only the user can know is left to the user.
+    None where the session asked for nothing of the kind: what only the user can know is left to the user. UsageError where
+    nothing can go on, as where the chain has gone on often enough; then its request stays open.
     """
     ended = next(iter(store.select(Query(run=run, kind="session.ended", newest_first=True, limit=1))), None)
     if ended is None or ended.data.get("reason") != "external_research_required":
         return None
     ending = artifact_on_record(store, run)["outcome"]["termination_artifact"]
     need = str(ending["pending_external_research_request"]["query"])[:MAX_NEED]
-    try:
-        return continuation(store, pool, run, None, experts=[need])
-    except UsageError:
-        return None
+    return continuation(store, pool, run, None, call=call, experts=[need])
 
 
 def chain_view(store: Store, run: str) -> View:

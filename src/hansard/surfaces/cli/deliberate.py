@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hansard.app.archived.documents import read_document
-from hansard.app.driving.chaining import continuation, expansion, go_on
+from hansard.app.driving.chaining import Continuation, continuation, expansion, go_on
 from hansard.app.driving.deliberations import Sat
 from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, read_text
@@ -93,12 +93,20 @@ async def _held(hansard: Hansard, args: argparse.Namespace, run: str) -> int:
     """Hold a session, with what goes on from it by itself where that is wanted."""
     stop = hansard.deliberations.listen(debate(args))
     sat = await see_out(hansard, run, hansard.deliberations.hold(run))
-    while args.adaptive and (found := expansion(hansard.store, hansard.pool, run)) is not None:
+    while args.adaptive and (found := _expansion(hansard, run)) is not None:
         _warn(_view(hansard, run, sat), args)
         run = await go_on(hansard.deliberations, found, surface="cli")
         sat = await see_out(hansard, run, hansard.deliberations.hold(run))
     stop()
     return conclude(hansard, run, args, sat)
+
+
+def _expansion(hansard: Hansard, run: str) -> Continuation | None:
+    try:
+        return expansion(hansard.store, hansard.pool, run, call=Call(wishes=Wishes(typed=True)))
+    except UsageError as error:
+        note(f"nothing goes on by itself: {error}")
+        return None
 
 
 def read_problem(word: str | None) -> str | None:

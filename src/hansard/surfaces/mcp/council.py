@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hansard.app.archived.sessions import replayed, whole_artifact
-from hansard.app.driving.chaining import Continuation, chain_view, continuation, go_on
+from hansard.app.driving.chaining import Continuation, chain_view, continuation, expansion, go_on
 from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Convening, convening
 from hansard.app.setup.convening import Call as Convened
 from hansard.app.setup.panels import personas_of
-from hansard.app.telling.deliberationviews import deliberation_view, rounds_of
+from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk
@@ -164,13 +164,8 @@ async def _held(call: Call, asked: Deliberating, *, aloud: bool) -> Given:
 def _following(call: Call, run: str) -> Continuation | None:
     """What goes on from a session that asks for research, with an expert for it; None where nothing does."""
     hansard = call.desk.hansard
-    view = deliberation_view(hansard.store, run)
-    if view.get("termination_reason") != "external_research_required":
-        return None
     try:
-        as_it_was = Convened(wishes=call.desk.wishes.asking(None))
-        need = str(view["pending"]["query"])[:MAX_NEED]
-        return continuation(hansard.store, hansard.pool, run, None, call=as_it_was, experts=[need])
+        return expansion(hansard.store, hansard.pool, run, call=Convened(wishes=call.desk.wishes.asking(None)))
     except UsageError:
         # Often enough: the last session's request stays open, and the record says so.
         return None
