@@ -339,7 +339,7 @@ async def test_an_agent_whose_provider_fails_leaves_the_panel_and_the_rest_settl
         ({"panels": {"bench": {"agents": ["critic", "critic"]}}}, "twice"),
         ({"panels": {"bench": {"agents": "critic"}}}, "list of personas"),
         ({"panels": {"bench": {"provider": "panel:other"}}}, "not answered by another"),
-        ({"panels": {"bench": {"provider": "nowhere"}}}, "'nowhere'"),
+        ({"panels": {"bench": {"provider": "nowhere"}}}, "panel:bench asks 'nowhere'"),
         ({"panels": {"bench": {"rounds": 2}}}, "unknown key rounds"),
         ({"panels": {"bench": {"max_rounds": 0}}}, "max_rounds"),
         ({"panels": {"bench": 3}}, "must be a table"),

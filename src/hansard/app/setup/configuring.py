@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal, DecimalException
+from functools import partial
 from typing import Any
 
 from hansard.app.lanes.rosters import roster_of
@@ -114,16 +115,18 @@ def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig
 
     tables = dict(config.providers)
 
-    def resolve(target: str | None) -> tuple[str, str]:
+    def resolve(panel: str, target: str | None) -> tuple[str, str]:
         id, _, model = (target or (ITS_OWN if is_panel(config.default) else config.default)).partition(":")
         if id in CLI_KINDS:
             tables.setdefault(id, {"kind": id})
         if id not in tables:
-            raise UsageError(f'a panel asks {id!r}, which is no provider that is configured; write provider = "…"')
+            raise UsageError(
+                f'{panel} asks {id!r}, which is no provider that is configured; write provider = "…" there'
+            )
         described = pool.provider(id, tables[id], config.folder).describe().get("model")
         return id, model or described or ITS_OWN
 
-    panels = {name: panel_of(settings, name).as_table(resolve) for name in names}
+    panels = {name: panel_of(settings, name).as_table(partial(resolve, name)) for name in names}
     return replace(config, providers={**tables, **panels})
 
 
