@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -127,3 +128,20 @@ def test_what_is_erased_is_gone_from_where_a_link_leads(quick_folder: Path) -> N
     assert bodies.is_symlink()
     assert b"the secret word" not in elsewhere.read_bytes()
     assert verified_size(path) == 4
+
+
+def test_a_copy_that_sqlite_made_is_read_as_it_is_and_written_with_a_wal(quick_folder: Path) -> None:
+    path, copy = quick_folder / "log.db", quick_folder / "copy.db"
+    with closing(created(path)) as store:
+        put(store, draft(parts=[part(b"kept")]))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("VACUUM INTO ?", (str(copy),))
+    made = copy.read_bytes()
+    with closing(reopened(copy)) as store:
+        assert store.head().size == 2
+    assert copy.read_bytes() == made
+    with closing(reopened(copy)) as store:
+        put(store, draft(parts=[part(b"later")]))
+        # While it is open: beside a writer with a rollback journal a verifier would find that journal.
+        assert verify(copy, Options(deep=True, jobs=1)).findings == ()
+    assert verified_size(copy) == 3

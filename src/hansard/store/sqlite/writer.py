@@ -48,6 +48,7 @@ class Writer:
         self._version = 0
         self._epochs: dict[str, int] = {}
         self._dropped = False
+        self._in_wal = False
         self._lock_fd = -1
         self.connection = connect(path)
         self._name = str(self._path)
@@ -190,6 +191,10 @@ class Writer:
         try:
             if self._dropped:
                 self.connection, self._dropped = connect(self._path), False
+            if not self._in_wal:
+                # A copy by VACUUM INTO has none, and a verifier beside a writer would find a rollback journal ([S1]).
+                self.connection.execute("PRAGMA journal_mode = WAL")
+                self._in_wal = True
             self.connection.execute("BEGIN IMMEDIATE")
             # Unchanged means that no other connection wrote since: the head and the epochs that are known still hold.
             self._version = self.connection.execute("PRAGMA data_version").fetchone()[0]
