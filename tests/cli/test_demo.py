@@ -40,6 +40,8 @@ def test_the_demonstration_goes_from_request_to_receipt_and_catches_every_tamper
         "swapped a body",
         "deleted a body silently",
     ]
+    kept = [each for each in (tmp_path / "demo").iterdir() if each.is_file()]
+    assert [each.name for each in kept if each.stat().st_mode & 0o077] == []
 
 
 def test_what_the_demonstration_tells_people_to_type_works(tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def keep_receipt(settings: Settings, seq: int) -> Path:
     with open_ledger(settings, writing=True) as opened:
         text = receipt(opened, seq, ("answer",))["receipt"]
     try:
+        path.touch(0o600)
         path.write_text(text, "utf-8")
     except OSError as error:
         raise unwritten(f"cannot write {path}: {error.strerror}", error) from error

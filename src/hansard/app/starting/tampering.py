@@ -36,6 +36,7 @@ def tamper(ledger: Path, folder: Path, *, signed: bool) -> Iterator[Tampering]:
     ways = _WAYS if signed else _WAYS[:-1]
     for number, (name, change) in enumerate(ways, 1):
         copy = folder / f"tampered-{number}.db"
+        copy.touch(0o600)
         shutil.copyfile(ledger, copy)
         change(copy)
         yield Tampering(name=name, chain=check(copy), deep=check(copy, deep=True))
