@@ -138,6 +138,15 @@ def test_the_readme_names_a_command_that_works(exported: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("upto", [None, 5])
+def test_the_readme_names_what_lies_there_and_nothing_else(full: SignedLog, tmp_path: Path, upto: int | None) -> None:
+    export(full.store, tmp_path / "out", upto=upto)
+    text = (tmp_path / "out/README.txt").read_text()
+    listed = text[text.index("entries.jsonl") :].splitlines()
+    named = {name.rstrip("/") for line in listed for name in line.split("  ")[0].split(", ")}
+    assert named == {each.name for each in (tmp_path / "out").iterdir()}
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [

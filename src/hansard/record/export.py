@@ -141,7 +141,8 @@ class _Export:
             self._write_upper_tiles(published)
             self._write("checkpoint", sealed.note.encode())
         self._write("verify.pyz", archive())
-        self._write("README.txt", readme(self._store.entry(0), self._size, bodies=self._bodies).encode())
+        words = readme(self._store.entry(0), self._size, bodies=self._bodies, tiles=sealed is not None)
+        self._write("README.txt", words.encode())
         return Exported(
             folder=name,
             size=self._size,

@@ -33,14 +33,17 @@ If you would rather not run a program out of this folder, `pip install hansard` 
 entries.jsonl        every entry, one line each
 bodies.jsonl         the texts that the entries commit to
 checkpoints.jsonl    the signed states of the log
-checkpoint, tile/    the same log in the public C2SP tlog-tiles form, for other tools
-{name}           the verifier; not part of the record
+{tiles}{name}           the verifier; not part of the record
 README.txt           this text; not part of the record
 """
 
 _WITHOUT_BODIES = """
 The texts were left out of this copy, so the check will find them missing (exit 22);
 without --deep it looks at the log alone.
+"""
+
+_TILES = """\
+checkpoint, tile/    the same log in the public C2SP tlog-tiles form, for other tools
 """
 
 
@@ -54,10 +57,11 @@ def archive() -> bytes:
     return made.getvalue()
 
 
-def readme(genesis: Entry, size: int, *, bodies: bool) -> str:
+def readme(genesis: Entry, size: int, *, bodies: bool, tiles: bool) -> str:
     """What to do with an export, for somebody who has never heard of us."""
     origin = "".join(each if each.isprintable() else "?" for each in str(genesis.data.get("origin")))
-    return _README.format(origin=origin, size=size, name=NAME, bodies="" if bodies else _WITHOUT_BODIES)
+    without, public = "" if bodies else _WITHOUT_BODIES, _TILES if tiles else ""
+    return _README.format(origin=origin, size=size, name=NAME, bodies=without, tiles=public)
 
 
 def _sources(folder: Traversable, under: str = "") -> Iterator[tuple[str, bytes]]:
