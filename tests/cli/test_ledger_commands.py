@@ -381,6 +381,18 @@ def test_doctor_says_what_works_and_changes_nothing(run: Any, tmp_path: Path, le
     assert "new.db: 1 entry;" in run("doctor", "--ledger", str(tmp_path / "new.db"))[1]
 
 
+def test_what_doctor_names_to_make_a_ledger_makes_that_one(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "a state" / "ledger.db"
+    [found] = [
+        each for each in json.loads(run("doctor", "--ledger", str(path), "--json")[1]) if each["name"] == "ledger"
+    ]
+    _, *words = shlex.split(found["detail"].split("`")[1])
+    assert (run(*words)[0], path.exists()) == (0, True)
+
+
 @pytest.mark.parametrize("name", ["x" * 300, "file", "file/below"])
 def test_doctor_names_a_state_folder_or_ledger_that_cannot_be_used(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

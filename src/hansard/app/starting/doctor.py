@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -170,7 +171,8 @@ def _ledger(settings: Settings) -> View:
     try:
         form = form_of(settings.ledger)
         if form in ("sqlite", "jsonl") and not ledger_exists(settings.ledger):
-            return _unmade("ledger", Path(settings.ledger), "`hansard init` makes it")
+            how = f"`hansard init --ledger {shlex.quote(settings.ledger)}` makes it"
+            return _unmade("ledger", Path(settings.ledger), how)
         opened = open_ledger(settings)
     except HansardError as error:
         return _finding("ledger", False, str(error))
