@@ -487,6 +487,16 @@ def test_redaction_names_the_parts_that_hold_the_same_text(
     assert b"555-1234" not in (tmp_path / "l.db").read_bytes()
 
 
+def test_what_erases_the_rest_of_a_text_names_who_asked_for_it(run: Any, tmp_path: Path) -> None:
+    ledger = ("--ledger", str(tmp_path / "l.db"))
+    assert run("submit", "call Jo on 555-1234", "--provider", "rehearsal", "--quiet", *ledger)[0] == 0
+    told = run("ledger", "redact", "1", "request", "--reason", "personal_data", "--by", "auditor:7", *ledger)[1]
+    [command] = [line for line in told.splitlines() if line.startswith("all of them at once: `hansard ")]
+    assert run(*shlex.split(command.partition("hansard ")[2].rstrip("`")))[0] == 0
+    shown = run("ledger", "show", "--kind", "body.redacted", "--json", *ledger)[1]
+    assert {json.loads(line)["actor"] for line in shown.splitlines()} == {"auditor:7"}
+
+
 def test_a_redaction_that_may_have_left_traces_names_the_other_parts_too(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from typing import Any
 
@@ -102,7 +103,8 @@ def redact(args: argparse.Namespace) -> int:
         from hansard.surfaces.cli.driving import typed
 
         words = " ".join(f"{each['seq']} {each['part']}" for each in view["also_in"])
-        say(f"all of them at once: {typed(args, f'ledger redact {words} --reason {args.reason}')}")
+        by = f" --by {shlex.quote(args.by)}" if args.by else ""
+        say(f"all of them at once: {typed(args, f'ledger redact {words} --reason {args.reason}{by}')}")
     say("other parts may tell it in other words, and other runs were not searched")
     say("backups, exports and archives made before still hold it: they are yours to clean")
     return 0
