@@ -226,6 +226,9 @@ def test_a_signed_log_is_not_extended_where_its_keys_are_not(
         assert "HANSARD_STATE" in err
     code, _, err = run("ledger", "checkpoint", "--ledger", ledger)
     assert (code, "not on this machine" in err) == (2, True)
+    for words in (("checkpoint",), ("seal",), ("seal", "--lost-key")):
+        _, _, err = run("ledger", *words, "--ledger", ledger)
+        assert ("HANSARD_STATE" in err, advised(err)[:2]) == (True, ["ledger", "adopt"]), words
     report = json.loads(run("verify", ledger, "--json")[1])
     assert (report["ok"], report["size"], report["unsealed_tail"]) == (True, 13, 0)
     reading: tuple[tuple[object, ...], ...] = (

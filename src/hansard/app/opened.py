@@ -149,12 +149,13 @@ class Opened:
         return StoreError(f"nothing was written to {self.store.place}: it is signed, and {self._keyless}")
 
     def _take(self) -> "Sealer | None":
-        if not self._writing or self._folder is None or not self._folder.is_dir():
+        if not self._writing or self._folder is None:
             return None
         if self._keyless:
             from hansard.record.recovery import refuse_rollback
 
-            refuse_rollback(self.store, self._folder)
+            if self._folder.is_dir():
+                refuse_rollback(self.store, self._folder)
             self.custody = self._keyless
             return None
         from hansard.record.sealer import Sealer
