@@ -98,6 +98,15 @@ def test_help_is_also_a_word(words: tuple[str, ...], capsys: pytest.CaptureFixtu
     assert said[0].startswith(f"usage: {' '.join(('hansard', *words))} ")
 
 
+def test_verify_says_that_it_takes_a_database_and_what_it_takes_without_a_path(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with contextlib.suppress(SystemExit):
+        main(["verify", "--help"])
+    said = capsys.readouterr().out
+    assert ("postgresql://…" in said, "default: the ledger" in said) == (True, True)
+
+
 @pytest.mark.parametrize("words", HELPED)
 def test_help_fits_a_terminal_of_80_columns(
     words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ from .surrogates import whole
 from .tools import STANDARD, Tools
 from .verify import CannotRead, Options, verify
 
+PATHS = "a ledger (.db, .jsonl), an export folder or a receipt (.tlog-proof)"
 EPILOG = """\
 examples:
   %(prog)s ledger.db                          chain, tree, form, signatures
@@ -51,12 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 _print("", each, end="")
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, needs_path: bool = True) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, needs_path: bool = True, paths: str = PATHS) -> None:
     """The arguments of the verifier, for whoever mounts it."""
-    parser.add_argument(
-        "path", metavar="PATH", nargs=None if needs_path else "?",
-        help="a ledger (.db, .jsonl), an export folder or a receipt (.tlog-proof)",
-    )  # fmt: skip
+    parser.add_argument("path", metavar="PATH", nargs=None if needs_path else "?", help=paths)
     parser.add_argument("--deep", action="store_true", help="open every body")
     parser.add_argument(
         "--strict",

@@ -6,6 +6,11 @@ from hansard.app.ledgers.verifying import readable, tools
 from hansard.app.settings import ledger_settings
 from hansard.ledger import command
 
+PATHS = (
+    "a ledger (.db, .jsonl, postgresql://…), an export folder or a receipt (.tlog-proof); "
+    "default: the ledger that `hansard doctor` names"
+)
+
 
 def verify(args: argparse.Namespace) -> int:
     parser = argparse.ArgumentParser(
@@ -14,7 +19,7 @@ def verify(args: argparse.Namespace) -> int:
         epilog=command.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_arguments(parser, needs_path=False)
+    command.add_arguments(parser, needs_path=False, paths=PATHS)
     asked = parser.parse_args(args.words)
     location = ledger_settings(asked.path).ledger
     with readable(location) as asked.path:
