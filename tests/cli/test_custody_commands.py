@@ -413,6 +413,8 @@ def test_an_export_says_how_to_check_it(run: Any, ledger: Path, tmp_path: Path, 
 def test_a_rotation_without_the_lost_key_does_not_claim_a_seal(run: Any, ledger: Path, state: Path) -> None:
     code, _, err = run("ledger", "seal", "--lost-key", "--ledger", ledger)
     assert (code, "is not lost" in err) == (2, True)
+    # What it names retires a key for good: it must be the key of this ledger.
+    assert advised(err) == ["ledger", "seal", "--ledger", str(ledger)]
     next(state.glob("logs/*/epoch-0.key")).unlink()
     refused = run("ledger", "seal", "--ledger", ledger)[2]
     code, out, _ = run(*advised(refused))

@@ -1,5 +1,6 @@
 """Who vouches for a ledger, for every surface: checkpoints, the pin, rotation, receipts. The keys stay in `seal`."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 from hansard.app.opened import Opened
@@ -54,7 +55,9 @@ def replace_lost_key(opened: Opened) -> View:
     before = read_keys(opened.store).epoch.number
     sealer = _sealer(opened)
     if sealer.epoch == before:
-        raise UsageError(f"epoch key {before} of {opened.store.place} is not lost; to retire it: hansard ledger seal")
+        place = opened.store.place
+        how = f"hansard ledger seal --ledger {shlex.quote(place)}"
+        raise UsageError(f"epoch key {before} of {place} is not lost; to retire it: {how}")
     return checkpoint_view(sealer.checkpoint()) | {"epoch": sealer.epoch}
 
 
