@@ -430,6 +430,14 @@ def test_init_makes_a_ledger_with_a_pin(run: Any, tmp_path: Path, monkeypatch: p
     assert view["before"] is again["before"] is None
 
 
+def test_a_ledger_that_is_there_keeps_its_name(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    named = ("init", "--ledger", "new.db", "--origin")
+    assert (run(*named, "example.org/one")[0], run(*named, "example.org/one")[0]) == (0, 0)
+    code, _, err = run(*named, "example.org/other")
+    assert (code, "called 'example.org/one', and a log keeps its name" in err) == (2, True)
+
+
 def test_init_says_where_the_runs_from_before_it_are(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "state").mkdir(mode=0o700)

@@ -9,7 +9,7 @@ from hansard.app.ledgers.custody import pin_of
 from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings, recordable, user_ledger, working_folder
 from hansard.app.views import View
 from hansard.app.wiring import open_or_found
-from hansard.errors import HansardError, unwritten
+from hansard.errors import HansardError, UsageError, unwritten
 from hansard.seal.genesis import checked_origin
 
 _CONFIG = """\
@@ -161,6 +161,12 @@ def found(ledger: str | None, *, origin: str | None) -> View:
     try:
         settings = read_settings(ledger)
         opened = open_or_found(replace(settings, origin=origin) if origin else settings, writing=False)
+        if origin and (name := opened.store.entry(0).data.get("origin")) != origin:
+            opened.close()
+            raise UsageError(
+                f"{opened.store.place} is there already and called {name!r:.80}, and a log keeps its name; "
+                "leave out --origin, or make another one with --ledger"
+            )
     except HansardError:
         if written:
             config.unlink(missing_ok=True)
