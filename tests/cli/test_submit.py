@@ -85,6 +85,7 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
         (("x", "--roster", "nothing.toml", *REHEARSAL), "nothing.toml"),
         (("x", "--profile", "banana", *REHEARSAL), "brief, normal"),
         (("x", "--context-run", "banana", *REHEARSAL), "banana"),
+        (("x", "--context-run", "last", *REHEARSAL), "there is no run 'last': there are no runs yet"),
         (("x", "--profile", "", *REHEARSAL), "--profile is empty"),
         (("x", "--plan", "null.json", *REHEARSAL), "null.json holds no plan"),
         (("x", "--plan", "", *REHEARSAL), "--plan is empty; leave it out"),

@@ -13,7 +13,7 @@ from hansard.app.driving.brought import brought_plan
 from hansard.app.driving.claiming import beginning
 from hansard.app.driving.listening import listening
 from hansard.app.driving.waiting import Waiting
-from hansard.app.finding import ANY_RUN, unknown_run
+from hansard.app.finding import unknown_run
 from hansard.app.ids import new_nonce
 from hansard.app.lanes.routers import Routers
 from hansard.app.people import human
@@ -176,7 +176,7 @@ class Runs(RecordedRuns):
 
     def _settled_source(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
         """A source that is another run, by its whole id: `last` is the newest as of now, and not the run that asks."""
-        if "run" not in source or (source["run"] == "last" and not any(self._store.select(ANY_RUN))):
+        if "run" not in source:
             return source
         return {**source, "run": self.find(str(source["run"]))}
 
