@@ -5,7 +5,7 @@ word; what a reviser writes is taken only if it is shorter and covers no less. A
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.fields import Fields
@@ -104,7 +104,7 @@ def _tokens(data: bytes) -> int:
 
 def read_seam(fields: Fields) -> dict[str, Any]:
     """The table of a seam: a command, a URL or an entry point, as it is recorded."""
-    given = [key for key in ("command", "url", "entry_point", "run") if fields.has(key)]
+    given = [key for key in ("command", "url", "entry_point") if fields.has(key)]
     if len(given) != 1:
         raise UsageError(f'{fields.where}: write one of command = [...], url = "…", entry_point = "NAME"')
     value = fields.any(given[0])
@@ -139,13 +139,19 @@ def actor_of(source: str) -> str:
     return f"context:{source}"
 
 
-def read_sources(rows: object, where: str) -> tuple[Mapping[str, Any], ...]:
-    """The context sources of a configuration."""
+def capsule_source(run: str, number: int) -> dict[str, Any]:
+    """The table of a context source that tells an earlier run in short. No hansard.toml has one: who submits names the run."""
+    return {"name": f"capsule-{number}", "max_tokens": CONTEXT_TOKENS, "when": "request", "run": run}
+
+
+def read_sources(rows: object, where: str, runs: Sequence[str] = ()) -> tuple[Mapping[str, Any], ...]:
+    """The context sources of a configuration, and the earlier runs that are told along."""
     if not isinstance(rows, list | tuple):
         raise UsageError(f"{where}: context must be a list of tables; write [[context]]")
-    found = tuple(read_source(Fields(row, f"{where}, context {number}"), number) for number, row in enumerate(rows, 1))
+    found = [read_source(Fields(row, f"{where}, context {number}"), number) for number, row in enumerate(rows, 1)]
+    found += [capsule_source(run, number) for number, run in enumerate(runs, 1)]
     names = [table["name"] for table in found]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"{where}: context {name!r} stands there twice; name them apart")
-    return found
+    return tuple(found)

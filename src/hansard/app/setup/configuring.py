@@ -253,8 +253,7 @@ def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tu
 
 def _context(settings: Settings, wishes: Wishes, where: str) -> tuple[Mapping[str, Any], ...]:
     """The context sources of the settings, and the capsules that are wished for."""
-    capsules = [{"name": f"capsule-{number}", "run": run} for number, run in enumerate(wishes.context, 1)]
-    return read_sources([*settings.context, *capsules], where)
+    return read_sources(settings.context, where, wishes.context)
 
 
 def _verifier(settings: Settings, pool: Pool, wishes: Wishes, where: str) -> dict[str, Any] | None:
