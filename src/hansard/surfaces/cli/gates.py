@@ -62,28 +62,35 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
     async def work(hansard: Hansard) -> int:
         by = args.by or human()
         view = await hansard.gates.decide(args.gate, decision, actor=by, note=args.note, edit=text)
-        run = view["run"]
+        run, said = view["run"], f"gate {args.gate}: {decision} is on the record; it {_stands(view, by)}"
         goes_on = f"whoever drives the run goes on; where nobody does, {typed(args, 'runs resume', run)} does"
         if args.resume:
             try:
                 async with watched(hansard, args):
                     ended = await see_through(hansard, hansard.runs.drive(run))
+                if view["state"] == "open" and not args.json:
+                    note(said)
                 return conclude(hansard, run, args, ended)
             except Fenced:
                 goes_on = f"another process drives the run, and goes on; {typed(args, 'runs follow', run)} shows how"
         if args.json:
             as_json(view)
             return 0
-        counts = any(each["counts"] and each["by"] == by for each in view["decisions"])
-        waits = f"still waits for others ({view['needed']} needed)"
-        if not counts:
-            waits = f"{waits}: {by} is none of those who may decide there, and this does not count"
-        stands = waits if view["state"] == "open" else f"is {view['state']}"
-        note(f"gate {args.gate}: {decision} is on the record; it {stands}")
+        note(said)
         note(goes_on)
         return 0
 
     return with_ledger(args.ledger, work, writing=True)
+
+
+def _stands(view: View, by: str) -> str:
+    """What has become of a gate with the word of this one."""
+    if view["state"] != "open":
+        return f"is {view['state']}"
+    waits = f"still waits for others ({view['needed']} needed)"
+    if any(each["counts"] and each["by"] == by for each in view["decisions"]):
+        return waits
+    return f"{waits}: {by} is none of those who may decide there, and this does not count"
 
 
 def _line(view: View) -> str:
