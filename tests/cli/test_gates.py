@@ -43,6 +43,12 @@ def test_an_edit_changes_the_plan(place: Path) -> None:
     assert [task["task"] for task in json.loads(decided.stdout)["tasks"]] == ["only"]
 
 
+def test_a_decision_is_taken_quietly(place: Path) -> None:
+    decided = hansard(place, "gates", "approve", gate(place), "--quiet")
+    assert (decided.returncode, decided.stdout, decided.stderr) == (0, "", "")
+    assert " approved " in hansard(place, "gates", "list", "--all").stdout
+
+
 def test_a_word_that_comes_too_late_is_refused(place: Path) -> None:
     waiting = gate(place)
     assert "it is approved" in hansard(place, "gates", "approve", waiting, "--by", "human:ann").stderr

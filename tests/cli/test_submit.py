@@ -312,6 +312,7 @@ def test_a_run_that_waits_at_a_gate_says_where_to_decide(run: Run) -> None:
 
 def test_quiet_says_nothing_but_the_answer(run: Run) -> None:
     assert run("submit", "x", *REHEARSAL, "-q", "--progress", "plain")[2] == ""
+    assert run("plan", "x", *REHEARSAL, "-q", "-o", "quiet.json") == (0, "", "")
 
 
 def first_attempt(place: Path) -> None:

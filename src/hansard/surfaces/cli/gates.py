@@ -76,8 +76,10 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
         if args.json:
             as_json(view)
             return 0
-        note(said)
-        note(goes_on)
+        if not args.quiet or view["state"] == "open":
+            note(said)
+        if not args.quiet:
+            note(goes_on)
         return 0
 
     return with_ledger(args.ledger, work, writing=True)

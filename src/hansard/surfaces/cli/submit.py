@@ -114,7 +114,8 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
             return conclude(hansard, run, args, ended)
     if args.output:
         new_file(args.output, json.dumps(made, indent=2, ensure_ascii=False) + "\n")
-        note(f"wrote {args.output}; {typed(args, f'submit REQUEST --plan {shlex.quote(args.output)}')} runs it")
+        if not args.quiet:
+            note(f"wrote {args.output}; {typed(args, f'submit REQUEST --plan {shlex.quote(args.output)}')} runs it")
     if args.json or not args.output:
         as_json(made)
     return 0
