@@ -431,18 +431,30 @@ async def test_a_capsule_of_an_earlier_run_is_context_for_the_next() -> None:
     at = desk(told)
     first = await at.run(plan=plan(task("a")))
     second = await run_with(at, at.config(Wishes(context=(first.run,))))
-    given = one(at.entries(second, "context.given"))
+    given, again = at.entries(second, "context.given")
+    assert (given.data.get("task"), again.data.get("task")) == (None, "only")
+    assert at.text(again, "context") == at.text(given, "context")
     capsule = json.loads(at.text(given, "context"))
     assert (capsule["run"], capsule["state"], capsule["tasks"]) == (first.run, "answered", {"a": "passed"})
     assert capsule["results"][0]["output"] == "result of a, attempt 1"
     assert first.run in user_text(told.asked("coordinator")[0])
+    assert first.run in user_text(told.asked("worker")[-1])
+
+
+async def test_a_capsule_reaches_who_works_where_nobody_plans() -> None:
+    told = Answers()
+    at = desk(told)
+    first = await at.run(plan=plan(task("a")))
+    second = await run_with(at, at.config(Wishes(context=(first.run,))), lane="alpha")
+    assert one(at.entries(second, "context.given")).data["task"] == "task"
+    assert first.run in user_text(told.asked("worker")[-1])
 
 
 async def test_last_is_the_run_before_and_an_unknown_run_is_refused() -> None:
     at = desk(Answers())
     first = await at.run(plan=plan(task("a")))
     second = await run_with(at, at.config(Wishes(context=("last",))))
-    given = one(at.entries(second, "context.given"))
-    assert json.loads(at.text(given, "context"))["run"] == first.run
+    given, again = at.entries(second, "context.given")
+    assert json.loads(at.text(given, "context"))["run"] == json.loads(at.text(again, "context"))["run"] == first.run
     with pytest.raises(UsageError, match="banana"):
         await at.runs.submit("please", at.config(Wishes(context=("banana",))))

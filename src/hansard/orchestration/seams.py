@@ -141,7 +141,7 @@ def actor_of(source: str) -> str:
 
 def capsule_source(run: str, number: int) -> dict[str, Any]:
     """The table of a context source that tells an earlier run in short. No hansard.toml has one: who submits names the run."""
-    return {"name": f"capsule-{number}", "max_tokens": CONTEXT_TOKENS, "when": "request", "run": run}
+    return {"name": f"capsule-{number}", "max_tokens": CONTEXT_TOKENS, "when": "both", "run": run}
 
 
 def read_sources(rows: object, where: str, runs: Sequence[str] = ()) -> tuple[Mapping[str, Any], ...]:
