@@ -132,6 +132,10 @@ async def test_a_folder_to_copy_lies_beside_the_file_that_names_it(
         ({**SCRIPTED, "breaker": True, "breaker_cool_down_s": 10**400}, "breaker_cool_down_s must be a number"),
         ({**SCRIPTED, "breaker": 3}, "breaker must be true or false"),
         ({**SCRIPTED, "entrys": []}, "unknown key entrys; did you mean entries?"),
+        (
+            {"kind": "command", "argv": ["cat"], "max_concurent": 1},
+            "unknown key max_concurent; did you mean max_concurrent?",
+        ),
         ({**SCRIPTED, "script": "x.toml"}, "and not both"),
         ({"kind": "scripted", "script": "gone.toml"}, "cannot read the script"),
         ({"kind": "replayed"}, 'recording = "FILE.json"'),

@@ -17,6 +17,7 @@ from hansard.errors import MissingExtra, UsageError
 from hansard.providers.base import Provider, held
 from hansard.providers.breaker import Breaker
 from hansard.providers.limits import Limited
+from hansard.providers.options import COMMON
 from hansard.providers.prices import Prices
 from hansard.providers.registry import OURS, REGISTRY, Factory, Registry
 from hansard.providers.scrubbed import Scrubbed
@@ -50,7 +51,6 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 """The variables in which a kind finds its key when its table names none."""
 
-COMMON = ("kind", "max_concurrent", "per_minute", "burst", "breaker", "breaker_after", "breaker_cool_down_s", "secrets")
 FILES: Mapping[str, tuple[str, ...]] = {
     "scripted": ("script",),
     "replayed": ("recording",),

@@ -5,6 +5,9 @@ from typing import Any
 
 from hansard.domain.fields import Fields, Word
 
+COMMON = ("kind", "max_concurrent", "per_minute", "burst", "breaker", "breaker_after", "breaker_cool_down_s", "secrets")
+"""What every kind takes. Who opens providers reads it, and no kind sees it."""
+
 
 class Options(Fields):
     """The options of the provider `id`. Ask for each known one, then call `done`, which refuses what is left over."""
@@ -45,3 +48,7 @@ class Options(Fields):
             if value == word:
                 return word
         raise self.wrong(name, f"one of {', '.join(allowed)}", value)
+
+    def _unknown(self, name: str) -> str:
+        self._known += COMMON
+        return super()._unknown(name)
