@@ -242,6 +242,7 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
     "text",
     [
         '[run]\njudge = "zork"',
+        "[run]\ntimeout_s = 0",
         "[budget]\nmax_usd = -1",
         '[policy]\nallow_lanes = ["zork"]',
         '[[gate]]\nbefore = "plan"\nneeded = 0',

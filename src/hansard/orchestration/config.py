@@ -44,7 +44,7 @@ class Tuning:
     @classmethod
     def read(cls, table: Fields) -> Self:
         tuning = cls(
-            timeout_s=table.number("timeout_s", 600.0) or 600.0,
+            timeout_s=_seconds(table),
             retries=table.count("retries", 2),
             restarts=table.count("restarts", 3),
             tries=table.count("tries", 1, least=1),
@@ -171,6 +171,14 @@ class RunConfig:
             )
         except (ValueError, TypeError, RecursionError, UsageError) as error:
             raise StoreError(f"{where} holds no configuration that this version can read: {error}") from error
+
+
+def _seconds(table: Fields) -> float:
+    """What one call may take. No time at all would end every call before it is made."""
+    found = table.number("timeout_s", 600.0)
+    if not found:
+        raise table.wrong("timeout_s", "a number of seconds above 0", found)
+    return found
 
 
 def _slim(roster: Roster) -> dict[str, Any]:
