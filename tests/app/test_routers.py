@@ -53,3 +53,17 @@ async def test_whoever_drives_it_elsewhere_has_the_words_from_his_own_file(tmp_p
     gone = replace(found, roster_file=tmp_path / "gone.toml")
     async with Hansard.open(settings=gone, providers={"told": Answers()}) as elsewhere:
         assert await routed(elsewhere, second) is None
+
+
+async def test_a_provider_that_is_named_for_a_run_is_asked_instead_of_those_that_lanes_name(tmp_path: Path) -> None:
+    own = replace(HOTEL, lanes=tuple(replace(lane, provider="own") for lane in HOTEL.lanes))
+    found, told, spared = settings(tmp_path, own), Answers(id="told"), Answers(id="own")
+    wishes = Wishes(provider="told", judge="checks", answer="join")
+    async with Hansard.open(settings=found, providers={"told": told, "own": spared}) as hansard:
+        config = run_config(found, hansard.pool, wishes)
+        assert config.targets == ("told",)
+        run, later = [await hansard.runs.submit(REQUEST, config, mode="single") for _ in range(2)]
+        assert await routed(hansard, run) == "desk"
+    assert (len(told.asked("worker")), spared.asked("worker")) == (1, [])
+    async with Hansard.open(settings=found, providers={"told": told, "own": spared}) as elsewhere:
+        assert await routed(elsewhere, later) == "desk"

@@ -153,7 +153,7 @@ class Runs(RecordedRuns):
                 f"the configuration of this run holds {', '.join(held)} in clear, and it stands in the record for good; "
                 "name the environment variable or the file that has it instead"
             )
-        self._routers.keep(config.roster)
+        self._routers.keep(config)
         asked, configured = without_secrets(requested, self._pool.secrets), _configured(config.budget, as_recorded)
         steps = [Step(asked, actor or human()), Step(configured, "engine", [Within(0)])]
         async with beginning(self._store, run) as id:

@@ -22,11 +22,12 @@ class Routers:
         self._rosters: dict[str, Roster] = {}
         self._routers: dict[str, Router] = {}
 
-    def keep(self, roster: Roster) -> None:
-        """Keep a roster with which a run is submitted."""
-        if roster.digest not in self._rosters and len(self._rosters) >= MOST_KEPT:
+    def keep(self, config: RunConfig) -> None:
+        """Keep the roster with which a run is submitted."""
+        digest = config.roster_digest or config.roster.digest
+        if digest not in self._rosters and len(self._rosters) >= MOST_KEPT:
             del self._rosters[next(iter(self._rosters))]
-        self._rosters[roster.digest] = roster
+        self._rosters[digest] = config.roster
 
     def of(self, config: RunConfig) -> "Callable[[str], Route]":
         """What routes for a run. Where nobody here has its whole roster, what was recorded of it has to do."""

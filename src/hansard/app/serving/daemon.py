@@ -102,7 +102,7 @@ class Daemon:
         known = self._configs.get(wishes)
         if known is None:
             made = run_config(self.hansard.settings, self.hansard.pool, wishes)
-            known = replace(made, roster_digest=made.roster.digest)
+            known = replace(made, roster_digest=made.roster_digest or made.roster.digest)
             if len(self._configs) >= MAX_CONFIGS:
                 self._configs.clear()
             self._configs[wishes] = known

@@ -62,8 +62,9 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         raise UsageError(f"there is no provider {chosen!r}; known are {known}")
     if not tables:
         raise nobody(wishes)
-    # A provider that is named for this run goes before the tiers and roles of the file.
+    # A provider that is named for this run goes before the tiers and roles of the file, and those that lanes name.
     tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
+    lanes = _asked_of_one(roster) if chosen else roster
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
     run = Fields(settings.run, f"{where} [run]")
     # Everything is read, also what a flag goes before: a key that is not read is taken for an unknown one.
@@ -76,7 +77,8 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         raise UsageError(f"there is no profile {profile!r}; known are {', '.join(PROFILES)}")
     config = RunConfig(
         default=default,
-        roster=roster,
+        roster=lanes,
+        roster_digest="" if lanes is roster else roster.digest,
         policy=_policy(settings, wishes, roster, where),
         providers=tables,
         folder=recordable(settings.folder),
@@ -103,6 +105,12 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     _check_targets(config)
     _check_names(config)
     return replace(config, prices=_prices(config, pool))
+
+
+def _asked_of_one(roster: Roster) -> Roster:
+    """The roster without the providers that its lanes name: one that is named for a run does all of it."""
+    lanes = tuple(replace(lane, provider=None) for lane in roster.lanes)
+    return roster if lanes == roster.lanes else replace(roster, lanes=lanes)
 
 
 def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig:
