@@ -1,4 +1,5 @@
 import contextlib
+import json
 import resource
 import subprocess
 import sys
@@ -262,3 +263,18 @@ def test_a_ledger_whose_name_holds_nul_is_no_bug(
     said = "".join(capsys.readouterr())
     assert "no file can be named" in said
     assert [path.name for path in tmp_path.iterdir()] == ["hansard.toml"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["roster --json list", "roster --json show backend", "panel --json list", "serve --json token list", "runs --json"],
+)
+def test_what_is_said_before_a_verb_holds_for_it(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    assert main(["init"]) == 0
+    capsys.readouterr()
+    assert main(words.split()) == 0
+    json.loads(capsys.readouterr().out)

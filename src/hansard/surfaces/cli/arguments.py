@@ -172,12 +172,8 @@ def add_gates(command: argparse.ArgumentParser) -> None:
 def _add_verb(
     verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, handler: str
 ) -> argparse.ArgumentParser:
-    """A verb that leaves alone what was said before it: `runs --ledger x.db show last`."""
-    verb = add_command(verbs, name, text, handler, ledger=True)
-    for action in verb._actions:
-        if action.dest in ("ledger", "json", "debug"):
-            action.default = argparse.SUPPRESS
-    return verb
+    """A verb that works on a ledger."""
+    return add_command(verbs, name, text, handler, ledger=True)
 
 
 def add_worker(command: argparse.ArgumentParser) -> None:

@@ -6,6 +6,9 @@ Imports nothing but argparse.
 import argparse
 from collections.abc import Sequence
 
+UNSAID = {"ledger": None, "json": False, "debug": False}
+"""The flags that all have, where nobody says them."""
+
 
 def add_command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
@@ -15,13 +18,18 @@ def add_command(
     *,
     ledger: bool = False,
 ) -> argparse.ArgumentParser:
+    """Verbs leave alone what was said before them, as in `runs --ledger x.db show last`: what nobody says is in UNSAID."""
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    unsaid = argparse.SUPPRESS
     if ledger:
         command.add_argument(
-            "--ledger", metavar="PATH", help="a ledger: x.db, x.jsonl or postgresql://… (default: see `hansard doctor`)"
+            "--ledger",
+            metavar="PATH",
+            default=unsaid,
+            help="a ledger: x.db, x.jsonl or postgresql://… (default: see `hansard doctor`)",
         )
-    command.add_argument("--json", action="store_true", help="print JSON")
-    command.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    command.add_argument("--json", action="store_true", default=unsaid, help="print JSON")
+    command.add_argument("--debug", action="store_true", default=unsaid, help="show the traceback of an error")
     command.set_defaults(handler=handler, parser=command)
     return command
 

@@ -13,7 +13,7 @@ from importlib import import_module
 
 from hansard.__about__ import __version__
 from hansard.errors import MISNAMED, HansardError, UsageError
-from hansard.surfaces.cli.command import add_command, add_verify
+from hansard.surfaces.cli.command import UNSAID, add_command, add_verify
 from hansard.surfaces.cli.streams import settled, standard_streams
 
 EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
@@ -139,7 +139,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"hansard {__version__}")
-    top.set_defaults(handler="show:help_text", debug=False, parser=top, shown_by=None)
+    top.set_defaults(handler="show:help_text", parser=top, shown_by=None, **UNSAID)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     _add_named(commands, words)
     add_verify(commands, words[1:], "check a ledger, an export or a receipt")

@@ -55,7 +55,7 @@ def add_serve(command: argparse.ArgumentParser) -> None:
     add_asking(command)
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
     token = verbs.add_parser("token", help="who may use the daemon: list, add, rotate, revoke")
-    token.set_defaults(handler="serve:token_list", json=False)
+    token.set_defaults(handler="serve:token_list")
     tokens = token.add_subparsers(title="commands", metavar="COMMAND")
     add_command(tokens, "list", "every token, without its secret", "serve:token_list")
     add = add_command(tokens, "add", "a new token; its secret is shown once", "serve:token_add")
