@@ -69,6 +69,14 @@ def test_a_router_is_measured_on_labelled_requests(run: Any, tmp_path: Path) -> 
     assert re.search(r"^ +[0-9.]+ % +3 +66\.7 %$", told, re.MULTILINE)
 
 
+def test_flags_may_stand_before_the_word_eval(run: Any, tmp_path: Path) -> None:
+    file, lanes = tmp_path / "rows.jsonl", tmp_path / "roster.toml"
+    file.write_text(json.dumps({"id": "1", "text": REQUEST, "lane": "legal"}) + "\n", "utf-8")
+    lanes.write_text('name = "one"\n[[lane]]\nname = "legal"\ncategory = "c"\ndomain = "Law"\n', "utf-8")
+    code, out, _ = run("route", "--json", "--roster", str(lanes), "eval", str(file))
+    assert (code, json.loads(out)["rows"]) == (0, 1)
+
+
 def test_the_columns_of_a_measurement_stand_apart(run: Any, tmp_path: Path) -> None:
     rows = [{"id": str(number), "text": REQUEST, "lane": "backend"} for number in range(1200)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")

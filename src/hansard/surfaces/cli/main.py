@@ -220,7 +220,7 @@ def _add_ledger(commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
 
 def _add_route(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", rest: Sequence[str]) -> None:
     """`route TEXT`, or `route eval FILE`; to route the word eval itself, write `route -- eval`."""
-    evaluates = rest[:1] == ["eval"]
+    evaluates = _first(rest) == "eval"
     help_text = "where a request would go, and why; `route eval FILE` measures it on labelled requests"
     route = add_command(commands, "route", help_text, "route:evaluate" if evaluates else "route:route")
     if evaluates:
@@ -233,6 +233,19 @@ def _add_route(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
     route.add_argument(
         "--roster", metavar="FILE", help="a roster in TOML (default: that of hansard.toml, else 24 lanes)"
     )
+
+
+def _first(rest: Sequence[str]) -> str | None:
+    """The first word behind `route` that is neither a flag nor what belongs to one; None behind `--`, where all is text."""
+    words = iter(rest)
+    for word in words:
+        if word == "--":
+            return None
+        if word == "--roster":
+            next(words, None)
+        elif word == "-" or not word.startswith("-"):
+            return word
+    return None
 
 
 def _add_roster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", named: bool) -> None:
