@@ -41,7 +41,9 @@ def add_serve(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="at once (default: 4096), three quarters of them of one token",
     )
-    doors.add_argument("--rate", type=positive, default=5000, metavar="N", help="requests a second of one token")
+    doors.add_argument(
+        "--rate", type=positive, default=5000, metavar="N", help="requests a second of one token (default: 5000)"
+    )
     doors.add_argument("--patience", type=seconds, default=10.0, metavar="S", help="for slow callers (default: 10)")
     work = command.add_argument_group("how it works")
     work.add_argument("--no-resume", action="store_true", help="leave alone what was running before")
@@ -60,7 +62,9 @@ def add_serve(command: argparse.ArgumentParser) -> None:
     add_command(tokens, "list", "every token, without its secret", "serve:token_list")
     add = add_command(tokens, "add", "a new token; its secret is shown once", "serve:token_add")
     add.add_argument("name")
-    add.add_argument("--roles", default="reader", metavar="ROLES", help="reader, operator, approver, with commas")
+    add.add_argument(
+        "--roles", default="reader", metavar="ROLES", help="reader, operator, approver, with commas (default: reader)"
+    )
     add.add_argument("--days", type=positive, metavar="N", help="how long it is good (default: until it is rotated)")
     rotate = add_command(tokens, "rotate", "a new secret for a token", "serve:token_rotate")
     rotate.add_argument("name", nargs="?", default="default")
