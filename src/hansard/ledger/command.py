@@ -20,10 +20,10 @@ from .verify import CannotRead, Options, verify
 PATHS = "a ledger (.db, .jsonl), an export folder or a receipt (.tlog-proof)"
 EPILOG = """\
 examples:
-  %(prog)s ledger.db                          chain, tree, form, signatures
-  %(prog)s ledger.db --deep --pin PIN         and every body, against the pin kept outside
-  %(prog)s export/ --against old.checkpoint   and that it extends a state seen before
-  %(prog)s receipt.tlog-proof --pin PIN       one entry, without the ledger
+  %(prog)s ledger.db                          # chain, tree, form, signatures
+  %(prog)s ledger.db --deep --pin PIN         # and every body, against the pin kept outside
+  %(prog)s export/ --against old.checkpoint   # and that it extends a state seen before
+  %(prog)s receipt.tlog-proof --pin PIN       # one entry, without the ledger
 
 exit codes:
   0  every asked-for grade        20  structure or signature failure   22  bodies missing

@@ -28,30 +28,30 @@ exit codes: 0 answered, 10 partial, 11 failed, 12 stopped by budget or deadline,
 """,
     "plan": """\
 examples:
-  hansard plan "ship a login API" -o plan.json      look at it, change it, then:
+  hansard plan "ship a login API" -o plan.json    # look at it, change it, then:
   hansard submit "ship a login API" --plan plan.json
 """,
     "runs": """\
 examples:
-  hansard runs                          the newest runs
-  hansard runs show last                one run: tasks, verdicts, answer
-  hansard runs follow 01a1ddc5-6d11     what is recorded, as it is recorded
-  hansard runs resume last              go on after Ctrl-C or a crash
-  hansard runs retry last schema        the task `schema` once more
-  hansard runs rerun last               0 the same decisions, 4 not
-  hansard runs compare RUN RUN          two runs side by side
+  hansard runs                          # the newest runs
+  hansard runs show last                # one run: tasks, verdicts, answer
+  hansard runs follow 01a1ddc5-6d11     # what is recorded, as it is recorded
+  hansard runs resume last              # go on after Ctrl-C or a crash
+  hansard runs retry last schema        # the task `schema` once more
+  hansard runs rerun last               # 0 the same decisions, 4 not
+  hansard runs compare RUN RUN          # two runs side by side
 
 RUN is an id, the beginning or the end of one, or `last`.
 """,
     "gates": """\
 examples:
-  hansard gates                         what waits for a decision
-  hansard gates show GATE               exactly what is to be decided on
-  hansard gates approve GATE --resume   decide, and go on with the run here
+  hansard gates                         # what waits for a decision
+  hansard gates show GATE               # exactly what is to be decided on
+  hansard gates approve GATE --resume   # decide, and go on with the run here
 """,
     "worker": """\
 examples:
-  hansard worker &                      then: hansard submit "…" --detach
+  hansard worker &                      # then: hansard submit "…" --detach
 """,
 }
 

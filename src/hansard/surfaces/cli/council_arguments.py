@@ -25,9 +25,9 @@ exit codes: 0 synthesis, 11 schema or provider failure, 12 budget or timeout,
 """,
     "session": """\
 examples:
-  hansard session replay runs/ID > transcript.json   0 as its digest says, 4 not
-  hansard session validate runs/ID                   0 no rule is broken, 1 not
-  hansard session export last --html -o page.html    the debate as one page
+  hansard session replay runs/ID > transcript.json  # 0 as digested, 4 not
+  hansard session validate runs/ID                  # 0 no rule is broken, 1 not
+  hansard session export last --html -o page.html   # the debate as one page
   hansard session eval problems.txt --panel panel:bench
   hansard session execution-replay runs/ID --script s.json --output again
 
@@ -37,7 +37,7 @@ record is enough (metrics, export, postmortem, questions, compare), a run or
 """,
     "panel": """\
 examples:
-  hansard panel check bench             0 nothing to say, 1 overlaps or gaps
+  hansard panel check bench             # 0 nothing to say, 1 overlaps or gaps
 
 A panel is a table [panels.NAME] in hansard.toml, or a file panels/NAME.toml
 beside it; a persona is a table [personas.NAME], or a file personas/NAME.toml.

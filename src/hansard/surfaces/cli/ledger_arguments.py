@@ -9,8 +9,8 @@ from hansard.surfaces.cli.command import add_command, add_verify
 EXAMPLES = """\
 examples:
   hansard ledger show --run RUN --ledger ledger.db
-  hansard ledger causes 12              everything that led to entry 12
-  hansard ledger replay --at 40         what the record said at entry 40
+  hansard ledger causes 12              # everything that led to entry 12
+  hansard ledger replay --at 40         # what the record said at entry 40
   hansard ledger redact 8 prompt --reason personal_data
 """
 

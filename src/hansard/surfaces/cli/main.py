@@ -20,14 +20,14 @@ EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
 
 _EXAMPLES = """\
 examples:
-  hansard demo                          a run, verified, then tampered with
+  hansard demo                          # a run, verified, then tampered with
   hansard submit "compare three queues" --provider rehearsal
-  hansard runs show last                how its answer came about
+  hansard runs show last                # how its answer came about
   hansard deliberate "keep our own mail server?" --provider rehearsal
-  hansard verify ledger.db --deep       check a ledger and every body in it
-  hansard ledger show --limit 20        the last entries
-  hansard ledger get 9 --part output    the body of one part
-  hansard doctor                        what works on this machine
+  hansard verify ledger.db --deep       # check a ledger and every body in it
+  hansard ledger show --limit 20        # the last entries
+  hansard ledger get 9 --part output    # the body of one part
+  hansard doctor                        # what works on this machine
 """
 
 

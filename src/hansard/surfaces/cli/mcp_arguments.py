@@ -7,7 +7,7 @@ from hansard.surfaces.cli.arguments import NO_WISHES, add_asking
 EXAMPLES = {
     "mcp": """\
 examples:
-  hansard mcp --provider rehearsal       goes through the motions, asks no model
+  hansard mcp --provider rehearsal     # goes through the motions, asks no model
   hansard mcp --ledger team.db --api MODEL --max-usd 0.50
 
 An MCP client starts it and speaks to it on standard input and output;

@@ -9,11 +9,11 @@ from hansard.surfaces.cli.command import add_command
 EXAMPLES = {
     "serve": """\
 examples:
-  hansard serve --provider rehearsal                       then, elsewhere:
+  hansard serve --provider rehearsal                       # then, elsewhere:
   curl -H "Authorization: Bearer $(cat ~/.local/state/hansard/serve/token)" \\
        http://127.0.0.1:7411/v1/status
   hansard serve token add dashboard --roles reader --days 30
-  hansard serve token rotate default --keep 3600    the old one for an hour more
+  hansard serve token rotate default --keep 3600   # the old one for an hour
 
 SIGTERM drains: runs end or are interrupted within --grace, and go on with the
 next start.

@@ -8,12 +8,12 @@ from hansard.surfaces.cli.command import add_command
 EXAMPLES = {
     "witness": """\
 examples:
-  hansard witness --name example.org/witness     on a machine of somebody else
-  hansard witness trust PIN                      the pin of each log to cosign
-  hansard witness key                            what goes to the log's keeper
+  hansard witness --name example.org/witness     # on a machine of somebody else
+  hansard witness trust PIN                      # the pin of each log to cosign
+  hansard witness key                            # what goes to the log's keeper
 
-  hansard ledger witness https://example.org --key KEY      the log's side, and
-  hansard verify ledger.db --witness KEY                    the auditor's
+  hansard ledger witness https://example.org --key KEY    # the log's side, and
+  hansard verify ledger.db --witness KEY                  # the auditor's
 """,
 }
 
