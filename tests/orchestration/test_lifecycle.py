@@ -4,7 +4,7 @@ import asyncio
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -20,10 +20,11 @@ from hansard.domain.budget import Budget
 from hansard.domain.custody import BodyRedacted
 from hansard.domain.exchange import Exchange
 from hansard.domain.roster import Policy
-from hansard.domain.work import CancelAsked
+from hansard.domain.work import CancelAsked, TaskJudged, TaskSkipped
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 from hansard.ledger.entry import Entry
-from hansard.orchestration.gates import Rule
+from hansard.orchestration.gates import Rule, read_rules
+from hansard.orchestration.journal import Journal
 from hansard.record.recorder import Step, record_now
 from hansard.store.base import Claim, Query
 from hansard.store.sqlite import SqliteStore
@@ -500,6 +501,46 @@ async def test_a_cancellation_between_a_drivers_first_look_and_its_claim_is_hear
     store.sneak = run
     ended = await asyncio.wait_for(made.runs.drive(run), 30)
     assert ended.state == "cancelled"
+
+
+@pytest.mark.parametrize("lost", ["budget", "gate"])
+async def test_what_goes_on_without_a_task_waits_until_the_record_says_that_it_is_lost(
+    monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    held, go_on, settled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    record_all = Journal.record_all
+
+    async def slowly(journal: Journal, steps: Sequence[Step]) -> Any:
+        if any(isinstance(step.fact, TaskSkipped) and step.fact.because == lost for step in steps):
+            held.set()
+            await go_on.wait()
+        recorded = await record_all(journal, steps)
+        if any(isinstance(step.fact, TaskJudged) and step.fact.task == "b" for step in steps):
+            settled.set()
+        return recorded
+
+    async def after_the_other(exchange: Exchange) -> Said:
+        if who(exchange)[:2] == ("worker", "b"):
+            await held.wait()
+        return await _maybe(obliging(exchange))
+
+    monkeypatch.setattr(Journal, "record_all", slowly)
+    at = desk(Answers(after_the_other))
+    scarce = Wishes(roster=roster(alpha={"budget": Budget(max_calls=1)})) if lost == "budget" else Wishes()
+    rules = read_rules([{"tasks": ["a"], "deadline_s": 0.01}] if lost == "gate" else [], "test")
+    config = replace(at.config(scarce), gates=rules)
+    rows = plan(task("a"), task("b", lane="beta"), task("c", "a", "b", lane="beta", on_upstream_failure="run"))
+    run = await at.runs.submit("please", config, plan=rows)
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    await settled.wait()
+    # It is free to start, as far as the schedule is concerned.
+    await asyncio.sleep(0.05)
+    assert [entry.data["task"] for entry in at.entries(run, "task.attempted") if entry.data["task"] == "c"] == []
+    go_on.set()
+    assert (await driving).state == "partial"
+    [skipped] = at.entries(run, "task.skipped")
+    begun = next(entry for entry in at.entries(run, "task.attempted") if entry.data["task"] == "c")
+    assert skipped.seq < begun.seq
 
 
 async def test_nothing_is_driven_any_more_when_the_service_is_closed_however_soon_that_is(tmp_path: Path) -> None:

@@ -191,10 +191,8 @@ class Crew:
         self.schedule.release(task.id)
 
     async def _turned_away(self, task: Task, closed: int) -> None:
-        skips = self.schedule.skipped(task.id)
         fact = TaskSkipped(task=task.id, because="gate")
-        self.lost[task.id] = (await self._journal.record(fact, "engine", [closed])).seq
-        await self._skip(skips)
+        await self._lost(task, self.schedule.skipped(task.id), [Step(fact, "engine", [closed])])
 
     def _shown(self, task: Task) -> Shown:
         """What deciders see of a task: its instruction, and the results that it is built on."""
@@ -264,16 +262,21 @@ class Crew:
         return self._asker.at_once(lambda: self._attempts.ready(task, rung, number, pending))
 
     async def _lose(self, task: Task, judged: Judged) -> None:
-        skips = self.schedule.failed(task.id)
+        await self._lost(task, self.schedule.failed(task.id), judged.steps, judged.judged)
+        self._launch()
+
+    async def _lost(self, task: Task, skips: Sequence[Skip], steps: Sequence[Step], said: int | None = None) -> None:
+        """Put on the record why a task is lost, where nothing has `said` it, and what is skipped with it. Whatever goes on
+        without them waits for that.
+        """
         gone = (task.id, *(skip.task for skip in skips))
         self._on_their_way |= {id: asyncio.Event() for id in gone}
-        recorded = await self._journal.record_all(judged.steps) if judged.steps else []
-        verdict = recorded[-1].seq if recorded else judged.judged
+        recorded = await self._journal.record_all(steps) if steps else []
+        verdict = recorded[-1].seq if recorded else said
         assert verdict is not None
         self.lost[task.id] = verdict
         await self._skip(skips)
         self._arrived(*gone)
-        self._launch()
 
     async def _skip(self, skips: Sequence[Skip]) -> None:
         """Record what is skipped, each caused by the entry that says why."""
@@ -297,11 +300,9 @@ class Crew:
                 self.breach, self.breach_said = -1, str(breach)
                 self.breach = (await self._journal.record_all([self._breach_step(breach)]))[0].seq
             return
-        skips = self.schedule.failed(task.id)
         fact = TaskSkipped(task=task.id, because="budget")
         steps = [self._breach_step(breach), Step(fact, "engine", [Within(0)])]
-        self.lost[task.id] = (await self._journal.record_all(steps))[-1].seq
-        await self._skip(skips)
+        await self._lost(task, self.schedule.failed(task.id), steps)
         self._launch()
 
     def _breach_step(self, breach: Breach) -> Step:
