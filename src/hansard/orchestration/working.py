@@ -63,6 +63,9 @@ class Crew:
         self._idle = asyncio.Event()
 
     def _limits(self) -> dict[str, int]:
+        if self._asker.means.turn is not None:
+            # Whoever waits for his turn would have a place that somebody before him needs.
+            return {}
         limits = {RUN_KEY: self._config.policy.max_parallel}
         for lane in self._config.roster.lanes:
             if lane.max_parallel is not None:

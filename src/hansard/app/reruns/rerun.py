@@ -348,8 +348,9 @@ class _Rerun:
             verifier=said if config.verifier else None,
             reviser=said if config.reviser else None,
             number=lambda task, previous: self._until.phase.number(task, previous),
-            # Somebody else's answers lead to other questions. Without a limit nobody takes anything from anybody.
-            turn=self._order.turn if _is_limited(config) and not self._swap else None,
+            # Somebody else's answers lead to other questions. Without a limit nobody takes anything from anybody, but what
+            # the record does not come to any more must not stand in the way of what it has.
+            turn=self._order.turn if (_is_limited(config) or self._cut) and not self._swap else None,
         )
 
     def _stage(self, name: str, model: str, config: RunConfig) -> Stage:
