@@ -27,10 +27,13 @@ def gate(place: Path) -> str:
 
 
 def test_an_approval_lets_the_run_go_on(place: Path) -> None:
+    waits = f"\ngate     {gate(place)} waits for a decision: `hansard gates show {gate(place)}`\n"
+    assert waits in hansard(place, "runs", "show", "last").stdout
     shown = hansard(place, "gates", "show", gate(place))
     assert "Do the first thing." in shown.stdout
     decided = hansard(place, "gates", "approve", gate(place), "--resume", "--note", "it is good")
     assert (decided.returncode, decided.stdout.startswith("[rehearsal]")) == (0, True)
+    assert "waits for a decision" not in hansard(place, "runs", "show", "last").stdout
     assert json.loads(hansard(place, "gates", "list", "--json").stdout) == []
     assert [each["state"] for each in json.loads(hansard(place, "gates", "list", "--all", "--json").stdout)] == [
         "approved"

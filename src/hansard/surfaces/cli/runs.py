@@ -59,7 +59,7 @@ def show(args: argparse.Namespace) -> int:
         if args.json:
             as_json(view)
         else:
-            _tell(view)
+            _tell(view, args)
         return 0
 
     return with_ledger(args.ledger, work)
@@ -153,7 +153,7 @@ def _event(hansard: Hansard, view: View) -> Event:
     return Event(view["run"], view["kind"], view["data"], text, view["ts"])
 
 
-def _tell(view: View) -> None:
+def _tell(view: View, args: argparse.Namespace) -> None:
     cost, limits = view["spent"], {name: value for name, value in view["budget"].items() if value is not None}
     took = f", {duration(cost['elapsed_us'] / 1e6)}" if cost["elapsed_us"] is not None else ""
     why = f": {words(view['reason'])}" if view["reason"] not in (None, view["state"]) else ""
@@ -174,6 +174,8 @@ def _tell(view: View) -> None:
         say(f"plan     {size}, by the {plan['by']} (entry {plan['seq']})")
     for task in view["tasks"]:
         _tell_task(task, over=view["state"] in ENDED)
+    for gate in view["open_gates"] if view["state"] not in ENDED else ():
+        say(f"gate     {gate} waits for a decision: {typed(args, f'gates show {gate}')}")
     if folder := view.get("run_dir"):
         say(f"folder   {folder}")
     if view["answer_seq"] is not None:
