@@ -246,6 +246,7 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
         "[budget]\nmax_usd = -1",
         '[policy]\nallow_lanes = ["zork"]',
         '[[gate]]\nbefore = "plan"\nneeded = 0',
+        '[[gate]]\nbefore = "plan"\nlanes = ["backend"]',
         "[[context]]",
         '[[context]]\nurl = "zork"',
         '[[context]]\nrun = "last"',

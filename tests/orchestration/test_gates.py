@@ -686,7 +686,6 @@ async def test_a_cancelled_run_does_not_wait_any_longer() -> None:
     ("row", "said"),
     [
         ({}, "where it stands"),
-        ({"before": "plan", "lanes": ["backend"]}, "a gate of their own"),
         ({"tasks": ["a"], "needed": 0}, "needed"),
         ({"tasks": ["a"], "needed": 2, "approvers": ["human:ann"]}, "only 1"),
         ({"tasks": "a"}, "list"),

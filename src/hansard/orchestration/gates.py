@@ -114,10 +114,6 @@ def _rule(fields: Fields, number: int) -> Rule:
     fields.done()
     if not rule.plan and not rule.tasks and not rule.lanes:
         raise UsageError(f'{fields.where}: say where it stands: before = "plan", or tasks = [...], or lanes = [...]')
-    if rule.plan and (rule.tasks or rule.lanes):
-        raise UsageError(
-            f'{fields.where}: before = "plan" stands before the whole plan; give tasks and lanes a gate of their own'
-        )
     if approvers and len(set(approvers)) < rule.needed:
         raise UsageError(
             f"{fields.where}: {rule.needed} approvals are needed and only {len(set(approvers))} may give one"

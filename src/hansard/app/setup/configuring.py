@@ -242,6 +242,12 @@ def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tu
     rules = list(read_rules(settings.gates, where))
     own = roster_of(settings) if rules else roster
     for standing in rules:
+        if standing.plan and (standing.tasks or standing.lanes):
+            # Refused here and not where rules are read: those of runs on the record are taken as they are.
+            raise UsageError(
+                f'{where}: gate {standing.name!r} stands before = "plan", the whole of it; '
+                "give tasks and lanes a gate of their own"
+            )
         strange = set(standing.lanes).difference(own.names)
         _refuse_unknown("lane", strange, roster.names, roster, f"{where}: gate {standing.name!r}")
     for number, wish in enumerate(wishes.gates, 1):
