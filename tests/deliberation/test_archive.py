@@ -315,6 +315,17 @@ async def test_a_journal_that_says_something_else_than_the_record_is_refused(tmp
     assert read_journal(folder) == sitting.artifact["canonical_transcript"]
 
 
+async def test_of_what_somebody_wrote_into_a_file_only_a_little_is_told(tmp_path: Path) -> None:
+    room = Room()
+    folder = await interrupted(room, 9, tmp_path)
+    file = folder / "config.json"
+    changed = {f"{number}{'x' * 100_000}": 1 for number in range(9)}
+    file.write_text(json.dumps(json.loads(file.read_text()) | changed))
+    with pytest.raises(UsageError, match="is not as this session would write it") as refused:
+        await room.resume(LONG, runs=tmp_path)
+    assert len(str(refused.value)) < 1_000
+
+
 async def test_a_lost_directory_is_made_again_from_the_record(tmp_path: Path) -> None:
     room = Room()
     shutil.rmtree(await interrupted(room, 9, tmp_path))

@@ -177,7 +177,7 @@ def _check_begun(path: Path, wanted: Mapping[str, Any]) -> None:
     other = sorted((said.keys() ^ found.keys()) | {name for name in both if not _same(said[name], found[name])})
     if other:
         raise UsageError(
-            f"{path} is not as this session would write it ({', '.join(other[:5])}); "
+            f"{path} is not as this session would write it ({', '.join(name[:40] for name in other[:5])}); "
             f"put it back, or resume with what the session began with"
         )
 
