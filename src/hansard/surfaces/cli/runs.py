@@ -175,7 +175,7 @@ def _tell(view: View, args: argparse.Namespace) -> None:
     for task in view["tasks"]:
         _tell_task(task, over=view["state"] in ENDED)
     for gate in view["open_gates"] if view["state"] not in ENDED else ():
-        say(f"gate     {gate} waits for a decision: {typed(args, f'gates show {gate}')}")
+        say(f"gate     {gate} waits for a decision: {typed(args, 'gates show', task=gate)}")
     if folder := view.get("run_dir"):
         say(f"folder   {folder}")
     if view["answer_seq"] is not None:
