@@ -109,8 +109,9 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
 
 def _asked_of_one(roster: Roster) -> Roster:
     """The roster without the providers that its lanes name: one that is named for a run does all of it."""
-    lanes = tuple(replace(lane, provider=None) for lane in roster.lanes)
-    return roster if lanes == roster.lanes else replace(roster, lanes=lanes)
+    if not any(lane.provider for lane in roster.lanes):
+        return roster
+    return replace(roster, lanes=tuple(replace(lane, provider=None) for lane in roster.lanes))
 
 
 def _with_panels(config: RunConfig, settings: Settings, pool: Pool) -> RunConfig:
