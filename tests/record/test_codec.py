@@ -9,6 +9,7 @@ from hansard.domain.kinds import KINDS
 from hansard.domain.value import value
 from hansard.domain.work import RunEnded, RunRequested, RunRouted
 from hansard.errors import HansardError, UsageError
+from hansard.ledger.body import digest
 from hansard.record import codec
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
@@ -109,6 +110,11 @@ def test_the_same_body_twice_gives_two_commitments() -> None:
     first, second = (draft(request()) for _ in range(2))
     assert first.sketch.head != second.sketch.head
     assert first.parts[0].salt != second.parts[0].salt
+
+
+def test_a_draft_knows_the_digests_of_its_bodies() -> None:
+    for part in draft(request()).parts:
+        assert part.digest == digest(part.media, part.body)
 
 
 @pytest.mark.parametrize("actor", ["", "a b", "x\u001fy", "mail@example.org", "é"])

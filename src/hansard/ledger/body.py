@@ -19,13 +19,18 @@ _MEDIA = re.compile(r"[\x20-\x7e]{1,127}")
 
 def commitment(salt: bytes, media: str, body: bytes) -> bytes:
     """The 32 bytes that an entry commits to for one part; Malformed when the media type is not of its form."""
-    if len(body) < LARGE_BYTES:
-        return sha256(PREFIX + salt + sha256(_first_line(media) + body).digest()).digest()
-    return sha256(PREFIX + salt + digest(media, body)).digest()
+    return salted(salt, digest(media, body))
+
+
+def salted(salt: bytes, inner: bytes) -> bytes:
+    """The commitment to a body whose digest is known."""
+    return sha256(PREFIX + salt + inner).digest()
 
 
 def digest(media: str, body: bytes) -> bytes:
     """The unsalted inner digest; it must never leave the place where the body itself lies ([S4])."""
+    if len(body) < LARGE_BYTES:
+        return sha256(_first_line(media) + body).digest()
     # Not put together with its first line, which is quicker where it is short: it would take its room twice.
     found = sha256(_first_line(media))
     found.update(body)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hansard.domain.fact import Fact
 from hansard.errors import UsageError
-from hansard.ledger.body import SALT_BYTES, commitment
+from hansard.ledger.body import SALT_BYTES, digest, salted
 from hansard.ledger.canonical import Json, Malformed, dump
 from hansard.ledger.entry import new, sketch
 from hansard.record import codec
@@ -42,8 +42,9 @@ class Drafter:
                     self._pool, at = self._random(_POOL_BYTES), 0
                 self._at = at + SALT_BYTES
                 salt = self._pool[at : at + SALT_BYTES]
-                parts.append(new(Part, (name, media, salt, body)))
-                committed.append(b'"%b":"%b"' % (name.encode(), hexlify(commitment(salt, media, body))))
+                inner = digest(media, body)
+                parts.append(new(Part, (name, media, salt, body, inner)))
+                committed.append(b'"%b":"%b"' % (name.encode(), hexlify(salted(salt, inner))))
             made = sketch(shape.kind, actor, run, self._encode(data), b",".join(committed))
         except (Malformed, TypeError) as error:
             raise UsageError(f"{shape.kind} cannot be recorded: {error}") from error

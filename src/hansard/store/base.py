@@ -22,6 +22,8 @@ class Part(NamedTuple):
     media: str
     salt: bytes
     body: bytes
+    digest: bytes | None = None
+    """The unsalted one, where it is known: a store that keeps large bodies once has to name them by it."""
 
 
 class Draft(NamedTuple):

@@ -135,7 +135,7 @@ class MemoryStore:
 
     def body(self, seq: int, part: str) -> StoredBody | None:
         self._check_part(seq, part)
-        for name, media, salt, body in self._parts[seq]:
+        for name, media, salt, body, _ in self._parts[seq]:
             if name == part:
                 return StoredBody(seq=seq, part=part, media=media, salt=salt, body=body)
         return None

@@ -30,7 +30,7 @@ Key = tuple[int, str]
 
 def encode_body(seq: int, part: Part, encode: Encode = dump) -> bytes:
     """One part as a line, LF included. Its members are put together here, in their order: only texts need an encoder."""
-    name, media, salt, body = part
+    name, media, salt, body, _ = part
     try:
         text = encode(body.decode())
     except UnicodeDecodeError:

@@ -81,7 +81,11 @@ def write(
     channel: str,
 ) -> None:
     """The same for parts that know their rows: where an entry was not just placed, some of its parts may be gone."""
-    large = [(digest(part.media, part.body), part.body) for _, part in parts if len(part.body) >= SHARED_FROM_BYTES]
+    large = [
+        (part.digest or digest(part.media, part.body), part.body)
+        for _, part in parts
+        if len(part.body) >= SHARED_FROM_BYTES
+    ]
     if large:
         turn.writer.cursor().executemany("INSERT INTO shared VALUES (%b, %b) ON CONFLICT DO NOTHING", large)
     names = iter(large)

@@ -73,7 +73,7 @@ class _Filler:
         self._db.executemany("INSERT INTO nodes VALUES (?, ?, ?)", nodes)
         for part in parts:
             at = body_id(entry.seq, entry.part_position(part.name))
-            values = (at, part.salt, part.media, *bed(self._db, part.media, part.body))
+            values = (at, part.salt, part.media, *bed(self._db, part))
             self._db.execute("INSERT INTO bodies VALUES (?, ?, ?, ?, ?)", values)
 
     def finish(self) -> Head:

@@ -10,7 +10,7 @@ from hansard.ledger.body import digest
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.layout import APPLICATION_ID, SHARED_FROM_BYTES, TABLES, USER_VERSION, body_id
 from hansard.ledger.merkle import Frontier
-from hansard.store.base import Draft, Placed
+from hansard.store.base import Draft, Part, Placed
 from hansard.store.sequence import Sequence
 
 MAX_NUMBER = 1 << 62
@@ -72,8 +72,8 @@ def insert(
         for cause in because:
             causes += seq, cause
         at = body_id(seq, 0)
-        for _, media, salt, body in draft[3]:
-            bodies += at, salt, media, *bed(writer, media, body)
+        for part in draft[3]:
+            bodies += at, part[2], part[1], *bed(writer, part)
             at += 1
     _put(writer, "entries(seq, line)", 2, entries)
     _put(writer, "causes", 2, causes)
@@ -113,11 +113,12 @@ def as_text(value: object) -> str:
     return as_bytes(value).decode("utf-8", "replace")
 
 
-def bed(writer: sqlite3.Connection, media: str, body: bytes) -> tuple[bytes | None, int | None]:
+def bed(writer: sqlite3.Connection, part: Part) -> tuple[bytes | None, int | None]:
     """Where a body sleeps: in its own row, or once for all when it is large."""
+    _, media, _, body, known = part
     if len(body) < SHARED_FROM_BYTES:
         return body, None
-    name = digest(media, body)
+    name = known or digest(media, body)
     row = writer.execute("SELECT id FROM shared WHERE digest = ?", (name,)).fetchone()
     if row:
         return None, row[0]
