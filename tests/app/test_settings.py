@@ -247,6 +247,8 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
         '[policy]\nallow_lanes = ["zork"]',
         '[[gate]]\nbefore = "plan"\nneeded = 0',
         '[[gate]]\nbefore = "plan"\nlanes = ["backend"]',
+        '[[gate]]\nbefore = "plan"\non_expiry = "approve"',
+        '[[gate]]\ntasks = ["t"]\nasked = true',
         "[[context]]",
         '[[context]]\nurl = "zork"',
         '[[context]]\nrun = "last"',

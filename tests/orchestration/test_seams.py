@@ -197,6 +197,7 @@ async def test_a_revision_that_is_shorter_and_covers_no_less_becomes_the_answer(
     run = await run_with(at, at.config(Wishes(revise=True)))
     revised = one(at.entries(run, "answer.revised"))
     assert revised.data["accepted"] is True
+    assert list(revised.body) == ["answer"]
     assert revised.data["words_after"] < revised.data["words_before"]
     assert at.answer(run) == BRIEF
     view = at.runs.show(run)
@@ -208,7 +209,9 @@ async def test_a_revision_that_loses_the_point_is_refused_and_the_answer_stands(
     at = desk(Answers(rambles))
     at.pool.seams["r"] = Says("Bananas.")
     run = await run_with(at, replace(at.config(Wishes(revise=True)), reviser={"entry_point": "r"}))
-    assert one(at.entries(run, "answer.revised")).data["accepted"] is False
+    revised = one(at.entries(run, "answer.revised"))
+    assert revised.data["accepted"] is False
+    assert at.text(revised, "why") == "it covers less of the request"
     assert at.answer(run) == RAMBLING
 
 

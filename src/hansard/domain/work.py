@@ -368,6 +368,7 @@ class AnswerRevised(Fact):
     coverage_before_ppm: int
     coverage_after_ppm: int
     answer: Body
+    why: Body | None = None
 
 
 @value

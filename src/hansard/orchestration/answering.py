@@ -179,6 +179,7 @@ class Answers:
             coverage_before_ppm=judged.coverage_before_ppm,
             coverage_after_ppm=judged.coverage_after_ppm,
             answer=Body.text(text),
+            why=Body.text(judged.why) if judged.why else None,
         )
         causes = [answer.seq] if cause == answer.seq else [answer.seq, cause]
         recorded = await self._journal.record(fact, "reviser", causes)

@@ -242,13 +242,8 @@ def of_server(settings: Settings, flags: Wishes) -> Wishes:
 def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tuple[Rule, ...]:
     rules = list(read_rules(settings.gates, where))
     own = roster_of(settings) if rules else roster
-    for standing in rules:
-        if standing.plan and (standing.tasks or standing.lanes):
-            # Refused here and not where rules are read: those of runs on the record are taken as they are.
-            raise UsageError(
-                f'{where}: gate {standing.name!r} stands before = "plan", the whole of it; '
-                "give tasks and lanes a gate of their own"
-            )
+    for standing, row in zip(rules, settings.gates, strict=True):
+        _refuse_idle(standing, row, f"{where}: gate {standing.name!r}")
         strange = set(standing.lanes).difference(own.names)
         _refuse_unknown("lane", strange, roster.names, roster, f"{where}: gate {standing.name!r}")
     for number, wish in enumerate(wishes.gates, 1):
@@ -264,6 +259,17 @@ def _gates(settings: Settings, wishes: Wishes, roster: Roster, where: str) -> tu
             raise UsageError(f"{wishes.named('gates')} {wish!r}: write plan, task:ID or lane:NAME")
         rules.append(rule)
     return tuple(rules)
+
+
+def _refuse_idle(rule: Rule, row: Mapping[str, Any], where: str) -> None:
+    """What would be passed over in silence. Refused here and not where rules are read: those of runs on the record are
+    taken as they are."""
+    if rule.plan and (rule.tasks or rule.lanes):
+        raise UsageError(f'{where} stands before = "plan", the whole of it; give tasks and lanes a gate of their own')
+    if "on_expiry" in row and rule.deadline_s is None:
+        raise UsageError(f"{where} says what happens on_expiry, and has no deadline_s; give it one, or leave it out")
+    if "asked" in row:
+        raise UsageError(f"{where}: asked is said by --gate, of a run that it was typed for; leave it out")
 
 
 def _context(settings: Settings, wishes: Wishes, where: str) -> tuple[Mapping[str, Any], ...]:
