@@ -9,8 +9,9 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TextIO
+from typing import Any, TextIO
 
 from .report import Report, lines
 from .surrogates import whole
@@ -33,7 +34,7 @@ exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the verifier with these arguments. What cannot be printed changes no exit code."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="verify",
         description="Verify a ledger, an export folder or a receipt.",
         epilog=EPILOG,
@@ -50,6 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             for each in (sys.stdout, sys.stderr):
                 _print("", each, end="")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends with its own code also where a stream takes nothing, as argparse does by itself, but not yet in Python 3.11.2."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        with suppress(OSError):
+            super()._print_message(message, file)
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, needs_path: bool = True, paths: str = PATHS) -> None:
