@@ -1004,6 +1004,31 @@ async def test_a_tampered_body_is_refused(tmp_path: Path) -> None:
             await hansard.runs.rerun(run.id)
 
 
+async def test_a_tampered_entry_is_refused(tmp_path: Path) -> None:
+    """Also one that nothing is decided by, in a part of the log that nobody looks at when it is opened."""
+    ledger = tmp_path / "l.db"
+    settings = Settings(ledger=str(ledger), state=tmp_path / "state")
+    async with Hansard.open(settings=settings, providers={"told": Answers()}) as hansard:
+        runs = []
+        for _ in range(30):
+            runs.append(await hansard.submit("please", plan=plan(task("a", lane="backend")), provider="told"))
+            assert (await runs[-1].ended()).state == "answered"
+    with sqlite3.connect(ledger) as edit:
+        [(newest,)] = edit.execute("select max(seq) from entries").fetchall()
+        edit.execute(
+            """update entries set line = replace(line, '"latency_us":', '"latency_us":1')
+            where run = ? and kind = 'task.returned'""",
+            (runs[0].id,),
+        )
+        assert edit.total_changes == 1
+        assert newest > 300
+    edit.close()
+    async with Hansard.open(settings=settings, providers={"told": Answers()}) as hansard:
+        with pytest.raises(StoreError, match="not what the log's tree says it is"):
+            await hansard.runs.rerun(runs[0].id)
+        assert (await hansard.runs.rerun(runs[-1].id))["identical"] is True
+
+
 async def test_a_run_that_a_redaction_took_an_answer_from_says_so() -> None:
     at = desk(Answers())
     ended = await at.run(plan=plan(task("a")))

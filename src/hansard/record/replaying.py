@@ -13,10 +13,10 @@ from hansard.domain.fact import Body
 from hansard.domain.value import replace
 from hansard.errors import StoreError
 from hansard.ledger.entry import Entry
-from hansard.ledger.merkle import leaf_hash
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording
-from hansard.record.reading import came_of, read_body
-from hansard.store.base import Store
+from hansard.record.reading import came_of, read_body, read_entries
+from hansard.record.tree import Tree
+from hansard.store.base import Query, Store
 
 CUT_SHORT = frozenset({"cancelled", "deadline"})
 """Errors of answers that never came, because the run was stopped while they were waited for."""
@@ -31,11 +31,13 @@ class Reader:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def sound(self, entry: Entry) -> Entry:
-        """The entry, if the log's own tree holds exactly this line."""
-        if self._store.node(0, entry.seq) != leaf_hash(entry.line):
-            raise StoreError(f"entry {entry.seq} is not what the log's tree says it is; run: hansard verify")
-        return entry
+    def entries(self, run: str) -> list[Entry]:
+        """The entries of a run, if the log's own tree holds each of them as it was read."""
+        found = list(read_entries(self._store, Query(run=run)))
+        tree = Tree(self._store)
+        for entry in found:
+            tree.check(entry)
+        return found
 
     def body(self, entry: Entry, part: str) -> Body | None:
         """A body, if it opens its commitment; None where the entry has no such part."""
@@ -54,12 +56,11 @@ class Reader:
         return found.data
 
 
-def recording_of(store: Store, entries: Sequence[Entry]) -> Recording:
+def recording_of(reader: Reader, entries: Sequence[Entry]) -> Recording:
     """Everything that a run was answered. Questions that were never answered are left out."""
-    reader, asked, calls, programs = Reader(store), dict[int, Entry](), list[RecordedCall](), list[RecordedProgram]()
+    asked, calls, programs = dict[int, Entry](), list[RecordedCall](), list[RecordedProgram]()
     built_on = _built_on(entries)
     for entry in entries:
-        reader.sound(entry)
         match entry.kind:
             case "task.attempted" | "role.asked":
                 asked[entry.seq] = entry

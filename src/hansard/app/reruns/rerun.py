@@ -37,7 +37,7 @@ from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
-from hansard.record.reading import came_of, read_entries
+from hansard.record.reading import came_of
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.record.replaying import Reader, recording_of
 from hansard.store.base import Query, Store
@@ -109,10 +109,10 @@ class _Rerun:
         swap: Mapping[str, Provider],
     ) -> None:
         self._run, self._swap, self._memory, self._price = run, swap, memory, price
-        self._entries = list(read_entries(store, Query(run=run)))
+        self._reader = Reader(store)
+        self._entries = self._reader.entries(run)
         if not any(entry.kind == "run.configured" for entry in self._entries):
             raise UsageError(f"there is no run {run!r} in {store.place}; `hansard runs list` shows them")
-        self._reader = Reader(store)
         self._progress = progress_of(run, self._entries)
         self._given_up = given_up(self._entries)
         kept = self._kept = [entry for entry in self._entries if entry.seq not in self._given_up]
@@ -120,7 +120,7 @@ class _Rerun:
         self._until = Until(memory, self._phases[0], swap)
         self._order = Order(memory, self._until)
         self._programs = Programs(self._reader, kept, self._until)
-        self._replayed = replayed(recording_of(store, kept))
+        self._replayed = replayed(recording_of(self._reader, kept))
         self._taken = Taken(self._reader, self._entries)
         self._metered = _metered(self._entries)
         self._now_us, self._words = BEYOND_US, 0

@@ -124,7 +124,7 @@ class Taken:
         """Add what roles answered in these entries: nobody asks for that here. What a panel answers took its session."""
         asked = {entry.seq: entry.data for entry in self._entries if entry.kind == "role.asked"}
         for entry in (entry for entry in self._entries if entry.kind == "role.answered" and entry.seq in seqs):
-            question, data = came_of(asked, entry), dict[str, Any](self._reader.sound(entry).data)
+            question, data = came_of(asked, entry), dict[str, Any](entry.data)
             if not is_panel(question["provider"]):
                 tokens = data["input_tokens"] + data["output_tokens"]
                 took = Spend().more(1, tokens, data["cost_usd_nano"], data["latency_us"])

@@ -1,0 +1,60 @@
+"""Whether a log's own tree holds an entry exactly as it was read. What somebody edited in a store proves nothing."""
+
+from functools import lru_cache
+
+from hansard.errors import StoreError
+from hansard.ledger.canonical import Malformed
+from hansard.ledger.entry import Entry
+from hansard.ledger.merkle import inclusion_proof, leaf_hash, node_hash, verify_inclusion
+from hansard.store.base import Store
+
+BLOCK_LEVEL = 8
+"""Stores keep the nodes from here on ([H6]); those below are made of the lines themselves."""
+BLOCKS = 8
+
+
+class Tree:
+    """The tree of a log as its head names it. Each block of lines is read once, and all entries in it are checked by one proof."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._head = store, store.head()
+        self._above = lru_cache(None)(store.node)
+        self._below = lru_cache(BLOCKS)(self._levels)
+        self._sound: set[int] = set()
+
+    def node(self, level: int, index: int) -> bytes:
+        """For proofs: the hash over the leaves from index << level up to (index + 1) << level."""
+        if level >= BLOCK_LEVEL:
+            return self._above(level, index)
+        block = index << level >> BLOCK_LEVEL
+        hashes, at = self._below(block)[level], index - (block << BLOCK_LEVEL - level)
+        if at >= len(hashes):
+            raise Malformed(f"lines of block {block} are missing")
+        return hashes[at]
+
+    def check(self, entry: Entry) -> None:
+        """StoreError unless the tree holds exactly this line in its place."""
+        seq, size, leaf = entry.seq, self._head.size, leaf_hash(entry.line)
+        try:
+            if self.node(0, seq) != leaf:
+                raise Malformed("another line stands there")
+            if seq >> BLOCK_LEVEL not in self._sound:
+                # The other lines of its block stand in this proof, each as it was read.
+                verify_inclusion(leaf, seq, size, inclusion_proof(seq, size, self), self._head.root)
+                self._sound.add(seq >> BLOCK_LEVEL)
+        except Malformed as error:
+            place = self._store.place
+            raise StoreError(
+                f"entry {seq} of {place}, or one near it, is not what the log's tree says it is ({error}); "
+                f"run: hansard verify {place}"
+            ) from error
+
+    def _levels(self, block: int) -> list[list[bytes]]:
+        """The nodes of a block from its lines up, of the last block those that are complete."""
+        first = block << BLOCK_LEVEL
+        last = min(first + (1 << BLOCK_LEVEL), self._head.size)
+        levels = [[leaf_hash(line) for line in self._store.lines(first, last)]]
+        while len(levels) < BLOCK_LEVEL:
+            below = levels[-1]
+            levels.append([node_hash(left, right) for left, right in zip(below[::2], below[1::2], strict=False)])
+        return levels
