@@ -162,6 +162,22 @@ class Shared(Bench):
             finally:
                 other.close()
 
+    def test_a_takeover_by_another_handle_fences_the_first_also_where_that_one_repairs(self) -> None:
+        with self.opened() as (store, clock):
+            other = self.join(store, clock)
+            try:
+                old = store.claim("r1", 0.2)
+                put(store, draft(fence=("r1", old.epoch)))
+                self.pass_time(clock, 0.4)
+                other.claim("r1", 60.0)
+                assert store.repair() == []
+                [outcome] = store.append([[draft(fence=("r1", old.epoch))]])
+                assert isinstance(outcome, Fenced)
+                with refused(Fenced):
+                    store.renew(old, 60.0)
+            finally:
+                other.close()
+
     def test_a_takeover_of_the_seal_stops_the_first_sealer(self) -> None:
         with self.opened() as (store, clock):
             other = self.join(store, clock)

@@ -198,10 +198,12 @@ class Writer:
             self.connection.execute("BEGIN IMMEDIATE")
             # Unchanged means that no other connection wrote since: the head and the epochs that are known still hold.
             self._version = self.connection.execute("PRAGMA data_version").fetchone()[0]
-            if seen != self._version and trusting:
-                self.sequence = sequence_of(self.connection.execute(READ_HEAD).fetchone())
-                self.sequence.behind = behind
+            if seen != self._version:
+                # For a repair too, which trusts no head: once it has committed, what is known counts again.
                 self._epochs.clear()
+                if trusting:
+                    self.sequence = sequence_of(self.connection.execute(READ_HEAD).fetchone())
+                    self.sequence.behind = behind
         except (sqlite3.Error, Malformed, TypeError) as error:
             self._rollback()
             raise refusal("cannot write to", self.place, error) from error
