@@ -14,7 +14,7 @@ from hansard.record.reading import read_body
 from hansard.record.receipts import make_receipt
 from hansard.record.recovery import newest_checkpoint
 from hansard.store.base import Query, Store
-from hansard.store.conformance.sample import draft, part, put
+from hansard.store.conformance.sample import draft, fill, genesis, part, put
 from hansard.store.sqlite import SqliteStore
 from signed_log import SignedLog
 
@@ -61,6 +61,19 @@ def test_a_value_that_does_not_belong_there_is_told(
         for use in uses(store, tmp_path / "export"):
             with suppress(HansardError):
                 use()
+
+
+@pytest.mark.parametrize("gone", ["seq = 270", "seq < 288 AND seq >= 256", "seq < 296 AND seq >= 256"])
+def test_a_log_that_lacks_lines_of_its_last_block_is_not_extended(tmp_path: Path, gone: str) -> None:
+    path = tmp_path / "x.db"
+    with closing(SqliteStore.create(path, genesis())) as store:
+        fill(store, 300)
+    with database(path) as into:
+        into.execute(f"DELETE FROM entries WHERE {gone}")
+    with closing(SqliteStore.open(path)) as store:
+        assert store.broken == "entries 256 to 299 do not give the tree that the head row names"
+        with pytest.raises(StoreError, match="may not be extended"):
+            put(store, draft())
 
 
 def test_a_schema_that_is_damaged_in_the_middle_of_a_character_is_told(original: Path, tmp_path: Path) -> None:

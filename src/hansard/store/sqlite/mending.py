@@ -41,7 +41,8 @@ def _fault(connection: sqlite3.Connection) -> str | None:
     tail = Frontier()
     for each in leaves if size & 255 else ():
         tail.push(each)
-    if kept[len(kept) - tail.size.bit_count() :] != tail.hashes():
+    # Counted first: the hashes that lines give, of which the first are gone, may be the last ones of all.
+    if len(leaves) != size - at or kept[len(kept) - tail.size.bit_count() :] != tail.hashes():
         return f"entries {at} to {last} do not give the tree that the head row names"
     return None
 
