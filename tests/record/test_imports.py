@@ -10,7 +10,8 @@ import pytest
 
 from hansard.errors import StoreError, UsageError
 from hansard.ledger.merkle import leaf_hash
-from hansard.ledger.report import Report
+from hansard.ledger.report import Findings, Report
+from hansard.ledger.sources import Source, open_source
 from hansard.ledger.verify import Options, verify
 from hansard.record.adopt import adopt
 from hansard.record.export import export
@@ -191,6 +192,22 @@ def test_a_log_that_changes_after_it_was_verified_is_not_restored(log: SignedLog
 
     with pytest.raises(StoreError, match="was changed while it was being imported"):
         import_log(tmp_path / "out", slow)
+    assert not (tmp_path / "back.db").exists()
+
+
+def test_a_log_of_which_a_body_was_erased_after_it_was_verified_is_not_restored(
+    log: SignedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seq = log.ask("erased meanwhile")
+    log.checkpoint()
+
+    def late(source: Path, findings: Findings) -> Source:
+        log.redact(seq, "request")
+        return open_source(source, findings)
+
+    monkeypatch.setattr("hansard.record.imports.open_source", late)
+    with pytest.raises(StoreError, match="was changed while it was being imported"):
+        import_log(log.path, partial(restore, tmp_path / "back.db"))
     assert not (tmp_path / "back.db").exists()
 
 
