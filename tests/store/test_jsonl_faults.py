@@ -2,6 +2,7 @@ import errno
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -222,6 +223,21 @@ def test_a_body_is_durable_before_its_entry_is_written_and_an_entry_before_its_c
     paths = Paths.of(path)
     order = [each.stat().st_ino for each in (paths.bodies, paths.entries, paths.checkpoints)]
     assert disk.seen == [(what, node) for node in order for what in ("write", "sync")]
+
+
+def test_the_names_of_all_files_are_durable_before_anything_is_written_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, named = os.fsync, set[str]()
+
+    def seen(fd: int) -> None:
+        sync(fd)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            named.update(os.listdir(fd))
+
+    monkeypatch.setattr(os, "fsync", seen)
+    JsonlStore.create(tmp_path / "log.jsonl", genesis()).close()
+    assert {"log.jsonl", "log.bodies.jsonl", "log.checkpoints.jsonl"} <= named
 
 
 def test_a_short_write_is_gone_on_with(store: JsonlStore, disk: Disk, path: Path) -> None:

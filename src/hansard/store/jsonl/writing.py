@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Literal, NoReturn
 
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
-from hansard.store.jsonl.files import NotSynced, Paths, Tail, spare
+from hansard.store.jsonl.files import NotSynced, Paths, Tail, spare, sync_folder
 
 Durability = Literal["each", "batched"]
 SYNC_ENTRIES = 1_000
@@ -36,6 +36,9 @@ class Writer:
         try:
             for path in (paths.bodies, paths.entries, paths.checkpoints):
                 self._tails.append(Tail(path))
+            if not (self.bodies.kept and self.checkpoints.kept):
+                # Before anything is written there: to sync a file that is new does not make its name durable.
+                sync_folder(paths.bodies.parent)
         except OSError:
             self.close()
             raise
