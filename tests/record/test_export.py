@@ -326,6 +326,26 @@ def test_everything_in_an_export_is_private(full: SignedLog, tmp_path: Path) -> 
         assert stat.S_IMODE(path.stat().st_mode) == wanted, path
 
 
+def test_every_name_in_an_export_is_durable_before_it_has_its_own(
+    full: SignedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, rename, durable = os.fsync, os.rename, set[int]()
+
+    def seen(fd: int) -> None:
+        sync(fd)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            durable.update(each.inode() for each in os.scandir(fd))
+
+    def named(partial: Path, folder: Path) -> None:
+        assert {each.stat().st_ino for each in partial.rglob("*")} <= durable
+        rename(partial, folder)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    monkeypatch.setattr(os, "rename", named)
+    export(full.store, tmp_path / "out")
+    assert (tmp_path / "out/tile/0/000").is_file()
+
+
 def test_an_empty_folder_may_be_filled_and_a_full_one_is_left_alone(full: SignedLog, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     export(full.store, tmp_path / "empty")

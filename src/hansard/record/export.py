@@ -77,7 +77,8 @@ def export(
     try:
         partial.mkdir(mode=0o700)
         done = _Export(store, partial, _size(store, upto), upto is None, bodies, pending, progress).run(folder)
-        sync_folder(partial)
+        for each, _, _ in os.walk(partial):
+            sync_folder(Path(each))
         os.rename(partial, folder)
         sync_folder(folder.parent)
     except BaseException as error:
