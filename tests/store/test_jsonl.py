@@ -3,6 +3,7 @@ import os
 import stat
 import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -369,6 +370,34 @@ def test_an_erased_body_leaves_no_byte_in_the_folder(path: Path) -> None:
         assert not [each for each in path.parent.iterdir() if secret in each.read_bytes()]
     store.close()
     check_sound(path)
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1, 3, 4), (0, 1, 1, 2, 3)])
+def test_a_body_is_erased_wherever_somebody_put_it(path: Path, order: tuple[int, ...]) -> None:
+    with closing(JsonlStore.create(path, genesis(), clock=Clock())) as store:
+        for at in range(5):
+            put(store, draft(parts=[part(b"the secret word" if at == 1 else b"kept")]))
+    bodies = Paths.of(path).bodies
+    lines = bodies.read_bytes().splitlines(keepends=True)
+    bodies.write_bytes(b"".join(lines[at] for at in order))
+    with closing(reopened(path)) as store:
+        store.erase((2, "output"))
+    assert bodies.read_bytes() == b"".join(lines[at] for at in order if at != 1)
+
+
+def test_a_body_that_may_be_the_one_that_is_to_be_erased_is_not_passed_over(path: Path) -> None:
+    made(path).close()
+    bodies = Paths.of(path).bodies
+    lines = bodies.read_bytes().splitlines(keepends=True)
+    assert b'"seq":2,' in lines[3]
+    lines[3] = lines[3].replace(b'"salt":"', b'"salt":"z')
+    bodies.write_bytes(b"".join(lines))
+    with closing(reopened(path)) as store:
+        with pytest.raises(StoreError, match=r"part b of entry 2 may still be in .*whose body lies at byte [0-9]+"):
+            store.erase((1, "a"), (2, "b"))
+        assert bodies.read_bytes() == b"".join(lines[1:]), "the other one is gone"
+        store.erase((3, "a"))
+    assert bodies.read_bytes() == b"".join([*lines[1:4], *lines[5:]])
 
 
 def test_what_a_crash_left_of_a_rewriting_is_deleted_on_opening(path: Path) -> None:

@@ -4,7 +4,7 @@ import os
 import re
 from base64 import b64decode, b64encode
 from binascii import hexlify
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import lru_cache
 
@@ -73,6 +73,21 @@ def find_body(fd: int, key: Key) -> tuple[int, int] | None:
     except Malformed:
         # A damaged line misled the search; looking at every line still finds the others.
         return _look_at_all(fd, end, key)
+
+
+def find_everywhere(fd: int, keys: Set[Key]) -> tuple[dict[tuple[int, int], Key], int | None]:
+    """The lines of these bodies, wherever they lie, and where the first line begins that cannot be told whose it is."""
+    found: dict[tuple[int, int], Key] = {}
+    at, end, strange = 0, whole_end(fd), None
+    while at < end:
+        behind = line_start(fd, at + 1)
+        try:
+            if (key := key_at(fd, at)) in keys:
+                found[at, behind] = key
+        except Malformed:
+            strange = at if strange is None else strange
+        at = behind
+    return found, strange
 
 
 def read_body(fd: int, place: tuple[int, int]) -> StoredBody:

@@ -15,7 +15,7 @@ from hansard.ledger.entry import Entry
 from hansard.ledger.events import Tombstone, tombstone_of
 from hansard.ledger.sources.lines import MAX_NOTE_LINE
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Seal, StoredBody, StoredCheckpoint
-from hansard.store.jsonl.bodies import Encode, all_but, encode_body, find_body, read_body
+from hansard.store.jsonl.bodies import Encode, all_but, encode_body, find_body, find_everywhere, read_body
 from hansard.store.jsonl.checkpoints import decode_checkpoint, encode_checkpoint
 from hansard.store.jsonl.claims import Claims, read_claims
 from hansard.store.jsonl.files import LF, Paths, lines_back, lines_from, replace, whole_end
@@ -206,19 +206,28 @@ class JsonlStore:
         for seq, part in parts:
             self._check_part(seq, part)
         with self._writing():
-            places = {place for each in parts if (place := find_body(self._writer.bodies.fd, each))}
-            if not places:
+            if not parts:
                 return
-            self._writer.sync()
-            try:
-                replace(self._paths.bodies, all_but(self._writer.bodies.fd, sorted(places), self._writer.bodies.kept))
-            except OSError as error:
-                named = ", ".join(f"part {part} of entry {seq}" for seq, part in parts)
+            # Not by bisecting, which a damaged file misleads: what is not found would be taken for erased.
+            places, strange = find_everywhere(self._writer.bodies.fd, set(parts))
+            if places:
+                self._rewrite_without(sorted(places), parts)
+            if strange is not None and not set(parts) <= set(places.values()):
                 raise StoreError(
-                    f"{named:.200} may still be in {self._paths.bodies}: {error.strerror};"
-                    " make space for a second copy of that file and try again"
-                ) from error
-            self._writer.reopen_bodies()
+                    f"{_named(parts)} may still be in {self._paths.bodies}: whose body lies at byte {strange} cannot be told;"
+                    f" run: hansard verify --deep {self.place}"
+                )
+
+    def _rewrite_without(self, places: Items[tuple[int, int]], parts: Items[tuple[int, str]]) -> None:
+        self._writer.sync()
+        try:
+            replace(self._paths.bodies, all_but(self._writer.bodies.fd, places, self._writer.bodies.kept))
+        except OSError as error:
+            raise StoreError(
+                f"{_named(parts)} may still be in {self._paths.bodies}: {error.strerror};"
+                " make space for a second copy of that file and try again"
+            ) from error
+        self._writer.reopen_bodies()
 
     def checkpoints(self, *, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
         with _opened(self._paths.checkpoints) as fd:
@@ -429,6 +438,10 @@ def _opened(path: Path) -> Iterator[int | None]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _named(parts: Items[tuple[int, str]]) -> str:
+    return f"{', '.join(f'part {part} of entry {seq}' for seq, part in parts):.200}"
 
 
 def _check_durability(durability: str) -> None:
