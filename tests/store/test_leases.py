@@ -1,13 +1,15 @@
-"""Leases run by a clock, and clocks go wrong: no claim is held for years because one was."""
+"""Leases run by a clock, and clocks go wrong: no claim is held for years because one was. Before its lease ends only the dead lose one."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hansard.domain.value import replace
 from hansard.errors import Fenced
 from hansard.store.base import Draft, Store
 from hansard.store.conformance.sample import Clock, genesis
+from hansard.store.holder import Holder, why_free
 from hansard.store.jsonl import JsonlStore
 from hansard.store.sqlite import SqliteStore
 
@@ -31,3 +33,18 @@ def test_a_clock_that_was_years_ahead_gives_nobody_a_claim_for_years(tmp_path: P
     clock.advance(-YEAR_S)
     assert (store.claim("seal", 15.0).epoch, store.claim("r1", 15.0).epoch) == (2, 1)
     store.close()
+
+
+def test_a_process_that_is_gone_loses_its_claim_and_one_that_lives_does_not() -> None:
+    gone = replace(Holder.here(), started="0")
+    assert why_free("r1", 1, gone.text(), 1_000_000) == "dead"
+    with pytest.raises(Fenced):
+        why_free("r1", 1, Holder.here().text(), 1_000_000)
+
+
+@pytest.mark.parametrize("name", ["host", "boot", "pids"])
+def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(name: str) -> None:
+    """Another machine may have our name, and another container our boot."""
+    there = replace(Holder.here(), started="0", **{name: "another"})
+    with pytest.raises(Fenced, match="is held by process"):
+        why_free("r1", 1, there.text(), 1_000_000)

@@ -17,37 +17,40 @@ LONGEST_US = 86_400 * 1_000_000
 
 @value
 class Holder:
-    """A process on a machine in one boot: the pid alone would be reused."""
+    """A process on a machine in one boot: the pid alone would be reused, and a container counts its own."""
 
     host: str
     boot: str
+    pids: str
     pid: int
     started: str
 
     @classmethod
     def here(cls) -> Self:
         pid = os.getpid()
-        return cls(host=socket.gethostname(), boot=_boot(), pid=pid, started=_started(pid))
+        return cls(host=socket.gethostname(), boot=_boot(), pids=_pids(), pid=pid, started=_started(pid))
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Read back what text() wrote; None for anything else, which nobody can call dead."""
         try:
             found = json.loads(text)
-            return cls(
-                host=str(found["host"]), boot=str(found["boot"]), pid=int(found["pid"]), started=str(found["started"])
-            )
+            host, boot, pids, started = (str(found[name]) for name in ("host", "boot", "pids", "started"))
+            return cls(host=host, boot=boot, pids=pids, pid=int(found["pid"]), started=started)
         except (ValueError, KeyError, TypeError):
             return None
 
     def text(self) -> str:
-        return json.dumps({"boot": self.boot, "host": self.host, "pid": self.pid, "started": self.started})
+        names = {"boot": self.boot, "host": self.host, "pid": self.pid, "pids": self.pids, "started": self.started}
+        return json.dumps(names)
 
     def is_dead(self) -> bool:
-        """True only when this machine can tell: same host, and the boot is over or the process is gone."""
-        if self.host != socket.gethostname() or not self.boot:
-            return False
-        return self.boot != _boot() or _started(self.pid) != self.started
+        """True only when this process can tell: it would see the other one, and that is gone.
+
+        Another boot under the same host name may be another machine, and another count of pids another container.
+        """
+        seen = self.boot and self.pids and (self.host, self.boot, self.pids) == (socket.gethostname(), _boot(), _pids())
+        return bool(seen) and _started(self.pid) != self.started
 
 
 def why_free(claim: str, epoch: int, holder: str, left_us: int) -> Freed:
@@ -69,6 +72,14 @@ def why_free(claim: str, epoch: int, holder: str, left_us: int) -> Freed:
 def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _pids() -> str:
+    """The namespace in which this process counts pids."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
 
