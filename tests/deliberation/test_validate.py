@@ -52,6 +52,36 @@ async def test_a_panel_that_a_model_chose_is_known_from_its_selection(tmp_path: 
     assert artifact_breaches(sitting.artifact, panel=["ada", "cyd"])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"selected_agents": ["ada", "ben"]},
+        {"selected_agents": ["ada", "ben", "cyd", "nobody"]},
+        {"coordinator_agent": "ada"},
+        {"strategy": "llm"},
+    ],
+)
+async def test_a_selection_is_held_against_the_config_that_it_was_made_for(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
+    folder = await held(tmp_path)
+    (folder / "seal.json").unlink()
+    rewritten(folder, "selector_output.json", lambda said: said["selector_output"].update(change))
+    assert [each.document for each in directory_breaches(folder)] == ["SelectorOutput"]
+
+
+async def test_a_panel_that_the_config_fixes_is_not_what_a_file_beside_it_says(tmp_path: Path) -> None:
+    folder = await held(tmp_path)
+    (folder / "seal.json").unlink()
+    for name in ("artifact.json", "config.json"):
+        rewritten(
+            folder,
+            name,
+            lambda data: data.get("config", data)["selector"].update(default_deliberation_panel=["ada", "ben"]),
+        )
+    assert {each.rule for each in directory_breaches(folder)} >= {"R-4.1-4", "R-4.10-3"}
+
+
 @pytest.mark.parametrize("name", ["worked_example_artifact.json", "budget_breach_artifact.json"])
 def test_the_published_artifacts_keep_the_rules(name: str) -> None:
     assert artifact_breaches(symposium.example(name)) == []

@@ -22,6 +22,7 @@ from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOu
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
+from hansard.deliberation.selector import RULE, checked
 from hansard.domain.strict_json import read_json
 from hansard.errors import HansardError, UsageError, plainly
 
@@ -29,7 +30,8 @@ from hansard.errors import HansardError, UsageError, plainly
 def artifact_breaches(
     data: object, *, panel: Sequence[str] | None = None, manifest: object = None, config: object = None
 ) -> list[Breach]:
-    """Every rule that an artifact breaks. `panel` is who was selected, where a selector chose and its output is known."""
+    """Every rule that an artifact breaks. `panel` is who was selected, where a selector chose and its output is known; where
+    the panel is fixed, the config has the say."""
     found = semantic_breaches(data, manifest=manifest, config=config)
     try:
         artifact = Artifact.parse(data)
@@ -37,7 +39,7 @@ def artifact_breaches(
         return found
     assert isinstance(data, Mapping)
     transcript = [_golden(message) for message in data["canonical_transcript"]]
-    told = panel if panel is not None else _panel(artifact)
+    told = _panel(artifact, panel)
     return [*found, *breaches(Rules.of(artifact.config), told, transcript, data["outcome"])]
 
 
@@ -45,15 +47,37 @@ def directory_breaches(folder: Path, *, recorded: bytes | None = None) -> list[B
     """Every rule that a session's directory breaks. `recorded` is the list of its files that is on the record."""
     try:
         artifact, manifest, config = (_read(folder / name) for name in (ARTIFACT, MANIFEST, CONFIG))
-        panel = _selected(folder / SELECTION)
+        selection = _selected(folder / SELECTION)
     except UsageError as error:
         return [_breach(folder.name, str(error), "R-7.1-2")]
     sealed = seal_breaches(folder, recorded) if recorded is not None or (folder / SEAL).exists() else []
+    panel = None if selection is None else selection.selected_agents
     return [
         *artifact_breaches(artifact, panel=panel, manifest=manifest, config=config),
+        *_selection(artifact, selection),
         *_journal(folder, artifact),
         *sealed,
     ]
+
+
+def _selection(artifact: Any, selection: SelectorOutput | None) -> list[Breach]:
+    """What the selector is said to have chosen, against the config that it chose for."""
+    if selection is None:
+        return []
+    try:
+        config = Artifact.parse(artifact).config
+    except Invalid:
+        return []
+    declared = config.selector
+    try:
+        if selection.strategy != declared.strategy:
+            raise Invalid(f"must be {declared.strategy!r}, as the config says", rule=RULE, steps=("strategy",))
+        if declared.strategy == "fixed" and selection.selected_agents != declared.default_deliberation_panel:
+            raise Invalid("must be the panel that the config declares", rule=RULE, steps=("selected_agents",))
+        checked(config, selection)
+    except Invalid as error:
+        return [Breach(document="SelectorOutput", path=error.path, rule=error.rule, message=error.message)]
+    return []
 
 
 def _journal(folder: Path, artifact: Any) -> list[Breach]:
@@ -66,11 +90,13 @@ def _journal(folder: Path, artifact: Any) -> list[Breach]:
     return []
 
 
-def _panel(artifact: Artifact) -> tuple[str, ...]:
-    """Who sat on the panel: as declared, or as the first round shows it where a selector chose."""
+def _panel(artifact: Artifact, selected: Sequence[str] | None) -> Sequence[str]:
+    """Who sat on the panel: as declared; where a selector chose, as it says, or else as the first round shows it."""
     config = artifact.config
     if config.selector.strategy == "fixed":
         return config.selector.default_deliberation_panel
+    if selected is not None:
+        return selected
     first = [message for message in artifact.canonical_transcript if message.round == 1 and message.branch_depth == 0]
     seated = [_seat(message) for message in first]
     return tuple(dict.fromkeys(agent for agent in seated if agent is not None))
@@ -91,12 +117,12 @@ def _golden(message: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _selected(path: Path) -> tuple[str, ...] | None:
+def _selected(path: Path) -> SelectorOutput | None:
     if not path.exists():
         return None
     data = _read(path)
     told = data.get("selector_output", data) if isinstance(data, Mapping) else data
-    return SelectorOutput.parse(told).selected_agents
+    return SelectorOutput.parse(told)
 
 
 def _read(path: Path) -> Any:
