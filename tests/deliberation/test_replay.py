@@ -161,6 +161,27 @@ async def test_a_condition_that_the_caller_vouches_for_is_told_as_assumed(tmp_pa
     assert "persona" not in done.checked
 
 
+@requirement("R-7.6-3")
+@pytest.mark.parametrize(("assumed", "open_yet"), [(["adapter"], "model"), (["adapter", "model"], "cache")])
+async def test_whoever_vouches_for_an_adapter_does_not_vouch_for_the_model_behind_it(
+    tmp_path: Path, assumed: list[Any], open_yet: str
+) -> None:
+    given = await original(tmp_path)
+    assert given.pins is not None
+    as_real = replace(given, pins={**given.pins, "adapters": {"fake": Real(scripted(ANSWERS)).describe()}})
+    with pytest.raises(PinningViolation) as caught:
+        await replay(as_real, assumed=assumed)
+    assert caught.value.condition == open_yet
+
+
+@requirement("R-7.6-3")
+async def test_nobody_can_vouch_for_a_provider_that_is_not_here(tmp_path: Path) -> None:
+    with pytest.raises(PinningViolation) as caught:
+        await replay(await original(tmp_path), providers={}, assumed=CONDITIONS, runs=tmp_path / "fresh")
+    assert caught.value.condition == "provider"
+    assert not (tmp_path / "fresh").exists()
+
+
 @requirement("R-7.6-2")
 async def test_the_true_beginning_of_the_transcript_is_accepted(tmp_path: Path) -> None:
     given = await original(tmp_path)

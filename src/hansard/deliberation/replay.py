@@ -124,7 +124,8 @@ async def execution_replay(
     setting = make_setting(original.config)
     vouched: list[PinningCondition] = []
     for condition, why in _violations(original, setting, prefix, producer):
-        if condition not in assumed:
+        # For a provider that is not here nobody can vouch: there is nobody to ask, and nothing behind it was looked at.
+        if condition not in assumed or condition == "provider":
             raise PinningViolation(condition, why)
         vouched.append(condition)
     transcript = original.artifact["canonical_transcript"]
@@ -150,19 +151,20 @@ def _violations(
 ) -> Iterator[tuple[PinningCondition, str]]:
     """Every condition that is not shown to hold, in the order in which the protocol lists them."""
     config, known = original.config, original.pins or {}
-    now = pins_of(setting, producer)
+    now, then = pins_of(setting, producer), known.get("adapters", {})
     agents = (*config.agents, config.coordinator)
     used = {agent.provider for agent in agents}
     if original.manifest.producer.as_data() != dict(producer):
         yield "runtime", f"it was run by {original.manifest.producer.as_data()}, and this is {dict(producer)}"
     for id in sorted(used & setting.providers.keys()):
-        if known.get("adapters", {}).get(id) != now["adapters"][id]:
+        if then.get(id) != now["adapters"][id]:
             yield "adapter", f"provider {id} is not the one that answered then"
             break
     for id in sorted(used - setting.providers.keys()):
         yield "provider", f"{id} is not configured here"
         return
-    live = sorted(id for id in used if now["adapters"][id].get("kind") != SCRIPTED)
+    # Whoever vouches for another adapter does not say that the model behind that of then is the script of now.
+    live = sorted(id for id in used if _is_live(then.get(id)) or _is_live(now["adapters"][id]))
     if live:
         yield "model", f"nobody can see whether {live[0]} still serves the same snapshot of its model"
     if known.get("sampling") != now["sampling"]:
@@ -178,6 +180,11 @@ def _violations(
     begun = original.artifact["canonical_transcript"][: len(prefix)]
     if jcs(list(prefix)) != jcs(begun):
         yield "transcript_prefix", "the transcript to start from is not the beginning of the original"
+
+
+def _is_live(adapter: object) -> bool:
+    """Whether somebody answers here, and no script. Where nothing is known of an adapter, somebody has to vouch for it first."""
+    return isinstance(adapter, Mapping) and adapter.get("kind") != SCRIPTED
 
 
 def _reason(original: Original) -> str | None:
