@@ -25,6 +25,7 @@ from hansard.deliberation.archive import (
 from hansard.deliberation.documents import Artifact, Config, RunManifest, transcript_digest
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.pins import pinned
+from hansard.deliberation.replay import execution_replay, read_original
 from hansard.deliberation.session import PRODUCER, resume_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
@@ -33,6 +34,7 @@ from hansard.domain.council import SessionArchived
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import StoreError, UsageError
 from hansard.providers.base import Wrapper
+from hansard.providers.secrets import Secrets
 from running import audit
 
 requirement = pytest.mark.requirement
@@ -313,6 +315,43 @@ async def test_a_journal_that_says_something_else_than_the_record_is_refused(tmp
     journal.rename(tmp_path / "kept.jsonl")
     sitting = await room.resume(LONG, runs=tmp_path)
     assert read_journal(folder) == sitting.artifact["canonical_transcript"]
+
+
+class Quoting(Wrapper):
+    """A program that is asked with its key on the command line, which its description quotes."""
+
+    def describe(self) -> Mapping[str, str]:
+        return {**super().describe(), "argv": '["ask", "--key", "sk-very-secret-1234"]'}
+
+
+@requirement("R-8.9-2")
+async def test_no_file_holds_a_secret_that_a_provider_tells_of_itself(tmp_path: Path) -> None:
+    room, secrets = Room(), Secrets({"KEY": "sk-very-secret-1234"})
+    await room.hold(config(**KNOBS), Quoting(scripted(LONG)), runs=tmp_path, setting={"secrets": secrets})
+    for path in (tmp_path / "s-1").iterdir():
+        assert b"very-secret" not in path.read_bytes()
+    given = read_original(tmp_path / "s-1")
+    # One of before this was so has it, and is the same session all the same.
+    told = {"fake": Quoting(scripted(LONG)).describe()}
+    for pins in (given.pins, {**(given.pins or {}), "adapters": told}):
+        async with Room() as pen:
+            done = await execution_replay(
+                replace(given, pins=pins),
+                lambda wanted: Setting.of(wanted, providers={"fake": Quoting(scripted(LONG))}, secrets=secrets),
+                pen,
+            )
+        assert done.matches
+
+
+async def test_a_session_goes_on_whose_pins_were_written_before_the_secret_in_them_was_known(tmp_path: Path) -> None:
+    room = Room()
+    folder = await interrupted(room, 9, tmp_path)
+    pins = json.loads((folder / "pins.json").read_bytes())
+    pins["adapters"]["fake"] = dict(Quoting(scripted(LONG)).describe())
+    (folder / "pins.json").write_text(json.dumps(pins))
+    hidden = {"secrets": Secrets({"KEY": "sk-very-secret-1234"})}
+    answers = scripted(LONG[read_story(room.store, room.run).calls :])
+    assert (await room.resume(Quoting(answers), runs=tmp_path, setting=hidden)).fault is None
 
 
 async def test_of_what_somebody_wrote_into_a_file_only_a_little_is_told(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def _violations(
 ) -> Iterator[tuple[PinningCondition, str]]:
     """Every condition that is not shown to hold, in the order in which the protocol lists them."""
     config, known = original.config, original.pins or {}
-    now, then = pins_of(setting, producer), known.get("adapters", {})
+    now, then = pins_of(setting, producer), setting.secrets.scrub_json(known.get("adapters", {}))
     agents = (*config.agents, config.coordinator)
     used = {agent.provider for agent in agents}
     if original.manifest.producer.as_data() != dict(producer):

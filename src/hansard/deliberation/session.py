@@ -42,6 +42,7 @@ from hansard.domain.fact import Fact
 from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError, plainly
+from hansard.providers.secrets import Secrets
 from hansard.record.encoder import fast_dumper
 from hansard.record.recorder import Cause, Recorded, Recorder
 from hansard.store.base import Claim
@@ -146,8 +147,8 @@ def _reopened(runs: Path, setting: Setting, pins: Pins, story: Story, producer: 
     config, begun = setting.config, pins_of(setting, producer)
     folder = runs / config.session_id
     if story.archived is None:
-        _check_begun(folder / CONFIG, config.as_data())
-        _check_begun(folder / PINS, begun)
+        _check_begun(folder / CONFIG, config.as_data(), setting.secrets)
+        _check_begun(folder / PINS, begun, setting.secrets)
     archive = Archive.reopen(folder, story.lines, ended=story.ended is not None)
     try:
         if story.archived is None:
@@ -162,7 +163,7 @@ def _reopened(runs: Path, setting: Setting, pins: Pins, story: Story, producer: 
     return archive
 
 
-def _check_begun(path: Path, wanted: Mapping[str, Any]) -> None:
+def _check_begun(path: Path, wanted: Mapping[str, Any], secrets: Secrets) -> None:
     """A session goes on as it began, with the same minds [R-7.6-1], and seals nothing that was changed meanwhile."""
     if not os.path.lexists(path):
         return
@@ -172,6 +173,8 @@ def _check_begun(path: Path, wanted: Mapping[str, Any]) -> None:
         raise UsageError(f"cannot read {path}: {plainly(error)}; put it back as it was") from error
     if not isinstance(found, dict):
         raise UsageError(f"{path} holds no object; put it back as it was")
+    # What stood there before it was known as a secret is no difference.
+    found = secrets.scrub_json(found) if secrets else found
     said = _as_far_as_known(wanted, found)
     both = said.keys() & found.keys()
     other = sorted((said.keys() ^ found.keys()) | {name for name in both if not _same(said[name], found[name])})
@@ -301,12 +304,13 @@ def _notes(held: Held | None) -> str:
 
 def pins_of(setting: Setting, producer: Mapping[str, str]) -> dict[str, Any]:
     """What an execution replay compares: everything that decided how the session went, and no secret [§7.6]."""
-    config = setting.config
+    config, described = setting.config, {id: dict(each.describe()) for id, each in setting.providers.items()}
     agents = (*config.agents, config.coordinator)
     return {
         "schema_version": "1.0.0",
         "producer": dict(producer),
-        "adapters": {id: dict(provider.describe()) for id, provider in setting.providers.items()},
+        # As the record has their tables: whoever describes himself may quote a command with a key in it.
+        "adapters": setting.secrets.scrub_json(described),
         "sampling": {agent.id: {"reasoning_effort": agent.reasoning_effort} for agent in agents},
         "tools": {agent.id: content_hash(list(agent.tools or ())) for agent in agents},
         "personas": setting.registry.pins(config),
