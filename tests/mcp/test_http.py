@@ -127,11 +127,19 @@ async def test_what_is_no_message_gets_an_error_over_http(tmp_path: Path, versio
             assert await called(client, "status")
 
 
-async def post(http: httpx2.AsyncClient, address: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+async def post(
+    http: httpx2.AsyncClient,
+    address: str,
+    method: str,
+    params: dict[str, Any],
+    *,
+    who: str = "visitor",
+    meta: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """A request of the newest generation, by hand."""
     name = str(params.get("name") or params.get("taskId"))
-    headers = POST | {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": name}
-    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": envelope()}}
+    headers = POST | {"mcp-protocol-version": MODERN, "mcp-method": method, "mcp-name": name, "x-who": who}
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params | {"_meta": meta or envelope()}}
     answer = await http.post(address, json=message, headers=headers, timeout=60)
     lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
     found: dict[str, Any] = json.loads(lines[-1] if lines else answer.text)
@@ -150,6 +158,24 @@ async def test_a_task_is_made_and_asked_for_over_http(tmp_path: Path) -> None:
 
         task = await eventually(ended)
         assert task["result"]["structuredContent"]["state"] == "answered"
+
+
+async def test_an_answer_to_what_an_approver_was_asked_counts_only_where_an_approver_gives_it(tmp_path: Path) -> None:
+    people: dict[str, tuple[Role, ...]] = {"boss": ROLES, "helper": ("operator",)}
+    call = {"name": "submit", "arguments": {"request": "compare three queues", "gates": ["plan"]}}
+    async with served(tmp_path, people=people, gates=True) as (address, hansard), httpx2.AsyncClient() as http:
+
+        async def said(who: str, **more: Any) -> dict[str, Any]:
+            return await post(http, address, "tools/call", call | more, who=who, meta=envelope(()))
+
+        asked = (await said("boss"))["result"]
+        [gate] = asked["inputRequests"]
+        accept = {gate: {"action": "accept", "content": {"decision": "approve"}}}
+        answer = {"requestState": asked["requestState"], "inputResponses": accept}
+        await said("helper", **answer)
+        assert hansard.gates.show(gate)["decisions"] == []
+        assert (await said("boss", **answer))["result"]["structuredContent"]["state"] == "answered"
+        assert [each["by"] for each in hansard.gates.show(gate)["decisions"]] == ["human:boss"]
 
 
 async def test_who_may_only_look_sets_no_task_going_again(tmp_path: Path) -> None:

@@ -73,7 +73,10 @@ def run_of(state: str) -> str:
 
 
 async def decide(call: Call, run: str, answers: InputResponses) -> int:
-    """Record what was decided; answers to what nobody asks are passed over. Gives how many counted."""
+    """Record what was decided; answers to what nobody asks, or of whom nobody would ask, are passed over. Gives how many counted."""
+    if not may_decide(call):
+        # What an approver was asked may come back from somebody else.
+        return 0
     open_now = await asyncio.to_thread(questions, call, run)
     counted = 0
     for key, answer in answers.items():
