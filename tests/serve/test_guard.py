@@ -140,6 +140,29 @@ def test_who_follows_hears_nothing_more_when_his_token_has_ended(daemon: Served)
     daemon.post(f"/v1/runs/{run}/cancel")
 
 
+def test_who_follows_his_call_of_a_tool_hears_nothing_more_either_and_has_cancelled_nothing(daemon: Served) -> None:
+    pytest.importorskip("mcp")
+    adam = daemon.client(
+        daemon.issue("add", "adam", "--roles", "operator"), accept="application/json, text/event-stream"
+    )
+    who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    hello = adam.post("/mcp", json={"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": who})
+    session = {"mcp-session-id": hello.headers["mcp-session-id"]}
+    adam.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
+    arguments = {"request": "walk a chain", "provider": "slow", "plan": CHAIN}
+    asked = {"name": "submit", "arguments": arguments, "_meta": {"progressToken": "p"}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+    with adam.stream("POST", "/mcp", json=call, headers=session, timeout=60) as stream:
+        heard = (line for line in stream.iter_lines() if "jsonrpc" in line)
+        next(heard)
+        [run] = [each["run"] for each in daemon.get("/v1/runs").json() if each["request"] == "walk a chain"]
+        assert daemon.cli("serve", "token", "revoke", "adam").returncode == 0
+        revoked = time.monotonic()
+        late = [line for line in heard if time.monotonic() > revoked + 0.5]
+    assert not late
+    assert daemon.until(run, "answered")
+
+
 def test_a_rotated_token_ends_at_once_or_after_a_while(daemon: Served) -> None:
     old = daemon.issue("add", "turning")
     assert daemon.client(old).get("/v1/status").status_code == 200

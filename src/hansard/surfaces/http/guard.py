@@ -170,8 +170,7 @@ class Guard:
         self._open[token.digest] += 1
         if self._open[token.digest] > self._limits.share:
             raise Refused(429, f"too many requests of token {token.name!r} at once; let one end", {"retry-after": "1"})
-        if scope["method"] == "GET":
-            request.may_go_on = lambda: self._is_good(secret)
+        request.may_go_on = lambda: self._is_good(secret)
         scope["hansard.token"] = token
         self._take(token.digest, self._limits.rate)
         check_role(token, role_for(scope["method"], path))
@@ -289,8 +288,12 @@ class _Request:
         elif self._sent_away.is_set():
             return
         elif message.get("more_body") and not self.may_go_on():
-            self._sent_away.set()
-            message = {"type": "http.response.body", "body": b""}
+            if self._scope["method"] == "GET":
+                self._sent_away.set()
+                message = {"type": "http.response.body", "body": b""}
+            else:
+                # A call that is hung up on is a call that is cancelled: this one goes on, and he hears nothing of it.
+                message = {**message, "body": b""}
         await self._send(message)
 
     async def refuse(self, refused: Refused) -> None:
