@@ -228,6 +228,17 @@ async def test_secrets_are_taken_out_of_calls_and_results() -> None:
     assert not any("hunter2" in message.content for exchange in curious.asked for message in exchange.messages)
 
 
+async def test_a_secret_that_a_model_writes_as_a_number_is_in_no_entry_and_leaves_json_behind() -> None:
+    room = Room()
+    curious, secrets = Curious(arguments={"year": 1234567890}), Secrets({"PIN": "1234567890"})
+    await room.hold(armed(), curious, setting={**handled(), "secrets": secrets})
+    kept = [room.store.body(entry.seq, part) for entry in room.facts() for part in entry.body]
+    assert not any(b"1234567890" in body.body for body in kept if body)
+    calls = room.store.body(room.facts("tools.called")[0].seq, "calls")
+    assert calls is not None
+    assert json.loads(calls.body)["calls"][0]["arguments"] == {"year": "[secret PIN]"}
+
+
 async def test_a_schema_that_cannot_be_kept_is_refused_before_the_session() -> None:
     odd = {**ALMANAC, "input_schema": {"type": "object", "properties": {"a": {"patern": "x"}}}}
     with pytest.raises(UsageError, match=r"agent ada: the input of the tool almanac: .*patern"):

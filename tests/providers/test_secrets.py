@@ -163,6 +163,16 @@ def test_every_text_of_a_json_value_is_scrubbed() -> None:
     }
 
 
+def test_a_secret_of_digits_is_found_where_it_is_a_number() -> None:
+    value = {"pin": 1234567890, "more": [12345678901, 0.1234567890123], "flag": True, "other": 123456789}
+    assert Secrets({"PIN": "1234567890"}).scrub_json(value) == {
+        "pin": "[secret PIN]",
+        "more": ["[secret PIN]1", "0.[secret PIN]123"],
+        "flag": True,
+        "other": 123456789,
+    }
+
+
 def test_no_secrets_cost_nothing_and_change_nothing() -> None:
     nothing = Secrets()
     assert not nothing

@@ -73,7 +73,8 @@ class ToolMinutes:
             self.last = await noted
 
     def _body(self, said: object) -> Body:
-        return Body.json(self._secrets.scrub(json_body(said).data or b""))
+        # Value by value first: a mark in place of a number would be no JSON.
+        return Body.json(self._secrets.scrub(json_body(self._secrets.scrub_json(said)).data or b""))
 
 
 def tool_line(fact: Fact) -> bytes | None:

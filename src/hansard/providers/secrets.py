@@ -97,8 +97,13 @@ class Secrets:
         return re.sub(pattern.encode(), lambda found: self._mark(found[0].decode()).encode(), text)
 
     def scrub_json(self, value: Any) -> Any:
-        """The same for every text in a JSON value, keys included."""
+        """The same for every text in a JSON value, keys included, and for every number: a secret may be written as one."""
         match value:
+            case bool():
+                return value
+            case int() | float():
+                said = repr(value)
+                return self.scrub(said) if self.found_in(said) else value
             case str() | bytes():
                 return self.scrub(value)
             case Mapping():
