@@ -162,6 +162,25 @@ CONTENTS = (
 )
 
 
+def _said_before(journal: bytes) -> bytes:
+    first, second, rest = journal.split(b"\n", 2)
+    return b"\n".join((first, second.replace(b"I think so", b"I never said"), second, rest))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_said_before, lambda journal: journal + b"more", lambda journal: journal.replace(b'"round":1', b'"round":true')],
+    ids=["other words before", "torn", "true for 1"],
+)
+async def test_a_journal_says_nothing_else_than_the_transcript(tmp_path: Path, change: Any) -> None:
+    folder = await held(tmp_path)
+    (folder / "seal.json").unlink()
+    journal = folder / "transcript.jsonl"
+    journal.write_bytes(change(before := journal.read_bytes()))
+    assert journal.read_bytes() != before
+    assert [each.document for each in directory_breaches(folder)] == ["transcript.jsonl"]
+
+
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("name", ["artifact.json", "manifest.json", "config.json", "selector_output.json", "seal.json"])
 async def test_no_content_of_any_file_makes_it_fail(name: str, content: bytes, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ WRITTEN = frozenset({ARTIFACT, CONFIG, MANIFEST, JOURNAL, EVENTS, SEAL, LOCK, PI
 """Whatever sessions write."""
 RETOLD = frozenset({CONFIG, MANIFEST})
 """What the record has by its meaning and not by its bytes: made anew, it says the same in other words."""
+ANNOTATIONS = ("dropped_deferred", "schema_failure", "suggested_followups")
+"""What a later line of the journal may add to a message."""
 MANIFEST_VERSION = "1.0.0"
 CHUNK = 1 << 16
 
@@ -261,7 +263,8 @@ def read_manifest(folder: Path) -> RunManifest:
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
-    """The messages of a journal, of each its last line. A torn end is passed over [R-7.4-3]."""
+    """The messages of a journal, of each its last line, which adds nothing but annotations to those before it. A torn end is
+    passed over [R-7.4-3]."""
     found: dict[str, dict[str, Any]] = {}
     try:
         data = read_file(folder / JOURNAL)
@@ -271,10 +274,17 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
         try:
             message = json.loads(line)
+            before = found.setdefault(message["id"], message)
+            if _unannotated(before) != _unannotated(message):
+                raise ValueError("it says something else of a message than a line before it")
             found[message["id"]] = message
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise StoreError(f"{folder / JOURNAL} is damaged in line {number}: {error}") from error
     return list(found.values())
+
+
+def _unannotated(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if name not in ANNOTATIONS}
 
 
 def is_crashed(folder: Path) -> bool:

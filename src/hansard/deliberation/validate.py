@@ -11,6 +11,7 @@ from typing import Any
 from hansard.deliberation.archive import (
     ARTIFACT,
     CONFIG,
+    JOURNAL,
     MANIFEST,
     SEAL,
     SELECTION,
@@ -18,7 +19,7 @@ from hansard.deliberation.archive import (
     read_journal,
     seal_breaches,
 )
-from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput
+from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput, jcs
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
@@ -83,11 +84,21 @@ def _selection(artifact: Any, selection: SelectorOutput | None) -> list[Breach]:
 def _journal(folder: Path, artifact: Any) -> list[Breach]:
     try:
         said = read_journal(folder)
-    except HansardError as error:
-        return [_breach("transcript.jsonl", str(error), "S-7.3-1")]
-    if isinstance(artifact, Mapping) and said != artifact.get("canonical_transcript"):
-        return [_breach("transcript.jsonl", "is not the transcript of the artifact", "S-7.3-1")]
-    return []
+        torn = not read_file(folder / JOURNAL).endswith(b"\n")
+    except (HansardError, OSError) as error:
+        return [_breach(JOURNAL, str(error), "S-7.3-1")]
+    if isinstance(artifact, Mapping) and not _same(said, artifact.get("canonical_transcript")):
+        return [_breach(JOURNAL, "is not the transcript of the artifact", "S-7.3-1")]
+    # Only of a session that was cut short it may be.
+    return [_breach(JOURNAL, "ends in the middle of a line, and the session is over", "S-7.3-1")] if torn else []
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether both are the same JSON: to Python, true is 1."""
+    try:
+        return jcs(one) == jcs(other)
+    except Invalid:
+        return one == other
 
 
 def _panel(artifact: Artifact, selected: Sequence[str] | None) -> Sequence[str]:
