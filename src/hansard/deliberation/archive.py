@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from hansard.deliberation.documents import SCHEMA_VERSION, Breach, Invalid, RunManifest
 from hansard.deliberation.documents.vocabulary import NAME
+from hansard.deliberation.quoting import ANNOTATIONS
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.seal.private import sync_folder
 
@@ -28,8 +29,6 @@ WRITTEN = frozenset({ARTIFACT, CONFIG, MANIFEST, JOURNAL, EVENTS, SEAL, LOCK, PI
 """Whatever sessions write."""
 RETOLD = frozenset({CONFIG, MANIFEST})
 """What the record has by its meaning and not by its bytes: made anew, it says the same in other words."""
-ANNOTATIONS = ("dropped_deferred", "schema_failure", "suggested_followups")
-"""What a later line of the journal may add to a message."""
 MANIFEST_VERSION = "1.0.0"
 CHUNK = 1 << 16
 
