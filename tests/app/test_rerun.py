@@ -936,6 +936,23 @@ async def test_a_check_that_nobody_could_pay_the_validator_for_is_no_miss() -> N
     assert report["identical"] is True, report
 
 
+@pytest.mark.parametrize("once", [fails("rate_limit", "slow down"), None], ids=["a failure that passed", "none"])
+@pytest.mark.parametrize("short", [True, False], ids=["a result without a verdict", "none"])
+async def test_a_check_of_another_result_is_a_miss_whatever_else_has_no_verdict(once: Said | None, short: bool) -> None:
+    def flaky(exchange: Exchange) -> Said:
+        role, _, attempt = who(exchange)
+        return once if once and role == "worker" and attempt == 1 else obliging(exchange)
+
+    at = desk(Answers(flaky))
+    # The last call is a worker's: nobody can pay the validator for what came of it.
+    wishes = Wishes(max_calls=3 + (once is not None) if short else None)
+    ended = await at.run(plan=plan(task("a", checks=[{"regex": "result"}]), task("b", "a")), wishes=wishes)
+    assert ended.state == ("stopped" if short else "answered")
+    at.pool.given["other"] = Answers(lambda _: "something new", id="other")
+    report = await again(replace(at, settings=_with_provider(at, "other")), ended.run, worker="other")
+    assert report["miss"].startswith("program "), report
+
+
 async def test_a_program_of_a_check_ends_each_time_as_it_ended_then(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     fickle = f"import os, sys; been = os.path.exists({str(trace)!r}); open({str(trace)!r}, 'w'); sys.exit(not been)"

@@ -59,8 +59,8 @@ class Phase:
     """By task: attempts that were answered, or at which it stood in the end. What a crash cut short is not among them."""
     swallowed: Mapping[Call, int]
     """Attempts, with their entries, of which a verdict says that the engine ended too often while they were made."""
-    unjudged: bool
-    """Whether something came back of which no verdict came."""
+    unjudged: Sequence[Entry]
+    """Results by its end that a verdict could have come of, and none did."""
     done: Counter[Deed]
     """What had been done by its end, since the run began."""
     order: Sequence[Call | Refused]
@@ -116,7 +116,7 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         left=frozenset(stood),
         attempts=attempts,
         swallowed={calls[seq][0]: seq for seq in swallowed},
-        unjudged=_are_unjudged(so_far),
+        unjudged=_unjudged(so_far),
         done=deeds(so_far),
         order=_order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits}),
     )
@@ -140,11 +140,11 @@ def _refused_behind_a_crash(entries: Sequence[Entry], asked: Mapping[int, str]) 
     return found
 
 
-def _are_unjudged(entries: Sequence[Entry]) -> bool:
-    def attempts(kind: str) -> set[tuple[object, object]]:
-        return {(entry.data["task"], entry.data["attempt"]) for entry in entries if entry.kind == kind}
-
-    return not attempts("task.returned") <= attempts("task.judged")
+def _unjudged(entries: Sequence[Entry]) -> list[Entry]:
+    """What failed in passing, or never came, has no verdict either, and nothing of it to check."""
+    judged = {(entry.data["task"], entry.data["attempt"]) for entry in entries if entry.kind == "task.judged"}
+    came = (entry for entry in entries if entry.kind == "task.returned" and entry.data["ok"] is True)
+    return [entry for entry in came if (entry.data["task"], entry.data["attempt"]) not in judged]
 
 
 def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Sequence[Call | Refused]:

@@ -192,12 +192,12 @@ class Programs:
             for row in json.loads(reader.data(entry, "reasons")):
                 if (ran := row.get("program")) is not None:
                     self._ran[tuple(ran["argv"]), ran["stdin_sha256"]].append({"said": row["detail"], **ran})
-        self._until = until
+        self._reader, self._until = reader, until
         self.miss: str | None = None
 
     async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> _Ran:
         known = self._ran.get((argv, sha256(stdin).hexdigest()), [])
-        if not known and self._until.phase.unjudged:
+        if not known and self._is_unjudged(stdin):
             # What stands in no verdict let its result through to the validator, whom nobody came to ask.
             return _Ran(exit_code=0, stdout=b"", stderr=b"")
         if not known:
@@ -207,6 +207,14 @@ class Programs:
         if found.get("failed") is True:
             raise ProviderError(found["said"])
         return _Ran(exit_code=found["exit_code"], stdout=b"", stderr=found["said"].encode("utf-8", "surrogatepass"))
+
+    def _is_unjudged(self, stdin: bytes) -> bool:
+        """Whether a check is given a result of which no verdict came, behind its pattern where it has one. A program's result
+        is recorded with its line ends, and checked without them.
+        """
+        given = {each.rstrip(b"\r\n") for each in (stdin, stdin.partition(b"\0")[2])} - {b""}
+        texts = (_text(self._reader, each, "output") for each in self._until.phase.unjudged)
+        return any(text.encode("utf-8", "surrogatepass").rstrip(b"\r\n") in given for text in texts)
 
 
 class Said:
