@@ -488,6 +488,23 @@ async def test_a_changed_worker_ends_at_the_first_prompt_that_the_record_cannot_
     assert "validator, task a" in report["miss"]
 
 
+async def test_a_changed_reviser_whose_text_is_taken_is_a_divergence() -> None:
+    wordy = "The result of a is that it is done, and that it is really very well done indeed, as anybody can see."
+
+    def says(revised: str) -> Says:
+        roles: dict[str, Said] = {"worker": wordy, "reviser": revised}
+        return lambda exchange: roles.get(who(exchange)[0]) or obliging(exchange)
+
+    at = desk(Answers(says("The result of a is that it is done.")))
+    ended = await at.run("please", plan=plan(task("a")), wishes=Wishes(revise=True))
+    assert [entry.data["accepted"] for entry in at.entries(ended.run, "answer.revised")] == [True]
+    assert (await again(at, ended.run))["identical"] is True
+    at.pool.given["other"] = Answers(says("The result of a is that it failed."), id="other")
+    report = await again(replace(at, settings=_with_provider(at, "other")), ended.run, reviser="other")
+    assert report["identical"] is False, report
+    assert report["first_divergence"]["decision"] == "revision 1"
+
+
 async def test_a_swap_that_names_nobody_is_refused() -> None:
     at = desk(Answers())
     ended = await at.run(plan=plan(task("a")))

@@ -72,7 +72,9 @@ def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[
         case "answer.checked":
             yield ("check", data["check"], number(f"check {data['check']}")), str(data["outcome"])
         case "answer.revised":
-            yield ("revision", number("revision")), "accepted" if data["accepted"] else "refused"
+            # One that was accepted is the answer from then on.
+            taken = f"accepted, {_short(reader.data(entry, 'answer'))}" if data["accepted"] else "refused"
+            yield ("revision", number("revision")), taken
         case "run.ended" if data["reason"] not in CUT_SHORT:
             yield ("end", number("end")), f"{data['state']}: {data['reason']}"
 
