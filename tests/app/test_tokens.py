@@ -55,6 +55,27 @@ def test_rotation_of_the_default_token_renews_its_file(tmp_path: Path) -> None:
     assert tokens.known(old) is None
 
 
+def test_a_token_that_ends_is_not_good_for_longer_because_it_was_rotated(tmp_path: Path) -> None:
+    now = [1_000.0]
+    tokens = Tokens(tmp_path, clock=lambda: now[0])
+    old = tokens.add("brief", ("reader",), seconds=60)
+    new = tokens.rotate("brief", keep_s=3_600)
+    now[0] = 1_059.0
+    assert [tokens.is_over(each) for each in map(tokens.known, (old, new)) if each] == [False, False]
+    now[0] = 1_060.0
+    assert [tokens.is_over(each) for each in map(tokens.known, (old, new)) if each] == [True, True]
+
+
+def test_an_old_secret_is_kept_no_longer_by_another_rotation(tmp_path: Path) -> None:
+    now = [1_000.0]
+    tokens = Tokens(tmp_path, clock=lambda: now[0])
+    first = tokens.add("ci", ("reader",))
+    tokens.rotate("ci", keep_s=60)
+    newest = tokens.rotate("ci", keep_s=3_600)
+    now[0] = 1_060.0
+    assert [tokens.is_over(each) for each in map(tokens.known, (first, newest)) if each] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("name", "roles"), [("Big", ("reader",)), ("", ("reader",)), ("x", ()), ("x", ("king",)), ("a b", ("reader",))]
 )

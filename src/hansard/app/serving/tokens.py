@@ -100,14 +100,16 @@ class Tokens:
         return made.secret
 
     def rotate(self, name: str = DEFAULT, keep_s: float = 0) -> str:
-        """A new secret for a token; the old one ends now, or after a while in which both are good."""
+        """A new secret for a token; the old one ends now, or after a while in which both are good. Nothing is good for longer
+        than it was to be."""
         now = int(self._clock())
         with self._changing() as tokens:
             old = [each for each in tokens if each.name == name and not self.is_over(each)]
             if not old:
                 raise self._unknown(name, tokens)
-            made = self._new(name, old[-1].roles, None)
-            ends = [replace(each, until_s=now + int(keep_s)) for each in old] if keep_s else []
+            until = old[-1].until_s
+            made = self._new(name, old[-1].roles, None if until is None else until - now)
+            ends = [replace(each, until_s=_sooner(each.until_s, now + int(keep_s))) for each in old] if keep_s else []
             tokens[:] = [each for each in tokens if each.name != name] + ends + [made]
         return made.secret
 
@@ -192,6 +194,10 @@ class _Made(Token):
     """A token whose secret is still known."""
 
     secret: str
+
+
+def _sooner(until_s: int | None, other_s: int) -> int:
+    return other_s if until_s is None else min(until_s, other_s)
 
 
 def _digest(secret: str) -> str:
