@@ -641,6 +641,24 @@ async def test_a_retried_task_needs_its_gate_again() -> None:
     audit(at.store, run)
 
 
+async def test_what_was_approved_on_other_results_is_asked_again_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(working, "MAX_SHOWN", 2)
+    at = desk(Answers())
+    ids = ("a", "b", "c", "d")
+    run, gate = await started(at, {"tasks": ["all"]}, work=plan(*map(task, ids), task("all", *ids)))
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+    for id in ids:
+        ended = await at.runs.retry(run, id)
+        assert ended.state == "waiting", id
+        assert len(gates_of(at).show(ended.gates[0])["shown"]) == 4
+        await gates_of(at).decide(ended.gates[0], "approve")
+        assert (await at.runs.drive(run)).state == "answered"
+    audit(at.store, run)
+
+
 async def test_what_waits_since_a_retry_is_not_shown_as_skipped_before_it() -> None:
     at = desk(Answers())
     run, gate = await started(at, {"tasks": ["b"]})

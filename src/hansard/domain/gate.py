@@ -10,7 +10,9 @@ Decision = Literal["approve", "edit", "reject"]
 
 @value
 class GateOpened(Fact):
-    """A gate waits. `shown` holds the commitments of exactly the parts that the deciders see."""
+    """A gate waits. `shown` holds the commitments of exactly the parts that the deciders see; of more than 500 results the rest
+    as the SHA-256 of theirs, one a line.
+    """
 
     KIND: ClassVar[str] = "gate.opened"
     DRIVEN: ClassVar[bool] = True

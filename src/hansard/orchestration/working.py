@@ -7,6 +7,7 @@ one commit, so a chain costs one commit a task. Consumers see a result only when
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 from hansard.domain.work import BudgetBreached, TaskSkipped
 from hansard.ledger.entry import MAX_CAUSES
@@ -203,7 +204,10 @@ class Crew:
         others = tuple(self._store.entry(each.returned).body["output"] for each in inputs)
         causes = tuple(each.judged for each in inputs) or (self._plan_seq,)
         plan = self._store.entry(self._plan_seq).body["plan"]
-        return Shown(text=task.instruction, commitment=plan, others=others[:MAX_SHOWN], causes=causes[:MAX_CAUSES])
+        # Of more than an entry holds the rest is bound by one digest: whoever approved did not approve other results.
+        rest = (sha256("\n".join(others[MAX_SHOWN:]).encode()).hexdigest(),) if len(others) > MAX_SHOWN else ()
+        shown = (*others[:MAX_SHOWN], *rest)
+        return Shown(text=task.instruction, commitment=plan, others=shown, causes=causes[:MAX_CAUSES])
 
     async def _one(self, task: Task, ready: Ready | None = None, attempted: int | None = None) -> None:
         """One task from its first attempt to its last verdict, and what that sets free."""
