@@ -512,6 +512,18 @@ async def test_a_gate_before_a_task_that_is_not_in_the_plan_is_refused() -> None
     assert (await at.runs.drive(await at.runs.submit("please", standing, plan=CHAIN))).state == "answered"
 
 
+async def test_an_edit_of_the_plan_does_not_do_away_with_a_task_that_a_gate_was_asked_for() -> None:
+    at = desk(Answers())
+    run = await at.submit(plan=CHAIN, wishes=Wishes(gates=("plan", "task:b")))
+    [gate] = (await at.runs.drive(run)).gates
+    with pytest.raises(UsageError, match="no task 'b'"):
+        await gates_of(at).decide(gate, "edit", edit=json.dumps(plan(task("a"), task("renamed", "a"))))
+    assert at.entries(run, "gate.decided") == []
+    await gates_of(at).decide(gate, "edit", edit=json.dumps(plan(task("b"))))
+    ended = await at.runs.drive(run)
+    assert (ended.state, at.entries(run, "task.attempted")) == ("waiting", [])
+
+
 async def test_a_gate_before_a_lane_that_is_not_in_the_roster_is_refused() -> None:
     at = desk(Answers(), settings={"gates": ({"lanes": ["ghost"]},)})
     with pytest.raises(UsageError, match=r"gate 'gate-1': there is no lane 'ghost'; roster 'test' has alpha, beta"):

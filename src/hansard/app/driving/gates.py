@@ -1,5 +1,6 @@
 """Gates, for every surface: which are open, and what people decide. A decision is bound to exactly what the gate shows."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -124,8 +125,23 @@ class Gates:
             raise UsageError(f"the new text must have 1 to {MAX_EDIT:,} characters")
         if opened.data["before"] != "plan":
             return
-        where = "the edited plan"
-        brought_plan(read_json(edit, where=where), self._config(opened.run), where=where, commands=commands)
+        where, config = "the edited plan", self._config(opened.run)
+        plan = brought_plan(read_json(edit, where=where), config, where=where, commands=commands)
+        asked = [id for rule in config.gates if rule.asked for id in rule.tasks if not plan.has(id)]
+        if asked:
+            # Where it did not come at all, its gate stands before the plan as a whole, and is asked there.
+            came = {task["id"] for task in self._planned(opened.run)["tasks"]}
+            for id in asked:
+                if id in came:
+                    raise UsageError(f"{where} has no task {id!r}, and a gate was asked for before it; keep it there")
+
+    def _planned(self, run: str) -> Any:
+        """The plan as it was before anybody edited it."""
+        made = next(iter(self._store.select(Query(run=run, kind="plan.made", limit=1))), None)
+        stored = read_body(self._store, made, "plan") if made else None
+        if stored is None:
+            raise UsageError(f"the plan of run {run} is not in the ledger any more")
+        return json.loads(stored.body)
 
     def _config(self, run: str) -> RunConfig:
         configured = next(iter(self._store.select(Query(run=run, kind="run.configured", limit=1))), None)
