@@ -279,6 +279,33 @@ async def test_a_run_that_is_interrupted_in_a_session_goes_on_with_that_session(
     audit(d.store, run)
 
 
+async def test_a_run_that_was_cancelled_and_retried_is_interrupted_like_any_other() -> None:
+    asked, patient = asyncio.Event(), [True]
+
+    def slow(exchange: Exchange) -> Any:
+        if exchange.metadata["agent_id"] == "engineer" and patient[0]:
+            asked.set()
+            return asyncio.sleep(60, turn())
+        return agreeing(exchange)
+
+    d = set_up(Voices(slow))
+    run = await d.submit("x", plan=plan(task("limits")))
+    driving = d.runs.begin(run)
+    await asked.wait()
+    await d.runs.cancel(run)
+    assert (await driving).state == "cancelled"
+    asked.clear()
+    retrying = asyncio.ensure_future(d.runs.retry(run, "limits"))
+    await asked.wait()
+    await d.runs.close()
+    assert retrying.cancelled()
+    assert [entry.data.get("reason") for entry in d.entries(run, "session.ended")] == ["user_cancel"]
+    patient[0] = False
+    assert (await d.runs.resume(run)).state == "answered"
+    assert len(d.entries(run, "session.convened")) == len(d.entries(run, "session.ended")) == 2
+    audit(d.store, run)
+
+
 async def test_a_crash_after_any_commit_of_a_run_with_a_panel_loses_and_repeats_nothing() -> None:
     d = set_up(Voices())
     run, _ = await climbed(d)

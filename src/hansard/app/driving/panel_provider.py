@@ -196,7 +196,11 @@ class Panel:
         return Setting.of(config, providers=charged, secrets=self._secrets, handlers=self._tools)
 
     def _is_cancelled(self, run: str) -> bool:
-        return any(self._store.select(Query(run=run, kind="run.cancel_asked", limit=1)))
+        """Whether somebody wants the run cancelled, and no task of it done again since."""
+        asked = list(self._store.select(Query(run=run, kind="run.cancel_asked", newest_first=True, limit=1)))
+        after = asked[0].seq if asked else -1
+        again = self._store.select(Query(run=run, kind="run.retry_asked", after=after, limit=1))
+        return bool(asked) and not any(again)
 
     def _completion(self, exchange: Exchange, sitting: Sitting, run: str) -> Completion:
         artifact = sitting.artifact
