@@ -112,6 +112,14 @@ async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> 
         assert not list(made.hansard.ledger.show(kind="route.given"))
 
 
+async def test_a_request_that_is_only_routed_stands_on_the_record_without_secrets() -> None:
+    async with daemon() as (made, _):
+        made.hansard.pool.secrets.add("TOKEN", "a-long-secret-word")
+        given = await made.route("fix the login page, a-long-secret-word", surface="http", actor="human:ann")
+        assert made.hansard.ledger.part(given["entry"], "request") == b"fix the login page, [secret TOKEN]"
+        assert b"a-long-secret-word" not in made.hansard.ledger.part(given["entry"], "evidence")
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["a run that goes on", "a task that is done again"])
 async def test_whatever_is_asked_for_waits_for_its_turn_too(again: bool) -> None:
     async with daemon(most=1) as (made, _):

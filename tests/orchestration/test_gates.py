@@ -736,6 +736,23 @@ async def test_secrets_in_a_question_stay_out_of_data() -> None:
     assert at.text(opened, "question").startswith("Ann, is this right?")
 
 
+@pytest.mark.parametrize("decision", ["approve", "edit"])
+async def test_what_people_say_at_a_gate_stands_on_the_record_without_secrets(decision: Decision) -> None:
+    word = "a-long-secret-word"
+    async with Hansard.open("memory:", providers={"told": Answers()}) as hansard:
+        run = await hansard.submit("please", lane="backend", wishes=Wishes(provider="told", gates=("task:task",)))
+        [gate] = (await run.ended()).gates
+        hansard.pool.secrets.add("TOKEN", word)
+        edit = f"use {word}" if decision == "edit" else None
+        await hansard.gates.decide(gate, decision, note=f"{word} is fine", edit=edit)
+        assert (await hansard.runs.drive(run.id)).state == "answered"
+        for entry in hansard.store.select(Query(run=run.id)):
+            for part in entry.body:
+                stored = hansard.store.body(entry.seq, part)
+                assert stored is not None
+                assert word.encode() not in stored.body, (entry.kind, part)
+
+
 @pytest.mark.parametrize("limit", [2, 3])
 async def test_a_budget_that_ends_behind_a_gate_ends_the_run(limit: int) -> None:
     at = desk(Answers(), settings={"budget": {"max_calls": limit}})

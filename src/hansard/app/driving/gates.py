@@ -19,6 +19,8 @@ from hansard.errors import HansardError, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.gates import Gate, Rule, closing, counting
+from hansard.orchestration.journal import without_secrets
+from hansard.providers.secrets import Secrets
 from hansard.record.reading import formed, read_body, read_for_list, read_text
 from hansard.record.recorder import Recorder
 from hansard.store.base import Query, Store
@@ -31,10 +33,10 @@ VOID = "void"
 
 
 class Gates:
-    """The gates of one open ledger."""
+    """The gates of one open ledger. Known secrets are removed from what people say, as from whatever else is recorded."""
 
-    def __init__(self, recorder: Recorder, store: Store) -> None:
-        self._recorder, self._store = recorder, store
+    def __init__(self, recorder: Recorder, store: Store, secrets: Secrets | None = None) -> None:
+        self._recorder, self._store, self._secrets = recorder, store, secrets
 
     def listed(self, *, run: str | None = None, closed: bool = False, questions: bool = False) -> list[View]:
         """Gates that wait, oldest first; with `closed` also those that do not wait any more, with `questions` what each shows."""
@@ -109,6 +111,7 @@ class Gates:
             note=Body.text(note) if note else None,
             edit=Body.text(edit) if edit is not None else None,
         )
+        fact = without_secrets(fact, self._secrets) if self._secrets else fact
         recorded = await self._recorder.record(
             fact, actor=human() if actor is None else actor, run=opened.run, causes=[opened.seq]
         )

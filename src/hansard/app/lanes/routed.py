@@ -9,8 +9,10 @@ from hansard.app.views import View
 from hansard.domain.fact import Body
 from hansard.domain.roster import Roster
 from hansard.domain.work import RouteGiven, Surface
+from hansard.orchestration.journal import without_secrets
 from hansard.orchestration.roles import as_json
 from hansard.orchestration.route import Route, Router
+from hansard.providers.secrets import Secrets
 from hansard.record.recorder import Recorder
 
 MOST_KNOWN, LONGEST_KNOWN = 1_024, 2_000
@@ -27,8 +29,8 @@ class _Known(NamedTuple):
 class Routes:
     """Answers which lane a request belongs to."""
 
-    def __init__(self, recorder: Recorder, settings: Settings) -> None:
-        self._recorder, self._settings = recorder, settings
+    def __init__(self, recorder: Recorder, settings: Settings, secrets: Secrets) -> None:
+        self._recorder, self._settings, self._secrets = recorder, settings, secrets
         self._router: Router | None = None
         self._roster: dict[str, str] = {}
         self._known: dict[str, _Known] = {}
@@ -47,7 +49,7 @@ class Routes:
             request=Body.text(text),
             evidence=known.evidence,
         )
-        recorded = await self._recorder.record(fact, actor=actor)
+        recorded = await self._recorder.record(without_secrets(fact, self._secrets), actor=actor)
         return {"entry": recorded.seq, **known.view}
 
     def _find(self, router: Router, text: str) -> _Known:

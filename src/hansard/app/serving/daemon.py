@@ -61,7 +61,7 @@ class Daemon:
     ) -> None:
         self.hansard, self.tally = hansard, Tally()
         self.follower = Follower(hansard.store)
-        self._routes = Routes(hansard.recorder, hansard.settings)
+        self._routes = Routes(hansard.recorder, hansard.settings, hansard.pool.secrets)
         self.draining = False
         self._tell, self._resume, self._webhooks = tell, resume, webhooks
         self._slots = asyncio.Semaphore(most)
