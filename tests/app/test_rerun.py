@@ -17,7 +17,9 @@ from hansard.app.settings import Settings
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Cost, Exchange
+from hansard.domain.gate import GateDecided
 from hansard.errors import StoreError, UsageError
+from hansard.orchestration import gates as gates_module
 from hansard.orchestration import judge
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.seams import Verification
@@ -650,6 +652,29 @@ async def test_what_people_decided_at_gates_is_decided_again() -> None:
     assert (await at.runs.drive(run)).state == "answered"
     report = await again(at, run)
     assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("fault", ["on something else", "late"])
+async def test_a_gate_that_was_closed_by_a_word_that_does_not_count_is_a_divergence(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = desk(Answers())
+    rule: dict[str, Any] = {"tasks": ["a"]} | ({"deadline_s": 0.05} if fault == "late" else {})
+    config = replace(at.config(), gates=read_rules([rule], "test"))
+    run = await at.runs.submit("please", config, plan=plan(task("a")))
+    [gate] = (await at.runs.drive(run)).gates
+    [opened] = at.entries(run, "gate.opened")
+    shown = opened.data["shown"] if fault == "late" else ("sha256:else",)
+    if fault == "late":
+        await asyncio.sleep(0.1)
+    fact = GateDecided(gate=gate, decision="approve", shown=tuple(shown), authenticated=False)
+    await at.recorder.record(fact, actor="human:ann", run=run, causes=[opened.seq])
+    with monkeypatch.context() as patched:
+        patched.setattr(gates_module, "counting", lambda gate, _: {each.actor: each for each in gate.decisions})
+        assert (await at.runs.drive(run)).state == "answered"
+    report = await again(at, run)
+    assert report["identical"] is False, report
+    assert report["first_divergence"]["decision"] == f"gate {gate}"
 
 
 async def test_a_gate_that_expired_expires_again() -> None:

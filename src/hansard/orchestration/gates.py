@@ -162,11 +162,8 @@ def counting(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
     A gate that has got the words it needs is decided: whoever spoke at the same moment and came behind them came too late.
     """
     standing: dict[str, Entry] = {}
-    # A log that was once written by a clock ahead of this one stands still until that is past ([E5]), and tells no time meanwhile.
-    last = None if gate.deadline_us is None else max(gate.deadline_us, gate.opened.ts)
     for each in gate.decisions:
-        late = last is not None and each.ts > last
-        if late or tuple(each.data["shown"]) != gate.shown:
+        if not is_bound(gate, each):
             continue
         if each.actor == rule.editor or (rule.approvers and each.actor not in rule.approvers):
             continue
@@ -174,6 +171,13 @@ def counting(gate: Gate, rule: Rule) -> Mapping[str, Entry]:
         if _settled(standing, rule):
             break
     return standing
+
+
+def is_bound(gate: Gate, decision: Entry) -> bool:
+    """Whether a decision was made on exactly what is shown, before the deadline."""
+    # A log that was once written by a clock ahead of this one stands still until that is past ([E5]), and tells no time meanwhile.
+    last = None if gate.deadline_us is None else max(gate.deadline_us, gate.opened.ts)
+    return (last is None or decision.ts <= last) and tuple(decision.data["shown"]) == gate.shown
 
 
 def after_edit(rule: Rule, editor: str) -> Rule | None:

@@ -31,6 +31,7 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine
+from hansard.orchestration.gates import is_bound
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.route import Route, recorded_route
@@ -295,6 +296,9 @@ class _Rerun:
         for entry in self._entries:
             data: Any = entry.data
             if entry.kind != "gate.decided" or entry.seq not in because:
+                continue
+            # Here it is bound to what is shown now, at a clock that stands still: whether it counted is told by the record.
+            if not is_bound(self._progress.gates[data["gate"]], entry):
                 continue
             if (data["gate"], entry.actor, data["decision"]) in heard:
                 continue
