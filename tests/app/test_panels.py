@@ -212,7 +212,17 @@ async def test_a_panel_is_tried_on_a_set_of_problems_and_measured_from_the_recor
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", '{"problem": ""}', '{"problem": "x", "expect": 3}', "{", 'fine\n{"problem": "\\ud800"}']
+    "text",
+    [
+        "",
+        "{}",
+        '{"problem": ""}',
+        '{"problem": "x", "expect": 3}',
+        '{"problem": "x", "expect": ""}',
+        '{"problem": "x", "expect": " "}',
+        "{",
+        'fine\n{"problem": "\\ud800"}',
+    ],
 )
 def test_a_set_of_problems_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "set.txt").write_text(text, "utf-8")

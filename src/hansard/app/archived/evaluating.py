@@ -217,7 +217,8 @@ def _problem(line: str, where: str, number: int) -> Problem:
     if not isinstance(row.get("problem"), str) or not row["problem"].strip():
         raise UsageError(f'{where} has no problem: write {{"problem": "…"}}')
     expect = row.get("expect")
-    if expect is not None and not isinstance(expect, str):
+    # Every answer holds an empty text, and nearly every one a space.
+    if expect is not None and not (isinstance(expect, str) and expect.strip()):
         raise UsageError(f"{where}: expect must be a text that a good answer holds")
     if why := unrepresentable(row["problem"]):
         raise UsageError(f"{where} {why}")
