@@ -205,6 +205,22 @@ async def test_a_revision_that_is_shorter_and_covers_no_less_becomes_the_answer(
     assert at.text(one(at.entries(run, "run.answered")), "answer") == RAMBLING
 
 
+async def test_an_answer_of_which_a_model_would_see_the_beginning_only_is_not_revised_by_it() -> None:
+    told, ledger = Answers(rambles), Ledger()
+    at = desk(told, store=ledger)
+    config = at.config(Wishes(revise=True))
+    run = await run_with(at, replace(config, tuning=replace(config.tuning, answer_chars=len(RAMBLING) - 1)))
+    assert (told.asked("reviser"), at.entries(run, "answer.revised")) == ([], [])
+    assert at.answer(run) == RAMBLING
+    for commits in range(2, len(ledger.commits) + 1):
+        again = desk(Answers(rambles), store=ledger.until(commits))
+        await again.runs.drive(run)
+        said = [entry for entry in again.entries(run, "answer.checked") if entry.data["check"] == "delivery"]
+        assert len(said) == 2, commits
+        assert "was not revised" in again.text(said[-1], "detail")
+        assert (await again.runs.rerun(run))["identical"] is True, commits
+
+
 async def test_a_revision_that_loses_the_point_is_refused_and_the_answer_stands() -> None:
     at = desk(Answers(rambles))
     at.pool.seams["r"] = Says("Bananas.")

@@ -23,7 +23,7 @@ from hansard.orchestration.execute import seen
 from hansard.orchestration.fence import Fences, capped
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
-from hansard.orchestration.roles import Result, as_json, synthesizer
+from hansard.orchestration.roles import REQUEST_CHARACTERS, Result, as_json, synthesizer
 from hansard.orchestration.seams import Verification, heard
 from hansard.orchestration.working import Crew
 from hansard.record.reading import read_body, read_text
@@ -155,13 +155,20 @@ class Answers:
     async def _revise(self, answer: Answer, found: Delivery) -> Answer:
         """A shorter answer, by the reviser that is plugged in or by a model; taken only if it says no less."""
         cause: Cause = answer.seq
+        most = min(self._config.tuning.answer_chars, REQUEST_CHARACTERS)
+        if self._means.reviser is None and len(answer.text) > most:
+            # What is made of a beginning says nothing of the rest, and would stand in its place.
+            why = f"the answer has more than the {most:,} characters that a model is shown of it, and was not revised"
+            said = self._progress.checked.get("delivery")
+            if said is None or said.data["outcome"] != "abstained":
+                await self._say("delivery", "abstained", why, answer.seq)
+            return answer
         try:
             if self._means.reviser is not None:
                 text = await heard(self._means.reviser.revise(self._request, answer.text))
             else:
                 fences = Fences(self._progress.nonce, "", 1, "reviser")
-                shown = capped(answer.text, self._config.tuning.answer_chars)
-                question = reviser(self._request, shown, found, fences)
+                question = reviser(self._request, answer.text, found, fences)
                 asked = await self._asker.ask(question, [answer.seq])
                 text, cause = asked.value, asked.seq
         except (NoAnswer, Breach):
