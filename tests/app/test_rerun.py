@@ -491,7 +491,7 @@ async def test_a_changed_worker_ends_at_the_first_prompt_that_the_record_cannot_
 
 
 async def test_a_changed_reviser_whose_text_is_taken_is_a_divergence() -> None:
-    wordy = "The result of a is that it is done, and that it is really very well done indeed, as anybody can see."
+    wordy = "The result of a is that it is done, and that it is really very well done indeed, as anybody can see. " * 30
 
     def says(revised: str) -> Says:
         roles: dict[str, Said] = {"worker": wordy, "reviser": revised}

@@ -205,6 +205,15 @@ async def test_a_revision_that_is_shorter_and_covers_no_less_becomes_the_answer(
     assert at.text(one(at.entries(run, "run.answered")), "answer") == RAMBLING
 
 
+async def test_an_answer_that_no_check_finds_too_long_is_not_revised() -> None:
+    told = Answers()
+    at = desk(told)
+    run = await run_with(at, at.config(Wishes(revise=True)))
+    checks = {entry.data["check"]: entry.data["outcome"] for entry in at.entries(run, "answer.checked")}
+    assert checks["delivery"] == "passed"
+    assert (told.asked("reviser"), at.entries(run, "answer.revised")) == ([], [])
+
+
 async def test_an_answer_of_which_a_model_would_see_the_beginning_only_is_not_revised_by_it() -> None:
     told, ledger = Answers(rambles), Ledger()
     at = desk(told, store=ledger)

@@ -101,7 +101,7 @@ class Answers:
                 await self._say_what_is_seen(look, answer.seq)
             if self._config.judge_intent and look.coverage.flagged and "intent_judge" not in done:
                 await self._ask_intent(answer, look.coverage)
-            if self._config.revise and self._progress.revised is None:
+            if self._config.revise and look.delivery.flagged and self._progress.revised is None:
                 answer = await self._revise(answer, look.delivery)
         revised = self._progress.revised
         if revised is not None and revised.data["accepted"] is True:
