@@ -6,7 +6,7 @@ import time
 import pytest
 
 from hansard.app.driving.claiming import beginning
-from hansard.errors import RunTaken, Unavailable
+from hansard.errors import RunTaken, Unavailable, UsageError
 from hansard.store.base import Query
 from ledgers import draft, memory, request
 
@@ -32,6 +32,16 @@ async def test_whoever_waits_in_vain_is_told_to_send_it_again(monkeypatch: pytes
     with pytest.raises(Unavailable, match="send it again"):
         async with beginning(store, RUN):
             raise AssertionError("somebody else has it")
+
+
+@pytest.mark.parametrize("run", ["seal", "worker", "", RUN.upper().replace("0", "A"), f"{RUN}\n", RUN[:-1]])
+async def test_what_is_no_uuid_names_no_run(run: str) -> None:
+    """The claims of whoever seals and of whoever works have names, too."""
+    store = memory()
+    with pytest.raises(UsageError, match="cannot be a run's id"):
+        async with beginning(store, run):
+            raise AssertionError("it has begun")
+    assert store.epoch(run) == 0
 
 
 async def test_of_several_at_once_one_begins_and_the_others_hear_of_it() -> None:

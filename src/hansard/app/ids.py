@@ -1,8 +1,11 @@
 """Names that this process makes up: run ids that sort by time, and nonces."""
 
+import re
 import secrets
 import time
 from uuid import UUID
+
+RUN_ID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 
 def new_run_id(now_ms: int | None = None) -> str:
@@ -11,6 +14,11 @@ def new_run_id(now_ms: int | None = None) -> str:
     chance = secrets.randbits(74)
     value = (at & (1 << 48) - 1) << 80 | 0x7 << 76 | (chance >> 62) << 64 | 0b10 << 62 | chance & (1 << 62) - 1
     return str(UUID(int=value))
+
+
+def is_run_id(text: str) -> bool:
+    """Whether it has the form of a run's id. Claims bear other names, and a run is claimed by its own."""
+    return re.fullmatch(RUN_ID, text) is not None
 
 
 def new_nonce() -> str:

@@ -5,8 +5,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hansard.app.ids import new_run_id
-from hansard.errors import Fenced, RunTaken, Unavailable
+from hansard.app.ids import is_run_id, new_run_id
+from hansard.errors import Fenced, RunTaken, Unavailable, UsageError
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.watching import Watch, give_back, take
 from hansard.record.reading import read_entries
@@ -44,6 +44,8 @@ async def beginning(store: Store, run: str | None) -> AsyncIterator[str]:
     if run is None:
         yield new_run_id()
         return
+    if not is_run_id(run):
+        raise UsageError(f"{run!r:.80} cannot be a run's id; it is a UUID, written in small letters")
     claim = await _to_begin(store, run)
     try:
         await asyncio.to_thread(_refuse_taken, store, run)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from hansard.app.archived.documents import check_recordable, read_body
+from hansard.app.ids import RUN_ID
 from hansard.surfaces import shapes
 from hansard.surfaces.http.problems import refusing
 from hansard.surfaces.shapes import MAX_SEQ as MAX_SEQ
@@ -74,7 +75,7 @@ class EntriesListing(Listing):
     actor: Name | None = None
 
 
-Id = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+Id = Annotated[str, Field(pattern=RUN_ID)]
 RUN: Any = Field(
     None, description="An id for the run, a UUID of yours: who sends the same again is told that it is there."
 )
