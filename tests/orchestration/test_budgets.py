@@ -226,6 +226,25 @@ async def test_a_deadline_cancels_what_is_in_flight() -> None:
     audit(made.store, ended.run)
 
 
+@pytest.mark.parametrize("seconds", [None, 60.0])
+async def test_what_runs_out_of_its_own_time_is_not_the_runs_deadline(
+    seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk over a network says so, for one."""
+
+    async def made(_: object) -> None:
+        raise TimeoutError("the disk does not answer")
+
+    at = desk(Answers())
+    run = await at.submit(wishes=wishes(max_seconds=seconds))
+    with monkeypatch.context() as broken:
+        broken.setattr("hansard.orchestration.engine.Planner.made", made)
+        with pytest.raises(TimeoutError, match="the disk"):
+            await at.runs.drive(run)
+    assert one(at.entries(run, "run.interrupted")).data["by"] == "error"
+    assert (await at.runs.drive(run)).state == "answered"
+
+
 async def test_a_deadline_ends_the_process_that_is_in_flight(tmp_path: Path) -> None:
     says = "import os,pathlib,time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
     table = {"kind": "command", "argv": [sys.executable, "-c", says.replace("'pid'", repr(str(tmp_path / "pid")))]}

@@ -169,6 +169,10 @@ class Engine:
         return progress_of(run, read_entries(self._store, Query(run=run)))
 
 
+class _OutOfTime(Exception):
+    """A run has had the time that its budget gives it."""
+
+
 class _Drive:
     """One drive of one run."""
 
@@ -203,7 +207,7 @@ class _Drive:
                 await self._interrupted("signal")
                 raise
             ending = await self._cut("cancelled")
-        except TimeoutError:
+        except _OutOfTime:
             ending = await self._cut("deadline")
         except HansardError:
             raise
@@ -225,13 +229,23 @@ class _Drive:
             left_s = self._left_s()
             if left_s is not None:
                 self._asker.deadline = asyncio.get_running_loop().time() + left_s
-            async with asyncio.timeout(left_s):
-                return await self._phases()
+            return await self._in_time(left_s)
         except Breach as breach:
             recorded = await self._journal.record(breached(breach), "engine", [self._configured])
             return Ending(state="stopped", reason="budget", causes=(recorded.seq,), detail=str(breach))
         except NoAnswer as nothing:
             return Ending(state="failed", reason=f"{nothing.role}_silent", causes=(nothing.seq,), detail=str(nothing))
+
+    async def _in_time(self, left_s: float | None) -> Ending | Waiting:
+        """The work, as long as there is time for it. Whatever else ran out of its own time within is an error like any other."""
+        limit = asyncio.timeout(left_s)
+        try:
+            async with limit:
+                return await self._phases()
+        except TimeoutError as error:
+            if limit.expired():
+                raise _OutOfTime from error
+            raise
 
     def _left_s(self) -> float | None:
         limit = self._config.budget.max_seconds

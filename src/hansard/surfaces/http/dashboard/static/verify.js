@@ -115,13 +115,21 @@ async function checkFile(file) {
 }
 
 function showPin() {
-  const kept = localStorage.getItem(KEPT);
-  byId("pin").value = kept ?? "";
-  byId("pin-state").textContent = kept ? "This browser remembers a pin, and everything is held against it." : "No pin: the keys will be what the log itself says they are.";
+  byId("pin").value = localStorage.getItem(KEPT) ?? "";
+  showPinState();
+}
+
+function showPinState() {
+  const [given, kept] = [byId("pin").value.trim(), localStorage.getItem(KEPT)];
+  let said = "Everything is held against this pin, which this browser does not remember.";
+  if (!given) said = `No pin${kept ? ", although this browser remembers one" : ""}: the keys will be what the log itself says they are.`;
+  else if (given === kept) said = "This browser remembers a pin, and everything is held against it.";
+  byId("pin-state").textContent = said;
 }
 
 function listen() {
   byId("verify").addEventListener("click", checkLedger);
+  byId("pin").addEventListener("input", showPinState);
   byId("pin-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
