@@ -131,6 +131,24 @@ def test_what_a_deliberation_leaves_is_a_conflict_before_it_is_over(daemon: Serv
     daemon.post(f"/v1/runs/{run}/cancel", {})
 
 
+def test_callers_bring_no_provider_that_is_not_configured(daemon: Served) -> None:
+    """Neither the agent programs of the host, nor the keys in its environment."""
+    for name in ("claude-cli", "codex-cli", "cli-auto", "openai:gpt-4.1", "anthropic"):
+        said = daemon.post("/v1/deliberations?wait=60", {"problem": "which?", "provider": name})
+        assert (said.status_code, f"there is no provider {name!r}" in said.json()["detail"]) == (409, True), said.text
+        assert "claude-cli" not in said.json()["detail"].partition("known are")[2]
+    asked = config().as_data() | {"session_id": str(uuid4())}
+    for agent in (*asked["agents"], asked["coordinator"]):
+        agent["provider"] = "claude-cli"
+    said = daemon.post("/v1/deliberations?wait=60", {"config": asked})
+    assert said.status_code != 200 or said.json()["termination_reason"] == "provider_unrecoverable", said.text
+    assert [
+        each["data"]
+        for each in daemon.get("/v1/ledger/entries?kind=turn.asked").json()
+        if each["data"]["provider"] == "claude-cli"
+    ] == []
+
+
 def test_a_problem_is_needed(daemon: Served) -> None:
     assert daemon.post("/v1/deliberations", {}).status_code == 409
     assert daemon.post("/v1/deliberations", {"problem": "x", "panel": ["nobody"]}).status_code == 409

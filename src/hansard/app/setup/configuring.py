@@ -231,6 +231,7 @@ def of_server(settings: Settings, flags: Wishes) -> Wishes:
     return replace(
         flags,
         typed=False,
+        bare=(flags.provider.partition(":")[0],) if flags.provider else (),
         max_calls=most.max_calls,
         max_tokens=most.max_tokens,
         max_usd=None if nano is None else f"{Decimal(nano) / NANO_PER_USD:f}",

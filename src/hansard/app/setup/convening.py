@@ -352,7 +352,7 @@ def _default_provider(settings: Settings, wishes: Wishes) -> str:
     """Whom to ask when nobody says: what hansard.toml names, else the agent CLIs that are installed."""
     if found := settings.roles.get("default") or next(iter(settings.providers), None):
         return found
-    if installed(settings.environment):
+    if _may_be_bare(CLI_AUTO, wishes) and installed(settings.environment):
         return CLI_AUTO
     raise nobody(wishes)
 
@@ -389,7 +389,8 @@ def _for_all(
     id, _, model = name.partition(":")
     found = tables.get(id) or _table(settings, pool, id, wishes)
     if found is None:
-        known = ", ".join(dict.fromkeys((*pool.given, *settings.providers, REHEARSAL, *BARE)))
+        bare = [each for each in BARE if _may_be_bare(each, wishes)]
+        known = ", ".join(dict.fromkeys((*pool.given, *settings.providers, REHEARSAL, *bare)))
         raise UsageError(f"there is no provider {name!r}; known are {known}")
     described = pool.provider(id, found, folder).describe().get("model")
     data = config.as_data()
@@ -415,7 +416,12 @@ def _table(settings: Settings, pool: Pool, id: str, wishes: Wishes) -> dict[str,
         raise UsageError(f"provider {FAKE!r} answers from a script; give it with {wishes.named('script')}")
     if id == REHEARSAL:
         return panel_rehearsal_table()
-    return {"kind": id} if id in BARE else None
+    return {"kind": id} if _may_be_bare(id, wishes) else None
+
+
+def _may_be_bare(id: str, wishes: Wishes) -> bool:
+    """Whether this provider can do without a table, and whoever wants it may ask it so."""
+    return id in BARE and (wishes.bare is None or id in wishes.bare)
 
 
 def _check_script(config: Config, call: Call) -> None:

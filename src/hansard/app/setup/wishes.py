@@ -43,6 +43,10 @@ class Wishes:
     judge_intent: bool = False
     revise: bool = False
     profile: str | None = None
+    bare: tuple[str, ...] | None = None
+    """Of the providers that a session can do with and no table names (agent programs, APIs whose key is in the environment)
+    those that may be asked; None is all of them. Callers of a server bring none.
+    """
     typed: bool = False
     """Whether these are flags that somebody typed. What is wrong with one is told by the name that he used."""
 
