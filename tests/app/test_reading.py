@@ -110,6 +110,12 @@ async def test_a_comparison_says_what_changed_and_nothing_else() -> None:
     assert "+another" in view["answer_diff"]
 
 
+async def test_two_answers_that_are_not_there_are_not_the_same() -> None:
+    at = desk(Answers(lambda _: fails("auth_failure", "no key")))
+    first, second = [(await at.run(plan=plan(task("a")))).run for _ in range(2)]
+    assert at.runs.compare(first, second)["same_answer"] is False
+
+
 def test_long_answers_are_compared_at_once_however_they_are_made() -> None:
     one, other = ([str(each * step % 100) for each in range(20_000)] for step in (1, 7))
     found = _diff("\n".join(one), "\n".join(other))

@@ -213,6 +213,35 @@ async def test_the_files_of_a_repository_that_a_program_made_within_are_in_the_d
     assert (repository / "inner" / "new.txt").read_text() == "new\n"
 
 
+@pytest.mark.parametrize("how", ["file", "link"])
+async def test_so_are_those_of_one_whose_repository_lies_elsewhere(repository: Path, how: str, tmp_path: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        inner, elsewhere = place.folder / "inner", tmp_path / "elsewhere"
+        inner.mkdir()
+        git(inner, "init", "-q", f"--separate-git-dir={elsewhere}")
+        if how == "link":
+            (inner / ".git").unlink()
+            (inner / ".git").symlink_to(elsewhere)
+        (inner / "new.txt").write_text("new\n")
+        git(inner, "add", ".")
+        git(inner, "commit", "-q", "-m", "inner")
+        diff = await place.changes()
+    assert diff
+    apply(repository, diff)
+    assert (repository / "inner" / "new.txt").read_text() == "new\n"
+    assert elsewhere.is_dir()
+
+
+async def test_a_commit_that_a_program_replaces_is_the_commit_that_it_was(repository: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / "kept.txt").write_text("hidden\n")
+        git(place.folder, "commit", "-q", "-a", "-m", "hidden")
+        git(place.folder, "replace", "-f", "HEAD~1", "HEAD")
+        assert b"+hidden" in (await place.changes() or b"")
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        assert (place.folder / "kept.txt").read_text() != "hidden\n"
+
+
 @pytest.mark.parametrize("put_in_place", ["nothing", "another repository"])
 async def test_a_worktree_whose_link_to_its_repository_is_gone_has_its_diff(
     repository: Path, put_in_place: str

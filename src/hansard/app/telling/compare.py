@@ -74,7 +74,7 @@ def compared(a: View, b: View, answers: tuple[str | None, str | None], tasks: tu
         "b": b,
         "more_in_b": more,
         "tasks_that_differ": changed,
-        "same_answer": answers[0] == answers[1],
+        "same_answer": answers[0] is not None and answers[0] == answers[1],
         "answer_diff": _diff(*answers),
     }
 

@@ -44,6 +44,7 @@ _QUIET = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
     "LC_ALL": "C",
 }
 _FOREIGN = "detected dubious ownership"
@@ -282,8 +283,15 @@ def _make_plain(here: Path, top: Path) -> None:
     if here.resolve() != top.resolve() / here.relative_to(top):
         raise ProviderError(f"workspace: the program put a link in place of {here}; what it changed is not known")
     here.mkdir(parents=True, exist_ok=True)
-    for folder, folders, _ in os.walk(here):
+    for folder, folders, names in os.walk(here):
         if ".git" in folders:
             folders.remove(".git")
-            if folder != str(here):
-                remove(Path(folder, ".git"))
+        elif ".git" not in names:
+            continue
+        if folder != str(here):
+            own = Path(folder, ".git")
+            # A file or a link names one that lies elsewhere, as worktrees and submodules have it.
+            if own.is_symlink() or not own.is_dir():
+                own.unlink()
+            else:
+                remove(own)
