@@ -173,6 +173,11 @@ def test_a_secret_of_digits_is_found_where_it_is_a_number() -> None:
     }
 
 
+def test_a_number_that_python_does_not_write_is_left_to_whoever_checks_it() -> None:
+    huge = 16**6_000
+    assert Secrets({"PIN": "1234567890"}).scrub_json([huge, -huge]) == [huge, -huge]
+
+
 def test_no_secrets_cost_nothing_and_change_nothing() -> None:
     nothing = Secrets()
     assert not nothing

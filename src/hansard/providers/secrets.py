@@ -17,6 +17,8 @@ from hansard.errors import UsageError
 SHORTEST = 8
 CUT = "…"
 MOST_CUTS = 100
+LONGEST_NUMBER_BITS = 8_192
+"""Python writes no number of more than 4,300 digits, and the record takes none: whoever checks it says so."""
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -100,6 +102,8 @@ class Secrets:
         """The same for every text in a JSON value, keys included, and for every number: a secret may be written as one."""
         match value:
             case bool():
+                return value
+            case int() if value.bit_length() > LONGEST_NUMBER_BITS:
                 return value
             case int() | float():
                 said = repr(value)

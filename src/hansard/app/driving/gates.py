@@ -1,6 +1,5 @@
 """Gates, for every surface: which are open, and what people decide. A decision is bound to exactly what the gate shows."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any
 from hansard.app.driving.brought import brought_plan
 from hansard.app.people import human
 from hansard.app.telling.following import over_at
+from hansard.app.telling.runviews import plan_data
 from hansard.app.views import View, moment
 from hansard.domain.fact import Body
 from hansard.domain.gate import Decision as Decision
@@ -133,18 +133,16 @@ class Gates:
         asked = [id for rule in config.gates if rule.asked for id in rule.tasks if not plan.has(id)]
         if asked:
             # Where it did not come at all, its gate stands before the plan as a whole, and is asked there.
-            came = {task["id"] for task in self._planned(opened.run)["tasks"]}
-            for id in asked:
-                if id in came:
-                    raise UsageError(f"{where} has no task {id!r}, and a gate was asked for before it; keep it there")
+            came = self._planned(opened.run)
+            if gone := next((id for id in asked if id in came), None):
+                raise UsageError(f"{where} has no task {gone!r}, and a gate was asked for before it; keep it there")
 
-    def _planned(self, run: str) -> Any:
-        """The plan as it was before anybody edited it."""
-        made = next(iter(self._store.select(Query(run=run, kind="plan.made", limit=1))), None)
-        stored = read_body(self._store, made, "plan") if made else None
-        if stored is None:
+    def _planned(self, run: str) -> set[str]:
+        """The tasks of the plan as it was before anybody edited it."""
+        plan = plan_data(self._store, list(self._store.select(Query(run=run, kind="plan.made", limit=1))))
+        if plan is None:
             raise UsageError(f"the plan of run {run} is not in the ledger any more")
-        return json.loads(stored.body)
+        return {task["id"] for task in plan["tasks"]}
 
     def _config(self, run: str) -> RunConfig:
         configured = next(iter(self._store.select(Query(run=run, kind="run.configured", limit=1))), None)
