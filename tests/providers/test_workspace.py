@@ -195,41 +195,29 @@ async def test_an_index_that_hides_a_change_hides_nothing(repository: Path) -> N
         assert b"+hidden" in (await place.changes() or b"")
 
 
-@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("its", ["begun", "committed", "elsewhere", "linked", "protected"])
 async def test_the_files_of_a_repository_that_a_program_made_within_are_in_the_diff(
-    repository: Path, committed: bool
+    repository: Path, its: str, tmp_path: Path
 ) -> None:
-    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
-        inner = place.folder / "inner"
-        inner.mkdir()
-        git(inner, "init", "-q")
-        (inner / "new.txt").write_text("new\n")
-        if committed:
-            git(inner, "add", ".")
-            git(inner, "commit", "-q", "-m", "inner")
-        diff = await place.changes()
-    assert diff
-    apply(repository, diff)
-    assert (repository / "inner" / "new.txt").read_text() == "new\n"
-
-
-@pytest.mark.parametrize("how", ["file", "link"])
-async def test_so_are_those_of_one_whose_repository_lies_elsewhere(repository: Path, how: str, tmp_path: Path) -> None:
     async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
         inner, elsewhere = place.folder / "inner", tmp_path / "elsewhere"
         inner.mkdir()
-        git(inner, "init", "-q", f"--separate-git-dir={elsewhere}")
-        if how == "link":
+        apart = its in ("elsewhere", "linked", "protected")
+        git(inner, "init", "-q", *([f"--separate-git-dir={elsewhere}"] if apart else []))
+        if its == "linked":
             (inner / ".git").unlink()
             (inner / ".git").symlink_to(elsewhere)
         (inner / "new.txt").write_text("new\n")
-        git(inner, "add", ".")
-        git(inner, "commit", "-q", "-m", "inner")
+        if its != "begun":
+            git(inner, "add", ".")
+            git(inner, "commit", "-q", "-m", "inner")
+        if its == "protected":
+            inner.chmod(0o500)
         diff = await place.changes()
     assert diff
     apply(repository, diff)
     assert (repository / "inner" / "new.txt").read_text() == "new\n"
-    assert elsewhere.is_dir()
+    assert elsewhere.is_dir() is apart
 
 
 async def test_a_commit_that_a_program_replaces_is_the_commit_that_it_was(repository: Path) -> None:

@@ -289,8 +289,9 @@ def _make_plain(here: Path, top: Path) -> None:
         elif ".git" not in names:
             continue
         if folder != str(here):
+            # Where a program protected it, too. A file or a link names one that lies elsewhere, as worktrees and submodules have it.
+            os.chmod(folder, 0o700)
             own = Path(folder, ".git")
-            # A file or a link names one that lies elsewhere, as worktrees and submodules have it.
             if own.is_symlink() or not own.is_dir():
                 own.unlink()
             else:
