@@ -230,6 +230,53 @@ async def test_a_commit_that_a_program_replaces_is_the_commit_that_it_was(reposi
         assert (place.folder / "kept.txt").read_text() != "hidden\n"
 
 
+@pytest.mark.parametrize("hidden_by", ["filter", "exclude", "sparse"])
+async def test_what_a_program_writes_into_the_repository_s_settings_hides_nothing(
+    repository: Path, hidden_by: str, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / "kept.txt").write_text("hidden\n")
+        (place.folder / "new.txt").write_text("hidden\n")
+        info = repository / ".git" / "info"
+        info.mkdir(exist_ok=True)
+        if hidden_by == "filter":
+            git(place.folder, "config", "filter.hide.clean", f"touch {ran}; git show HEAD:kept.txt")
+            (info / "attributes").write_text("* filter=hide\n")
+        elif hidden_by == "exclude":
+            (info / "exclude").write_text("*\n")
+        else:
+            (place.folder / "gone.txt").unlink()
+            (place.folder / "kept.txt").unlink()
+            git(place.folder, "sparse-checkout", "set", "--no-cone", "/new.txt")
+        diff = await place.changes() or b""
+    changed = [line.split()[-1] for line in diff.splitlines() if line.startswith(b"diff ")]
+    gone = [b"b/.gitignore", b"b/gone.txt"] if hidden_by == "sparse" else []
+    assert changed == [*gone, b"b/kept.txt", b"b/new.txt"]
+    assert not ran.exists()
+
+
+async def test_the_filters_and_settings_that_a_repository_had_before_are_obeyed(repository: Path) -> None:
+    odd = 'one "two" \\ three # four\n; five'
+    git(repository, "config", "filter.shout.clean", "tr a-z A-Z")
+    git(repository, "config", "filter.shout.smudge", "cat")
+    git(repository, "config", f"filter.{odd.replace(chr(10), '')}.clean", odd)
+    git(repository, "config", "core.autocrlf", "input")
+    settings = repository / ".git" / "config"
+    settings.write_text(f"{settings.read_text()}[filter.shout]\n\trequired\n")
+    (repository / ".git" / "info" / "attributes").write_text("*.loud filter=shout\n")
+    (repository / "said.loud").write_text("quiet\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "loud")
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        assert (place.folder / "said.loud").read_text() == "QUIET\n"
+        (place.folder / "said.loud").write_text("quiet\n")
+        assert await place.changes() == b""
+        (own,) = place.beside.glob("git-*")
+        held = git(place.folder, "config", "--file", str(own / "config"), f"filter.{odd.replace(chr(10), '')}.clean")
+    assert held.rstrip("\n") == odd
+
+
 @pytest.mark.parametrize("put_in_place", ["nothing", "another repository"])
 async def test_a_worktree_whose_link_to_its_repository_is_gone_has_its_diff(
     repository: Path, put_in_place: str

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from threading import Event
 from typing import Literal, assert_never, get_args
 
@@ -47,6 +48,7 @@ _QUIET = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "LC_ALL": "C",
 }
+_OF_ITS_PLACE = {b"core.bare", b"core.worktree", b"extensions.worktreeconfig", b"extensions.refstorage"}
 _FOREIGN = "detected dubious ownership"
 
 Kind = Literal["none", "copy", "worktree"]
@@ -244,26 +246,67 @@ async def _worktree(
     listed = Path(repository, "worktrees", here.name)
     try:
         await git.run(source, "worktree", "add", "--detach", "--quiet", str(here), commit)
-        yield Place(folder=here, beside=beside, changes=lambda: _changes(git, here, beside, listed, commit))
+        rules = await _rules(git, here, listed)
+        yield Place(folder=here, beside=beside, changes=lambda: _changes(git, here, beside, rules, commit))
     finally:
         await to_the_end(_aside(unlist, top, Path(repository)))
 
 
-async def _changes(git: _Git, here: Path, beside: Path, listed: Path, commit: str) -> bytes:
+@value
+class _Rules:
+    """What the repository said of its files before the program came, and where its objects lie.
+
+    A worktree shares its repository's settings: a filter, an attribute or a file to be ignored that a program writes there
+    would hide what it changed, and git would run the filter's command.
+    """
+
+    objects: Path
+    files: Mapping[str, bytes]
+
+
+async def _rules(git: _Git, here: Path, listed: Path) -> _Rules:
+    repository = listed.parents[1]
+    settings = await git.run(here, "config", "--list", "--null")
+    files = {"config": b"".join(_settings(settings)), "HEAD": b"ref: refs/heads/none\n"}
+    read = (repository, "info/attributes"), (repository, "info/exclude"), (listed, "info/sparse-checkout")
+    for place, name in read:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            files[name] = (place / name).read_bytes()
+    return _Rules(objects=repository / "objects", files=files)
+
+
+def _settings(listed: bytes) -> Iterator[bytes]:
+    """A file of settings, from git's own list of them; without what is true of that repository alone."""
+    for entry in listed.split(b"\0")[:-1]:
+        key, valued, text = entry.partition(b"\n")
+        section, _, rest = key.partition(b".")
+        subsection, _, name = rest.rpartition(b".")
+        if section in (b"include", b"includeif") or key in _OF_ITS_PLACE:
+            continue
+        yield b"[%s%s]\n" % (section, b" " + _quoted(subsection) if subsection else b"")
+        yield b"%s = %s\n" % (name, _quoted(text).replace(b"\n", b"\\n")) if valued else name + b"\n"
+
+
+def _quoted(text: bytes) -> bytes:
+    return b'"%s"' % text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+
+
+async def _changes(git: _Git, here: Path, beside: Path, rules: _Rules, commit: str) -> bytes:
     """Everything that differs from the commit, committed or not, new files included; what is ignored is left out.
 
-    Objects and index are written beside, so that looking leaves nothing in the repository and an index that a program
-    has tampered with hides nothing. Nor does another repository that it put in place of this one.
+    Seen from a repository of our own, which has the other's objects and what that said at first: looking leaves nothing
+    there, and neither an index nor a setting nor another repository that a program put in its place hides anything.
     """
     await to_the_end(_aside(_make_plain, here, beside.parent))
-    own = beside / "objects"
-    own.mkdir(exist_ok=True)
-    objects = str(listed.parents[1] / "objects").replace("\\", "\\\\").replace('"', '\\"')
+    own = Path(mkdtemp(prefix="git-", dir=beside))
+    for name in ("objects", "refs", "info"):
+        (own / name).mkdir()
+    for name, content in rules.files.items():
+        (own / name).write_bytes(content)
+    objects = str(rules.objects).replace("\\", "\\\\").replace('"', '\\"')
     apart = {
-        "GIT_DIR": str(listed),
+        "GIT_DIR": str(own),
         "GIT_WORK_TREE": str(here),
-        "GIT_INDEX_FILE": str(beside / "index"),
-        "GIT_OBJECT_DIRECTORY": str(own),
         # In quotes: a colon would separate.
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"',
     }
