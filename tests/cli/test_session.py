@@ -407,6 +407,37 @@ def test_a_finished_directory_that_cannot_be_completed_is_an_error_and_reopens_n
     assert held.type("session", "validate", "s-1")[0] == 1
 
 
+def test_an_artifact_that_lies_alone_is_held_against_the_record(held: Shell) -> None:
+    stored = (held.folder / "runs/s-1/artifact.json").read_bytes()
+    alone = held.folder / "sent" / "artifact.json"
+    alone.parent.mkdir()
+    alone.write_bytes(stored)
+    assert held.asks("session", "validate", alone, "--ledger", "state/ledger.db")["valid"]
+    shutil.copytree(held.folder / "runs/s-1", held.folder / "moved")
+    forged(held.folder / "moved")
+    alone.write_bytes((held.folder / "moved/artifact.json").read_bytes())
+    view = held.asks("session", "validate", alone)
+    assert [each["rule"] for each in view["breaches"]] == ["record"], view
+    assert "is not what the record has of session 's-1' at entry" in view["breaches"][0]["message"]
+    assert held.type("init", "--ledger", "other.db")[0] == 0
+    view = held.asks("session", "validate", alone, "--ledger", "other.db")
+    assert "has no artifact of a session 's-1'" in view["breaches"][0]["message"]
+
+
+def test_a_copy_of_a_finished_directory_is_not_taken_for_one_that_crashed(held: Shell) -> None:
+    copy = held.folder / "elsewhere" / "s-1"
+    shutil.copytree(held.folder / "runs/s-1", copy)
+    (copy / "artifact.json").unlink()
+    manifest = json.loads((copy / "manifest.json").read_bytes())
+    for name in ("transcript_digest", "outcome_kind", "completed_at"):
+        manifest.pop(name, None)
+    (copy / "manifest.json").write_text(
+        json.dumps({**manifest, "status": "in_progress", "updated_at": manifest["created_at"]})
+    )
+    view = held.asks("session", "validate", copy)
+    assert {each["document"] for each in view["breaches"]} == {"artifact.json", "manifest.json"}, view
+
+
 @pytest.mark.parametrize("pins", ["garbage", "[]", '{"adapters": 5}'])
 def test_pins_that_say_nothing_end_no_command_in_a_bug(pins: str, held: Shell) -> None:
     (held.folder / "runs/s-1/pins.json").write_text(pins)

@@ -87,13 +87,13 @@ def _journal(folder: Path, artifact: Any) -> list[Breach]:
         torn = not read_file(folder / JOURNAL).endswith(b"\n")
     except (HansardError, OSError) as error:
         return [_breach(JOURNAL, str(error), "S-7.3-1")]
-    if isinstance(artifact, Mapping) and not _same(said, artifact.get("canonical_transcript")):
+    if isinstance(artifact, Mapping) and not same_json(said, artifact.get("canonical_transcript")):
         return [_breach(JOURNAL, "is not the transcript of the artifact", "S-7.3-1")]
     # Only of a session that was cut short it may be.
     return [_breach(JOURNAL, "ends in the middle of a line, and the session is over", "S-7.3-1")] if torn else []
 
 
-def _same(one: object, other: object) -> bool:
+def same_json(one: object, other: object) -> bool:
     """Whether both are the same JSON: to Python, true is 1."""
     try:
         return jcs(one) == jcs(other)

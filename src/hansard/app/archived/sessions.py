@@ -16,6 +16,7 @@ from hansard.app.people import human
 from hansard.app.settings import Settings
 from hansard.app.telling.deliberationviews import (
     MODE,
+    artifacts_of,
     deliberations,
     directory_of,
     find_session,
@@ -44,7 +45,7 @@ from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.replay import TranscriptReplay, read_original, transcript_replay
 from hansard.deliberation.session import Pen
-from hansard.deliberation.validate import artifact_breaches, directory_breaches
+from hansard.deliberation.validate import artifact_breaches, directory_breaches, same_json
 from hansard.domain.fact import Body
 from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
@@ -188,7 +189,8 @@ def validated(path: Path, store: Store | None = None, *, named: bool = False) ->
     if name is None:
         raise UsageError(f"{path} is no document that is told by its members; known are {', '.join(MARKS)}")
     if name == "artifact":
-        return Validation(document=name, breaches=tuple(artifact_breaches(data)))
+        wrong, unknown = _on_record(data, store)
+        return _judged(name, [*artifact_breaches(data), *wrong], unknown, named)
     try:
         found = DOCUMENTS[name].parse(data)
     except Invalid as error:
@@ -201,23 +203,45 @@ def validated(path: Path, store: Store | None = None, *, named: bool = False) ->
 def _directory(folder: Path, store: Store | None, named: bool) -> Validation:
     if (folder / ARTIFACT).is_file():
         listed, entries, unknown = _listed(folder, store)
-        found, notes = directory_breaches(folder, recorded=listed), [unknown] if unknown else []
-        found = [*found, *_misplaced(folder, entries)]
-        if unknown and named:
-            found, notes = [*found, Breach(document="directory", path="", rule="record", message=unknown)], []
-        if listed is None and not (folder / SEAL).exists():
-            notes.append("the directory has no seal: what lies outside of the transcript may have been changed")
-        return Validation(document="directory", breaches=tuple(found), notes=tuple(notes))
-    if (listed := _archived_here(folder, store)) is not None:
-        return Validation(document="directory", breaches=tuple(seal_breaches(folder, listed)))
-    status = read_manifest(folder).status
-    if status in {"complete", "terminated"}:
-        message = f"the manifest says {status}, and there is no {ARTIFACT}"
-        breach = Breach(document="RunManifest", path="/status", rule="R-7.4-2", message=message)
-        return Validation(document="directory", breaches=(breach,))
+        found = [*directory_breaches(folder, recorded=listed), *_misplaced(folder, entries)]
+        bare = listed is None and not (folder / SEAL).exists()
+        unsealed = "the directory has no seal: what lies outside of the transcript may have been changed"
+        return _judged("directory", found, unknown, named, *([unsealed] if bare else []))
+    manifest = read_manifest(folder)
+    listed, unknown = _finished(folder, store, manifest.session_id)
+    if listed is not None:
+        return _judged("directory", seal_breaches(folder, listed))
+    if manifest.status in {"complete", "terminated"}:
+        message = f"the manifest says {manifest.status}, and there is no {ARTIFACT}"
+        return _judged("directory", [Breach(document="RunManifest", path="/status", rule="R-7.4-2", message=message)])
     read_journal(folder)
-    note = f"the session is {'crashed' if is_crashed(folder) else status}; only its journal was looked at"
-    return Validation(document="directory", breaches=(), notes=(note,))
+    state = "crashed" if is_crashed(folder) else manifest.status
+    return _judged("directory", [], unknown, named, f"the session is {state}; only its journal was looked at")
+
+
+def _judged(
+    document: str, found: Sequence[Breach], unknown: str | None = None, named: bool = False, *notes: str
+) -> Validation:
+    """What came out. What a ledger does `unknown` of is told, and is a breach where just that ledger was to be asked."""
+    if unknown and named:
+        found = [*found, Breach(document=document, path="", rule="record", message=unknown)]
+    told = (unknown, *notes) if unknown and not named else notes
+    return Validation(document=document, breaches=tuple(found), notes=told)
+
+
+def _on_record(artifact: Mapping[str, Any], store: Store | None) -> tuple[list[Breach], str | None]:
+    """An artifact that lies alone, against every one of its session that the record has; or why it was not."""
+    if store is None:
+        return [], "no ledger was asked: an artifact that was changed throughout would not be noticed"
+    session, other = artifact.get("session_id"), None
+    for entry, held in artifacts_of(store, str(session)):
+        if held is not None and same_json(held, artifact):
+            return [], None
+        other = other if held is None else entry
+    if other is None:
+        return [], f"not held against the record: {store.place} has no artifact of a session {session!r}"
+    message = f"is not what the record has of session {session!r} at entry {other}"
+    return [Breach(document="artifact", path="", rule="record", message=message)], None
 
 
 def _listed(folder: Path, store: Store | None) -> tuple[bytes | None, list[int], str | None]:
@@ -246,12 +270,16 @@ def _misplaced(folder: Path, entries: Sequence[int]) -> list[Breach]:
     return [Breach(document=SEAL, path="", rule="seal", message=message)]
 
 
-def _archived_here(folder: Path, store: Store | None) -> bytes | None:
-    """The list of the session that was complete in this very place, where the record has one."""
+def _finished(folder: Path, store: Store | None, session: str) -> tuple[bytes | None, str | None]:
+    """The list of a session that was complete once, where the record has one; or what the record does not know of it."""
+    if store is None:
+        return None, None
     try:
-        return listing_of(store, find_session(store, folder)) if store is not None else None
-    except UsageError:
-        return None
+        # The session that lies in this very place: another one of the same id may be complete elsewhere.
+        return listing_of(store, find_session(store, folder)), None
+    except UsageError as error:
+        listings = listings_of(store, session)
+        return (closest(folder, listings), None) if listings else (None, f"not held against the record: {error}")
 
 
 def conformance() -> Report:

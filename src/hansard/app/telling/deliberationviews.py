@@ -219,6 +219,13 @@ def listings_of(store: Store, session: str) -> dict[bytes, list[int]]:
     return found
 
 
+def artifacts_of(store: Store, session: str) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Every artifact of a session of this id that is on the record, newest first, with its entry; None where it is gone."""
+    for ended in store.select(Query(kind="session.ended", newest_first=True)):
+        if ended.data.get("session") == session:
+            yield ended.seq, read_artifact(store, ended)
+
+
 def listing_of(store: Store, run: str) -> bytes | None:
     """The list of a session's files with their hashes, as it stands on the record; None where there is none."""
     archived = _last(store, run, "session.archived")
