@@ -7,6 +7,7 @@ import string
 import sys
 import time
 from dataclasses import fields
+from itertools import product
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -62,17 +63,17 @@ def test_a_secret_is_found_within_what_base64_holds(around: tuple[str, str]) -> 
         assert "[secret API_KEY]" in SECRETS.scrub(f"Basic {written}")
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\\n", "\\r\\n", "\\\\n"])
 @pytest.mark.parametrize("columns", [64, 76])
-@pytest.mark.parametrize("before", range(80))
-def test_base64_that_is_broken_into_lines_hides_no_secret(before: int, columns: int, end: str) -> None:
-    whole = base64.b64encode(b"x" * before + KEY.encode() + b"y" * 50).decode()
-    lines = end.join(whole[at : at + columns] for at in range(0, len(whole), columns))
-    for text in (lines, lines.encode()):
+def test_base64_that_is_broken_into_lines_hides_no_secret(columns: int, end: str) -> None:
+    for before, encoded in product(range(80), (False, True)):
+        whole = base64.b64encode(b"x" * before + KEY.encode() + b"y" * 50).decode()
+        lines = end.join(whole[at : at + columns] for at in range(0, len(whole), columns))
+        text = lines.encode() if encoded else lines
         clean = SECRETS.scrub(text)
         said = clean if isinstance(clean, str) else clean.decode()
         # Of the secret's own characters at most one stands before the mark, and one behind it.
-        kept = "".join(re.sub(r"\[secret API_KEY\]", "", said).split())
+        kept = "".join(re.sub(r"\[secret API_KEY\]|\\+[rn]", "", said).split())
         assert "[secret API_KEY]" in said
         assert len(kept) <= len(whole) - len(KEY.encode()) * 8 // 6 + 2
 
@@ -237,3 +238,23 @@ async def test_a_shape_that_asked_for_the_secret_itself_is_missed() -> None:
     assert completion.failure is not None
     assert completion.failure.kind == "malformed_response"
     assert "sk-live" not in completion.text
+
+
+def test_what_a_program_is_given_under_the_name_of_a_secret_is_one() -> None:
+    environment = {
+        "DEPLOY_TOKEN": "t-0123456789",
+        "DB_PASSWORD": "short",
+        "WORK_MODE": "ordinary words",
+        "CLAUDE_CODE_CLIENT_KEY_PASSPHRASE": "open the door",
+        "ANTHROPIC_CUSTOM_HEADERS": "A: 1\nX-Key: k-9876543210",
+    }
+    known = Secrets()
+    tables: dict[str, dict[str, Any]] = {
+        "p": {"kind": "command", "argv": ["true"], "env": ["DEPLOY_TOKEN", "DB_PASSWORD", "WORK_MODE"]},
+        "c": {"kind": "claude-cli", "program": sys.executable},
+    }
+    open_providers(tables, environment=environment, secrets=known)
+    assert known.scrub("t-0123456789, short, ordinary words") == "[secret DEPLOY_TOKEN], short, ordinary words"
+    assert known.scrub("open the door with k-9876543210") == (
+        "[secret CLAUDE_CODE_CLIENT_KEY_PASSPHRASE] with [secret ANTHROPIC_CUSTOM_HEADERS]"
+    )

@@ -6,6 +6,7 @@ and the removal of secrets. Keys are named by environment variable; the environm
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -50,6 +51,12 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "cli-auto": (*_CLAUDE, *_CODEX),
 }
 """The variables in which a kind finds its key when its table names none."""
+
+HEADERS = ("ANTHROPIC_CUSTOM_HEADERS",)
+_CLAUDE_TOO = (*HEADERS, "CLAUDE_CODE_CLIENT_KEY_PASSPHRASE")
+ALSO_SECRET: Mapping[str, tuple[str, ...]] = {"claude-cli": _CLAUDE_TOO, "cli-auto": _CLAUDE_TOO}
+"""What a kind passes on besides: secret where it is long enough to be told from ordinary text."""
+_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$")
 
 FILES: Mapping[str, tuple[str, ...]] = {
     "scripted": ("script",),
@@ -195,13 +202,25 @@ def _collect_secrets(
     more = fields.any("secrets", [])
     if not isinstance(more, list) or not all(isinstance(each, str) for each in (*named, *more)):
         raise UsageError(f"{fields.where}: secrets and *_env must be names of environment variables")
-    kind = fields.text("kind")
+    kind, passed = fields.text("kind"), fields.any("env", [])
     for variable in (*(named or KEYS.get(kind, ())), *more):
         value = environment.get(variable, "").strip()
         # Servers that want no key are often given a word instead. Where it is sent as a key all the same, that refuses it.
         unused = kind in HOSTED and variable not in (*named, *more) and len(value) < SHORTEST
         if value and not unused:
             secrets.add(variable, value)
+    also = [each for each in passed if isinstance(each, str)] if isinstance(passed, list) else []
+    for variable in (*filter(_secretive, also), *ALSO_SECRET.get(kind, ())):
+        said = environment.get(variable, "")
+        values = [line.partition(":")[2] for line in said.splitlines()] if variable in HEADERS else [said]
+        for value in (each.strip() for each in values):
+            if len(value) >= SHORTEST:
+                secrets.add(variable, value)
+
+
+def _secretive(variable: str) -> bool:
+    """Whether a variable that a program is given has a name as secrets have it. One that names a file holds none."""
+    return bool(_SECRET_NAME.search(variable.upper()))
 
 
 def _placed(error: UsageError, name: str, place: str) -> str:

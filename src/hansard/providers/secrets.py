@@ -19,6 +19,7 @@ CUT = "…"
 MOST_CUTS = 100
 LONGEST_NUMBER_BITS = 8_192
 """Python writes no number of more than 4,300 digits, and the record takes none: whoever checks it says so."""
+_BREAK = r"(?:\\+[rn]|[\r\n])*"
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
@@ -122,14 +123,14 @@ class Secrets:
         # One plain search per form: many times faster than one pattern for all of them.
         if isinstance(text, str):
             found = [self._forms[core] for core, _ in self._cores if core in text]
-            joined = _joined(text) if "\n" in text else ""
+            joined = _joined(text) if "\n" in text or "\\" in text else ""
             return found + [self._forms[form] for form in self._in_base64 if form in joined]
         found = [self._forms[core] for core, data in self._cores if data in text]
-        bare = text.translate(None, b"\r\n") if b"\n" in text else b""
+        bare = _joined_bytes(text) if b"\n" in text or b"\\" in text else b""
         return found + [self._forms[form] for form, data in self._in_base64.items() if data in bare]
 
     def _pattern(self, form: str) -> str:
-        return r"[\r\n]*".join(map(re.escape, form)) if form in self._in_base64 else re.escape(form)
+        return _BREAK.join(map(re.escape, form)) if form in self._in_base64 else re.escape(form)
 
     def _mark(self, form: str) -> str:
         known = self._forms.get(form) or self._forms[_joined(form)]
@@ -137,7 +138,14 @@ class Secrets:
 
 
 def _joined(text: str) -> str:
-    return text.replace("\n", "").replace("\r", "")
+    """Base64 in one line, also where JSON wrote the ends of its lines, and other JSON holds that."""
+    for end in ("\\n", "\\r", "\\", "\n", "\r"):
+        text = text.replace(end, "")
+    return text
+
+
+def _joined_bytes(text: bytes) -> bytes:
+    return text.replace(b"\\n", b"").replace(b"\\r", b"").translate(None, b"\\\n\r")
 
 
 def _forms(value: str) -> Iterator[str]:
