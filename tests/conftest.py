@@ -15,6 +15,7 @@ import pytest
 from components import need
 from hansard.surfaces.cli.main import collect_seldom
 from requirements_shown import Shown
+from sampled import Sampled
 from shell import Shell
 from traced_first import TracedFirst
 
@@ -70,6 +71,7 @@ def shell(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Shown())
+    config.pluginmanager.register(Sampled())
     config.pluginmanager.register(TracedFirst())
 
 

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from components import need
+from sampled import spread
 
 ROOT = Path(__file__).parent.parent
 REGISTRY = re.compile(
@@ -164,3 +165,11 @@ def test_tests_never_see_the_users_home_or_settings(tmp_path_factory: pytest.Tem
     assert Path.home().is_relative_to(base)
     assert Path(os.environ["XDG_STATE_HOME"]).is_relative_to(base)
     assert not [name for name in os.environ if name.startswith("HANSARD_")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "cases", "taken"),
+    [(1, 5, {0}), (2, 5, {0, 4}), (3, 5, {0, 2, 4}), (6, 30, {0, 5, 11, 17, 23, 29}), (4, 3, {0, 1, 2})],
+)
+def test_the_cases_that_are_run_are_spread_over_all(wanted: int, cases: int, taken: set[int]) -> None:
+    assert spread(wanted, cases) == taken

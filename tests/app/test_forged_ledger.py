@@ -122,6 +122,7 @@ def test_no_member_of_any_entry_can_break_reading(settings: Settings, tmp_path: 
     assert refused > 20 // step
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", ["missing", "odd", "more", "no causes", "other causes"])
 def test_no_entry_can_break_whoever_goes_on_with_its_run(

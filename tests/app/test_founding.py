@@ -156,6 +156,7 @@ NEW = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("words", NEW, ids=lambda words: words[0])
 def test_nothing_is_begun_in_a_folder_that_the_record_cannot_name(tmp_path: Path, words: tuple[str, ...]) -> None:
     folder = Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9"))

@@ -13,6 +13,7 @@ from hansard.deliberation.validate import artifact_breaches
 from hansard.record.history import fold
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("moment", ["critic", "engineer", "chair", "closing"])
 def test_a_run_that_is_killed_inside_of_a_session_settles_its_task_all_the_same(tmp_path: Path, moment: str) -> None:
     ground = laid(tmp_path)

@@ -186,6 +186,7 @@ async def test_a_panel_that_failed_fails_again_in_the_same_words(voice: Voice, p
     assert report["identical"] is True, report
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("limit", range(3, 13))
 async def test_what_a_panel_took_counts_against_the_budget_of_a_re_run_too(limit: int) -> None:
     at = before_a_panel(agreeing, budget={"max_calls": limit})
@@ -194,6 +195,7 @@ async def test_what_a_panel_took_counts_against_the_budget_of_a_re_run_too(limit
     assert report["identical"] is True, report
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [4, 6, 7, 9, 10])
 async def test_a_run_with_panels_that_crashed_anywhere_under_a_tight_budget_comes_out_the_same(limit: int) -> None:
     ledger = Ledger()
@@ -208,6 +210,7 @@ async def test_a_run_with_panels_that_crashed_anywhere_under_a_tight_budget_come
         assert report["identical"] is True, (commits, report)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["cancelled", "interrupted"])
 @pytest.mark.parametrize("stuck_at", [1, 3, 6, 8])
 async def test_what_a_session_took_before_its_run_was_cut_counts_when_a_task_is_retried(
@@ -340,6 +343,7 @@ async def test_who_got_the_last_of_a_lanes_budget_gets_it_again() -> None:
     assert report["identical"] is True, report
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["cancelled", "interrupted"])
 @pytest.mark.parametrize("limit", [4, 5, 6])
 async def test_who_got_the_last_of_a_budget_before_a_run_was_cut_gets_it_again(limit: int, how: str) -> None:
@@ -374,6 +378,7 @@ async def test_a_record_that_ends_anywhere_at_the_end_of_a_budget_is_identical_u
         assert report["identical"] is True, (commits, report)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("wishes", scarce(2, 1))
 async def test_what_a_budget_refused_behind_a_crash_is_refused_again_wherever_the_record_ends(wishes: Wishes) -> None:
     ledger = Ledger()
@@ -387,6 +392,7 @@ async def test_what_a_budget_refused_behind_a_crash_is_refused_again_wherever_th
             assert report["identical"] is True, (killed, commits, report)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("wishes", [Wishes(judge="checks", answer="join"), Wishes(), Wishes(max_calls=6)])
 async def test_a_run_that_was_killed_anywhere_and_then_retried_comes_out_the_same(wishes: Wishes) -> None:
     ledger = Ledger()
@@ -412,6 +418,7 @@ async def test_a_role_that_is_asked_again_after_a_retry_answers_what_it_answered
         assert report["identical"] is True, (commits, report)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [4, 5, 6])
 @pytest.mark.parametrize("role", ["validator", "synthesizer"])
 async def test_a_role_whose_last_answer_was_unusable_when_its_driver_was_killed(role: str, limit: int) -> None:
@@ -574,6 +581,7 @@ async def test_a_rung_has_no_more_tries_after_a_crash_than_it_would_have_had() -
         assert report["identical"] is True, (commits, report)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("limit", [None, 6, 9])
 @pytest.mark.parametrize("role", ["coordinator", "validator", "synthesizer"])
 async def test_a_role_that_was_asked_from_its_first_turn_again_after_a_crash_answers_as_it_did_then(
@@ -702,6 +710,7 @@ async def test_a_gate_that_stands_behind_one_that_expired_ends_as_it_ended_then(
     assert report["identical"] is True, report
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [2, 3, 4, 6, 20])
 async def test_a_gate_that_was_decided_while_others_worked_under_a_budget(limit: int) -> None:
     free = asyncio.Event()
@@ -745,6 +754,7 @@ async def test_a_task_that_was_turned_away_before_the_budget_ended_may_be_skippe
     assert report["identical"] is True, report
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("first", ["edit", "approve", "reject"])
 async def test_a_record_that_ends_anywhere_behind_a_gate_that_was_rejected_is_identical_until_then(first: Any) -> None:
     ledger = Ledger()
@@ -828,6 +838,7 @@ async def cut(at: Desk, slow: Slow, how: str, **wishes: Any) -> str:
 CUTS = [("worker", "b"), ("worker", "d"), ("validator", "a"), ("validator", "c"), ("synthesizer", "")]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("how", ["cancelled", "interrupted", "deadline"])
 @pytest.mark.parametrize("where", CUTS)
 async def test_a_run_that_was_cut_in_an_attempt_is_identical_until_then(where: tuple[str, str], how: str) -> None:
@@ -838,6 +849,7 @@ async def test_a_run_that_was_cut_in_an_attempt_is_identical_until_then(where: t
     assert "its decisions" in report["note"]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", ["cancelled", "interrupted"])
 @pytest.mark.parametrize("task", ["a", "b", "c"])
 @pytest.mark.parametrize("where", CUTS)

@@ -192,6 +192,7 @@ async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -
     audit(d.store, ended.run)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [1, 6, 7])
 @pytest.mark.parametrize("program", ["true", "false"])
 async def test_results_of_tools_with_which_nobody_is_asked_are_no_call_wherever_the_driver_dies(

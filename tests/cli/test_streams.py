@@ -68,6 +68,7 @@ def last(folder: Path) -> Any:
     return json.loads(hansard(folder, "runs", "show", "last", "--json").stdout)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["closed", "full", "unread"])
 @pytest.mark.parametrize("work", WORKS)
 def test_progress_that_cannot_be_shown_ends_nothing(tmp_path: Path, work: str, how: str) -> None:
@@ -79,6 +80,7 @@ def test_progress_that_cannot_be_shown_ends_nothing(tmp_path: Path, work: str, h
         assert read_manifest(tmp_path / "runs" / "walking-skeleton").status == "complete"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("work", WORKS)
 def test_a_reader_who_has_seen_enough_changes_nothing(place: Path, work: str) -> None:
     done = told(place, *WORKS[work][:-2], stdout="unread")
@@ -86,6 +88,7 @@ def test_a_reader_who_has_seen_enough_changes_nothing(place: Path, work: str) ->
     assert last(place)["state"] == "answered"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("how", "why"), [("closed", "it is closed"), ("full", "No space left on device")])
 @pytest.mark.parametrize("work", WORKS)
 def test_an_answer_that_cannot_be_printed_is_on_the_record_and_one_line_says_where(
@@ -141,6 +144,7 @@ def test_whoever_follows_stops_when_nobody_reads(tmp_path: Path) -> None:
         assert told(tmp_path, "runs", "follow", "last", *flags, stdout="unread").returncode == 14
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words", [("deliberate", "-"), ("submit", "-"), ("plan", "-"), ("route", "-"), ("gates", "edit", "g-1", "-")]
 )

@@ -119,6 +119,7 @@ def test_a_wrong_wish_is_told_in_a_sentence_and_records_no_run(run: Run, words: 
     assert not Path("state").exists()
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -375,6 +376,7 @@ def test_kill_9_is_no_end(place: Path) -> None:
     assert [attempt["attempt"] for attempt in view["tasks"][0]["attempts"]] == [1, 2]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("login", "actor"),
     [

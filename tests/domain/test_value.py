@@ -189,6 +189,7 @@ def test_many_threads_may_want_the_first_one_at_once() -> None:
     assert made[3] == Fresh(x=3, y=())
 
 
+@pytest.mark.untraced
 def test_no_value_has_a_plain_subclass() -> None:
     """A value becomes of its own class when it is whole: of a subclass that is none, it would forget that it is one."""
     for found in pkgutil.walk_packages(hansard.__path__, "hansard."):

@@ -92,6 +92,7 @@ def test_a_tampered_ledger_is_named_and_gives_its_exit_code(zipped: Path, tmp_pa
     assert "entry 7: [H4]" in done.stdout.splitlines()[1]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "words",
     [
@@ -148,6 +149,7 @@ def test_a_name_that_the_terminal_cannot_write_does_not_hide_the_verdict(zipped:
     assert done.stdout.startswith(b"OK: ")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("how", ["closed", "full", "unread"])
 def test_a_stream_that_takes_nothing_changes_no_exit_code(
@@ -166,6 +168,7 @@ def test_a_stream_that_takes_nothing_changes_no_exit_code(
     assert deaf(how, [2], *start, tmp_path / "missing.db").returncode == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["closed", "full", "unread"])
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["--frobnicate"], 2)])
 def test_the_same_holds_for_what_is_said_of_the_arguments(how: str, words: list[str], code: int, zipped: Path) -> None:

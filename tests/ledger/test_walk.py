@@ -229,6 +229,7 @@ def sqlite_says(path: Path) -> str:
         db.close()
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("column", ["run", "kind"])
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_a_fence_in_a_list_or_a_quotation_is_code() -> None:
     assert found == [("item", "", "First:"), ("code", "py", "x = 1\n  y = 2"), ("code", "sh", "ls")]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab .`~|-*#>\n1)[](!。字ก"), max_size=300))
 def test_any_text_is_measured(text: str) -> None:
     found = delivery(text)

@@ -44,8 +44,8 @@ def finishes(ground: Ground, kills: int) -> None:
 
 
 def killed_at_random(folder: Path, seed: int, usual_s: float) -> None:
-    """Every other run has a validator; the others are judged by the checks of the plan alone, in about half the time."""
-    by_model = seed % 2 == 0
+    """Every fourth run has a validator; the others are judged by the checks of the plan alone, in about half the time."""
+    by_model = seed % 4 == 0
     ground = Ground.laid(folder, plan=forty_tasks(), judge="model" if by_model else "checks")
     usual_s = usual_s if by_model else usual_s / 2
     moments = Random(seed)
@@ -70,6 +70,7 @@ def test_a_run_that_is_killed_at_any_of_many_moments_is_finished_by_another_proc
     killed_at_random(tmp_path, seed, usual_s)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("role", ["planner", "cheap", "judge", "writer"])
 def test_a_run_that_is_killed_while_a_role_is_asked_asks_it_again_and_finishes(tmp_path: Path, role: str) -> None:
     ground = Ground.laid(tmp_path)
@@ -79,6 +80,7 @@ def test_a_run_that_is_killed_while_a_role_is_asked_asks_it_again_and_finishes(t
     finishes(ground, kills=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("role", "number"),
     [("planner", signal.SIGINT), ("cheap", signal.SIGTERM), ("judge", signal.SIGINT), ("writer", signal.SIGTERM)],

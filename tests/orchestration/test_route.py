@@ -114,7 +114,7 @@ def test_a_slip_of_the_finger_and_another_ending_are_forgiven(typed: str, meant:
     assert (found, 0.5 < worth < 1) == (meant, True)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(word=st.text("abcde", min_size=6, max_size=12), data=st.data())
 def test_every_single_slip_behind_the_first_letter_is_found(word: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(1, len(word) - 2))
@@ -139,7 +139,7 @@ def test_case_accents_and_compatibility_forms_do_not_matter(router: Router) -> N
     assert router.route("ｔｅｒｒａｆｏｒｍ módulé for a vpc").lane == plain.lane
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(text=st.text(max_size=300))
 def test_any_text_gets_the_same_route_twice(router: Router, text: str) -> None:
     route = router.route(text)

@@ -71,6 +71,7 @@ def check_after_death(log: Log, *, lost_key: bool = False) -> None:
     assert len(after.signed.unsealed_rotations) == lost_key
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("act", "form"),
     [("seal", "db"), ("seal", "jsonl"), ("rotate", "db"), ("rotate", "jsonl"), ("rotate_without_key", "db")],

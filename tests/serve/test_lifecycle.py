@@ -121,6 +121,7 @@ def test_an_idle_daemon_ends_soon_even_with_open_connections(tmp_path: Path) -> 
         assert [line["event"] for line in daemon.logged()][-2:] == ["draining", "stopped"]
 
 
+@pytest.mark.long
 def test_requests_that_outlast_the_drain_are_sent_away_without_a_trouble_in_the_log(tmp_path: Path) -> None:
     opened = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     speaks = {"accept": "application/json, text/event-stream"}
@@ -240,6 +241,7 @@ def test_webhooks_are_signed_and_retried(tmp_path: Path) -> None:
         assert headers["webhook-signature"] == f"v1,{right}"
 
 
+@pytest.mark.long
 def test_what_is_told_leaves_no_file_open(tmp_path: Path) -> None:
     receiver = Receiver(refusals=0)
 
@@ -262,6 +264,7 @@ def test_what_is_told_leaves_no_file_open(tmp_path: Path) -> None:
         receiver.server_close()
 
 
+@pytest.mark.long
 def test_what_a_receiver_missed_is_told_when_the_daemon_is_back(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -338,6 +341,7 @@ def dripping(listening: socket.socket) -> None:
             threading.Thread(target=drip, args=[listening.accept()[0]], daemon=True).start()
 
 
+@pytest.mark.long
 def test_receivers_that_hang_or_drip_do_not_hold_up_the_end(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as drips:
         threading.Thread(target=dripping, args=[drips], daemon=True).start()

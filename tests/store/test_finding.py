@@ -39,6 +39,7 @@ class Steps:
         return self.taken - before
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("make", "name"), [(SqliteStore.create, "log.db"), (JsonlStore.create, "log.jsonl")])
 @pytest.mark.parametrize("newest_first", [False, True])
 @pytest.mark.parametrize("run", ["r7", "r2990", "nobody"])

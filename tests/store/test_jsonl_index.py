@@ -109,6 +109,7 @@ HARMS = (
 )
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 @pytest.mark.parametrize("reading", [False, True], ids=["writing", "reading"])
 def test_an_index_that_does_not_fit_the_lines_is_not_believed(
@@ -191,6 +192,7 @@ def test_places_in_the_index_are_checked_against_the_lines(path: Path) -> None:
         store.close()
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("value", ["'text'", "NULL", "-1", "1 << 62", "zeroblob(31)", "1.5"])
 @pytest.mark.parametrize("column", ["size", "at", "leaf", "ts", "frontier", "boot"])
 def test_any_value_in_the_head_row_leaves_a_log_that_opens(path: Path, column: str, value: str) -> None:

@@ -48,6 +48,7 @@ def uses(store: Store, folder: Path) -> Iterator[Callable[[], object]]:
     yield store.repair
 
 
+@pytest.mark.sampled(42)
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize(("table", "column"), [(table, each) for table, names in COLUMNS.items() for each in names])
 def test_a_value_that_does_not_belong_there_is_told(

@@ -6,7 +6,9 @@ Reads only. Everything here costs the same on a ledger of a million entries, unl
 import asyncio
 import json
 import re
+from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hansard.app.ledgers.custody import checkpoint_view
 from hansard.app.service import Hansard
@@ -21,12 +23,13 @@ from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.tiles import WIDTH, encode_bundle, parse_tile_path
 from hansard.record.reading import read_body
 from hansard.record.receipts import make_consistency, make_receipt
-from hansard.record.sealed import newest_signed
+from hansard.record.sealed import check_signed, newest_signed
 from hansard.store.base import Query, Store, StoredCheckpoint
 
 MOST_LOOKED_AT = 2_000
 SIGNED_WITHIN_S = 20.0
 """The sealer signs every ten seconds where something is unsigned, and looks every four."""
+_HELD: WeakKeyDictionary[Store, StoredCheckpoint] = WeakKeyDictionary()
 _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -95,7 +98,7 @@ def status(hansard: Hansard) -> View:
 
 
 def newest_checkpoint(store: Store) -> View:
-    """The newest checkpoint that was kept; nothing is signed for it."""
+    """The newest checkpoint that was kept and whose signatures hold; nothing is signed for it."""
     newest = _newest(store)
     if newest is None:
         raise UsageError("this ledger has no checkpoint yet")
@@ -104,16 +107,16 @@ def newest_checkpoint(store: Store) -> View:
 
 def consistency(store: Store, old: int, size: int | None) -> View:
     """The proof that a checkpoint, the newest or that of a size, extends the log of an older size."""
-    for stored in store.checkpoints(newest_first=True):
-        if size is None or stored.size == size:
-            return {"old": old, "size": stored.size, "consistency": make_consistency(store, old, stored)}
-        if stored.size < size:
-            break
-    if size is None or (newest := _newest(store)) is None:
+    newest = _newest(store)
+    if newest is None:
         raise UsageError("there is no checkpoint yet")
-    raise UsageError(
-        f"there is no checkpoint of size {size}; the newest is of size {newest.size}, which needs no naming"
-    )
+    kept = (newest,) if size is None else store.checkpoints(newest_first=True)
+    stored = next((each for each in kept if size is None or each.size <= size), None)
+    if stored is None or size not in (None, stored.size):
+        raise UsageError(
+            f"there is no checkpoint of size {size}; the newest is of size {newest.size}, which needs no naming"
+        )
+    return {"old": old, "size": stored.size, "consistency": make_consistency(store, old, stored)}
 
 
 async def receipt(hansard: Hansard, seq: int, disclose: tuple[str, ...]) -> View:
@@ -157,7 +160,15 @@ def tile(store: Store, path: str) -> bytes:
 
 
 def _newest(store: Store) -> StoredCheckpoint | None:
-    return next(iter(store.checkpoints(newest_first=True)), None)
+    """The newest checkpoint whose signatures hold; they are checked once, and tiles are asked for by the thousand."""
+    for stored in store.checkpoints(newest_first=True):
+        if _HELD.get(store) == stored:
+            return stored
+        with suppress(Malformed):
+            check_signed(store, stored)
+            _HELD[store] = stored
+            return stored
+    return None
 
 
 def _newest_size(store: Store) -> int:
