@@ -43,13 +43,17 @@ def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[
         counts[name] = counts.get(name, 0) + 1
         return str(counts[name])
 
+    # What was decided before a retry and what behind it are two decisions.
+    retry = (f"retry {counts['retry']}",) if counts.get("retry") else ()
     match entry.kind:
+        case "run.retry_asked":
+            number("retry")
         case "run.routed":
             yield ("route", f"tier {data['tier']}"), f"{data.get('lane')} (runner-up {data.get('runner_up')})"
         case "plan.made":
             yield ("plan", number("plan")), f"by {data['by']}, {_short(reader.data(entry, 'plan'))}"
         case "context.given":
-            yield ("context", data["source"], str(data.get("task") or "")), f"{data['admitted_tokens']} tokens"
+            yield ("context", data["source"], str(data.get("task") or ""), *retry), f"{data['admitted_tokens']} tokens"
         case "task.attempted":
             yield (
                 ("attempt", data["task"], str(data["attempt"])),
@@ -58,14 +62,14 @@ def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[
         case "task.judged":
             yield ("verdict", data["task"], str(data["attempt"])), _verdict(data)
         case "task.escalated":
-            yield ("escalation", data["task"], data["from_rung"]), f"to {data['to_rung']}"
+            yield ("escalation", data["task"], data["from_rung"], *retry), f"to {data['to_rung']}"
         case "task.skipped" if data["because"] not in ("cancelled",):
             # Which of several lost inputs was lost first is told by the clock.
-            yield ("skip", data["task"]), str(data["because"])
+            yield ("skip", data["task"], *retry), str(data["because"])
         case "gate.closed":
             yield ("gate", data["gate"]), f"{data['outcome']}{' by expiry' if data['expired'] else ''}"
         case "budget.breached":
-            yield ("budget", data["unit"], str(data.get("lane") or "")), f"limit {data['limit']}"
+            yield ("budget", data["unit"], str(data.get("lane") or ""), *retry), f"limit {data['limit']}"
         case "run.answered":
             whole = "complete" if data["complete"] else f"without {', '.join(data.get('missing', []))}"
             yield ("answer", number("answer")), f"{whole}, {_short(reader.data(entry, 'answer'))}"
