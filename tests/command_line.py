@@ -31,10 +31,15 @@ raise ImportError("rich is not here")
 """
 
 
+def environment_of(folder: Path) -> dict[str, str]:
+    """That of the tests, with a state folder of its own and no other settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HANSARD_")}
+    return kept | {"PYTHONPATH": SRC, "HANSARD_STATE": str(folder / "state")}
+
+
 def started(folder: Path, *words: object, blocking: bool = False, **options: Any) -> "subprocess.Popen[str]":
     """A command that is under way. `blocking` keeps rich from it, and leaves `blocked/asked` when it was asked for."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HANSARD_")}
-    environment |= {"PYTHONPATH": SRC, "HANSARD_STATE": str(folder / "state")}
+    environment = environment_of(folder)
     if blocking:
         (folder / "blocked").mkdir()
         (folder / "blocked" / "rich.py").write_text(NO_RICH)

@@ -14,7 +14,8 @@ from typing import Any
 
 import httpx2
 
-from command_line import started
+from command_line import environment_of
+from preloaded import Forked
 from shell import hansard
 
 ECHO = """\
@@ -75,7 +76,7 @@ class Served:
     """A daemon that takes requests."""
 
     folder: Path
-    process: "subprocess.Popen[str]"
+    process: Forked
     address: str
     token: str
     log: Path
@@ -160,10 +161,10 @@ def serving(folder: Path, *flags: object) -> Iterator[Served]:
     """A daemon on a free port; it is told to stop at the end, if it still runs."""
     log = folder / "daemon.log"
     with log.open("a") as errors:
-        process = started(folder, "serve", "--port", 0, "--json", *flags, stderr=errors)
+        argv = ["serve", "--port", "0", "--json", *map(str, flags)]
+        process = Forked(folder, environment_of(folder), argv, errors.fileno())
     served = None
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
         assert line, log.read_text()
         said = json.loads(line)

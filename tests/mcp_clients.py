@@ -14,7 +14,7 @@ from mcp.client.client import Client
 from mcp.server import Server
 
 import deliberating
-from command_line import SRC
+from command_line import environment_of
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.setup.wishes import Wishes
@@ -81,11 +81,6 @@ async def eventually(look: Callable[[], Any]) -> Any:
             await asyncio.sleep(0.03)
 
 
-def environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("HANSARD_")}
-    return kept | {"PYTHONPATH": SRC, "HANSARD_STATE": str(folder / "state")}
-
-
 def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "hansard", "mcp", "--ledger", "ledger.db", *map(str, words)]
 
@@ -101,7 +96,7 @@ class Wire:
     @classmethod
     @asynccontextmanager
     async def to(cls, folder: Path, *words: object, stdout: int = PIPE) -> AsyncIterator[Self]:
-        env = environment(folder)
+        env = environment_of(folder)
         process = await asyncio.create_subprocess_exec(
             *command(*words), cwd=folder, env=env, stdin=PIPE, stdout=stdout, stderr=PIPE, limit=1 << 24
         )

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from command_line import SRC
+from command_line import SRC, environment_of
 from components import need
-from mcp_clients import asking, called, client_of, command, desk_in, environment
+from mcp_clients import asking, called, client_of, command, desk_in
 
 OLD = "mcp>=1.26,<2"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
@@ -83,7 +83,7 @@ def test_the_client_of_the_generation_before_lists_and_calls_every_tool(tmp_path
     calls = [*asyncio.run(prepared(tmp_path)), *CALLS]
     asked = {
         "command": command("--provider", "rehearsal"),
-        "env": environment(tmp_path),
+        "env": environment_of(tmp_path),
         "cwd": str(tmp_path),
         "calls": calls,
     }
@@ -125,7 +125,7 @@ def inspect(folder: Path, *words: str) -> dict[str, Any]:
     state = ("-e", f"HANSARD_STATE={folder / 'state'}", "-e", f"PYTHONPATH={SRC}")
     argv = [str(inspector()), "--cli", *command("--provider", "rehearsal"), *state, *words]
     done = subprocess.run(
-        argv, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False, timeout=120
+        argv, cwd=folder, env=environment_of(folder), capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr + done.stdout
     found: dict[str, Any] = json.loads(done.stdout)

@@ -14,10 +14,10 @@ from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
 from mcp_types import ErrorData
 
-from command_line import hansard
+from command_line import environment_of, hansard
 from hansard.surfaces.mcp.stdio import MAX_LINE, parsed
 from mcp import StdioServerParameters
-from mcp_clients import MODERN, Wire, called, command, environment, eventually
+from mcp_clients import MODERN, Wire, called, command, eventually
 
 GARBAGE: list[tuple[str | bytes, int, Any]] = [
     ("garbage", -32700, None),
@@ -95,7 +95,7 @@ async def test_the_older_generations_get_the_version_they_ask_for(tmp_path: Path
 
 async def test_the_official_client_finds_and_calls_everything(tmp_path: Path) -> None:
     [program, *words] = command("--provider", "rehearsal")
-    server = StdioServerParameters(command=program, args=words, cwd=tmp_path, env=environment(tmp_path))
+    server = StdioServerParameters(command=program, args=words, cwd=tmp_path, env=environment_of(tmp_path))
     async with Client(stdio_client(server)) as client:
         assert client.protocol_version == MODERN
         assert client.server_capabilities.extensions == {"io.modelcontextprotocol/tasks": {}}

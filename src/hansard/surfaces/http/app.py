@@ -1,5 +1,6 @@
 """The application: routes, their description, errors, and the guard around them."""
 
+from functools import cache, partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -35,8 +36,8 @@ def make_app(desk: Desk, mcp: ASGIApp | None = None) -> FastAPI:
         app.include_router(module.router)
     problems.install(app, [route for module in MODULES for route in module.router.routes])
     app.router.routes.append(Route(MCP, mcp) if mcp else Route(MCP, _no_mcp, methods=["GET", "POST", "DELETE"]))
-    described = _described(app)
-    app.openapi = lambda: described  # type: ignore[method-assign]
+    # Made when somebody asks for it: that takes a quarter of the time in which a daemon starts.
+    app.openapi = cache(partial(_described, app))  # type: ignore[method-assign]
     return app
 
 
