@@ -1,4 +1,4 @@
-"""Runs mypy and the quick tests part by part, with coverage, one part more at once than there are cores: many tests wait.
+"""Runs mypy and the quick tests part by part, with coverage, two parts more at once than there are cores: many tests wait.
 
     python tests/side_by_side.py
 
@@ -60,7 +60,7 @@ def main() -> int:
         old.unlink()
     # Where the environment forbids Python to keep what it compiled, each of a thousand commands would compile all of it.
     compileall.compile_dir("src", quiet=1)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor((os.cpu_count() or 1) + 1) as pool:
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
         kept = Path(folder)
         codes = list(pool.map(lambda part: run(part[0], part[1], kept), parts().items()))
         lines = report({id for each in kept.iterdir() for id in each.read_text().split()})
