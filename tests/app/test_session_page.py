@@ -131,3 +131,5 @@ async def test_nothing_that_anybody_said_comes_to_life_in_the_markdown() -> None
     assert "](" not in as_markdown(made)
     made["canonical_transcript"][1]["content"]["text"] = "![seen][1]\n\n[1]: https://elsewhere.invalid/seen.png"
     assert "[1]:" not in as_markdown(made)
+    made["canonical_transcript"][1]["content"]["text"] = "https://elsewhere.invalid www.elsewhere.invalid @somebody"
+    assert not re.search(r"https://|www\.|@", as_markdown(made))

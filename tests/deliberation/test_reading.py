@@ -59,7 +59,9 @@ def test_without_pyyaml_the_line_that_installs_it_is_said(monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("_yaml")
-@pytest.mark.parametrize("text", ["060", "-010", "1:30", "1_000", "0b11", "1:30.5", "1_0.5", "yes", "No", "ON"])
+@pytest.mark.parametrize(
+    "text", ["060", "-010", "1:30", "1_000", "0b11", "1:30.5", "1_0.5", "yes", "No", "ON", ".inf", "-.Inf", ".nan"]
+)
 def test_a_number_or_claim_that_not_every_yaml_reads_so_is_refused(text: str) -> None:
     for written in (f"a: {text}", f"{{a: [{text}]}}"):
         with pytest.raises(UsageError, match="has two readings; put it in quotes"):
@@ -106,3 +108,15 @@ def test_many_names_in_one_object_take_no_longer_than_they_must() -> None:
     with pytest.raises(UsageError, match="'name39999' stands twice"):
         read_json("{" + ", ".join(f'"{name}": 1' for name in [*names, names[-1]]) + "}")
     assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize("text", ["a: !!binary aGFsbG8=", "a: !!set {b}", "- [!!binary aGFsbG8=]"])
+def test_what_no_json_holds_is_refused_in_yaml(text: str) -> None:
+    with pytest.raises(UsageError, match="has no place in JSON"):
+        read_yaml(text)
+
+
+@pytest.mark.parametrize("text", ["1e999", '{"a": [-1e400]}'])
+def test_a_number_that_no_number_can_be_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is more than a number can be"):
+        read_json(text)

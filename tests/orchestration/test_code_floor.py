@@ -125,6 +125,15 @@ def test_marks_that_are_never_closed_are_read_once(text: str) -> None:
     assert code(f"```js\n{text}\n```").blocks == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [("```python\nx = 1\n```\n" * 201, "more than 200 blocks"), ("x\n" * 1_000_001, "more than 2,000,000 characters")],
+)
+def test_what_was_not_looked_into_is_told(answer: str, told: str) -> None:
+    (finding,) = code(answer).findings
+    assert finding.detail == f"{told}: the rest was not looked into"
+
+
 def test_code_is_never_run_and_warns_nobody() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -305,6 +305,13 @@ async def test_an_answer_that_is_too_long_is_cut_and_fails() -> None:
     assert completion.text == "漢字漢"
 
 
+async def test_a_value_that_is_too_long_fails_also_where_there_is_no_text_beside_it() -> None:
+    large = Completion(provider="p", requested_model="m", returned_model="m", structured={"n": "x" * 20})
+    completion = await answer(lambda _: large, asking(limits=Limits(max_output_bytes=10)))
+    assert why(completion).message == "the answer is 29 bytes long; at most 10 were asked for"
+    assert completion.structured is None
+
+
 async def test_text_that_is_no_text_is_mended_and_kept() -> None:
     completion = await answer(lambda _: says("half \ud800 a character"))
     assert completion.ok

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from math import isinf
 from typing import Any, NoReturn
 
 from hansard.errors import UsageError
@@ -36,5 +37,11 @@ def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 
 
+def _finite(text: str) -> float:
+    if isinf(found := float(text)):
+        raise ValueError(f"{text:.60} is more than a number can be")
+    return found
+
+
 # Made once: json.loads makes one each time.
-_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse)
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite)

@@ -212,6 +212,9 @@ def _bounded(exchange: Exchange, completion: Completion) -> Completion:
     limit, size = exchange.limits.max_output_bytes, len(completion.text.encode())
     if completion.calls:
         size += _size(completion.calls)
+    elif completion.structured is not None:
+        # Beside a text it says the same once more.
+        size = max(size, len(_as_text(completion.structured).encode()))
     if size <= limit:
         return completion
     cut = completion.text.encode()[: max(0, limit)].decode("utf-8", "ignore")

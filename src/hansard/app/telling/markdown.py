@@ -7,6 +7,9 @@ from hansard.deliberation.documents import Artifact
 
 Json = Mapping[str, Any]
 
+_ALIVE = {"<": "&lt;", "](": "]&#40;", "]:": "]&#58;", "://": ":&#47;&#47;", "www.": "www&#46;", "@": "&#64;"}
+"""What viewers make HTML, links, pictures and notices to people of, also where nothing marks it as such."""
+
 
 def as_markdown(artifact: Json) -> str:
     """The whole debate."""
@@ -63,7 +66,9 @@ def _said(type: str, content: Any) -> str:
 def _quoted(text: str) -> Iterator[str]:
     """A text as a quotation: no HTML, no picture and no link of it comes to life in a viewer, where it stands or by reference."""
     for line in text.splitlines() or [""]:
-        yield f"> {line.replace('<', '&lt;').replace('](', ']&#40;').replace(']:', ']&#58;')}".rstrip()
+        for alive, dead in _ALIVE.items():
+            line = line.replace(alive, dead)
+        yield f"> {line}".rstrip()
 
 
 def _inline(text: object) -> str:

@@ -12,8 +12,8 @@ MAX_BYTES = 256 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_VALUES = 1_000_000
 INSTALL = "pip install 'hansard[yaml]'"
-_TWO_READINGS = re.compile(r"(?i)[-+]?0[0-7_]+|[-+]?0b.*|.*[_:].*|yes|no|on|off")
-"""Numbers and claims of YAML 1.1 that are others, or texts, in YAML 1.2: 060, 1:30, 1_000, yes."""
+_TWO_READINGS = re.compile(r"(?i)[-+]?0[0-7_]+|[-+]?0b.*|.*[_:].*|yes|no|on|off|[-+]?\.(inf|nan)")
+"""Numbers and claims of YAML 1.1 that are others, or texts, in YAML 1.2: 060, 1:30, 1_000, yes. In JSON no number is infinite."""
 
 
 def read_yaml(text: str, *, where: str = "document") -> Any:
@@ -57,6 +57,8 @@ def _loader(yaml: Any) -> Any:
 def _count(value: Any, depth: int = 0, counted: int = 0) -> int:
     """How many values there are. Aliases may say a few lines a billion times, or themselves."""
     counted += 1
+    if isinstance(value, bytes | set):
+        raise ValueError("what is tagged as binary or as a set has no place in JSON")
     if depth > MAX_DEPTH or counted > MAX_VALUES:
         raise ValueError(f"nested deeper than {MAX_DEPTH} or more than {MAX_VALUES} values")
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -55,6 +55,19 @@ def code(answer: str) -> CodeReport:
         for number, block in enumerate(found[:MAX_BLOCKS], start=1)
         for rule, detail in _look(block)
     ]
+    findings += [
+        Finding(
+            block=min(len(found), MAX_BLOCKS) + 1,
+            language="",
+            rule="size",
+            detail=f"{what}: the rest was not looked into",
+        )
+        for what, is_more in (
+            (f"more than {MAX_BLOCKS} blocks", len(found) > MAX_BLOCKS),
+            (f"more than {MAX_TEXT:,} characters", len(answer) > MAX_TEXT),
+        )
+        if is_more
+    ]
     return CodeReport(blocks=len(found), findings=tuple(findings))
 
 
