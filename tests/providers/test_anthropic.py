@@ -115,6 +115,8 @@ def test_an_ending_is_told_in_our_words(form: Form, wire: Wire, said: str, finis
 @pytest.mark.parametrize("said", ["pause_turn", "bored"])
 def test_an_ending_that_is_no_end_of_an_answer_is_internal(form: Form, wire: Wire, said: str) -> None:
     assert failure_of(answers(form, wire, Say(finish=said))).kind == "internal"
+    answer = Say(text="", tool="answer", arguments={"city": "Paris", "size": 2}, finish=said)
+    assert failure_of(answers(form, wire, answer, exchange=asked(schema=CITY), model=OLD)).kind == "internal"
 
 
 @ALL

@@ -114,10 +114,9 @@ def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
     )
     if ended == "refusal":
         return replace(said, failure=failure("content_filter", f"the model refused: {_why(reply) or text or ended}"))
-    said = _called(said, [block for block in blocks if block.get("type") == "tool_use"], exchange)
     if said.finish == "error":
         return replace(said, failure=failure("internal", f"the answer ended with {ended!r}, which no format knows"))
-    return said
+    return _called(said, [block for block in blocks if block.get("type") == "tool_use"], exchange)
 
 
 def _called(said: Said, uses: list[Mapping[str, Any]], exchange: Exchange) -> Said:
