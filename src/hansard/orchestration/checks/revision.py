@@ -1,11 +1,14 @@
 """Is a reviser's text better than what it revises? Shorter, no less to the point, and with everything that must survive. Pure."""
 
+import re
 from collections import Counter
 
 from hansard.domain.value import value
 from hansard.orchestration.checks.intent import intent
 from hansard.orchestration.checks.markdown import code_blocks, prose
 from hansard.orchestration.checks.scripts import links, normal, words
+
+_TARGET = re.compile(r"\]\([ \t]{0,9}<?([^\s()<>]{1,2000})")
 
 
 @value
@@ -30,7 +33,7 @@ def accept_revision(request: str, before: str, after: str) -> Revision:
         (now.score_ppm < was.score_ppm, "it covers less of the request"),
         (now.flagged and not was.flagged, f"its intent is in doubt: {now.why}"),
         (_code(before) != _code(after), "its code differs"),
-        (links(before) != links(after), "its links differ"),
+        (_links(before) != _links(after), "its links differ"),
     )
     why = next((reason for holds, reason in objections if holds), "")
     return Revision(
@@ -43,5 +46,13 @@ def accept_revision(request: str, before: str, after: str) -> Revision:
     )
 
 
-def _code(text: str) -> Counter[str]:
-    return Counter("\n".join(line.rstrip() for line in block.text.splitlines()).strip() for block in code_blocks(text))
+def _code(text: str) -> Counter[tuple[str, str]]:
+    return Counter(
+        (block.language, "\n".join(line.rstrip() for line in block.text.splitlines()).strip())
+        for block in code_blocks(text)
+    )
+
+
+def _links(text: str) -> frozenset[str]:
+    """The addresses that a text names, and whatever else it points to: a file, a section, somebody's mail."""
+    return links(text) | frozenset(target for target in _TARGET.findall(prose(text)) if "://" not in target)
