@@ -110,7 +110,10 @@ class Worker:
                 continue
             away = False
             for run in self._due.take(loop.time()):
-                if run not in self._driving:
+                if run in self._driving:
+                    # It may be over, and whoever drove it not done yet, when it is asked for again.
+                    self._due.runs[run] = loop.time() + AGAIN_S
+                else:
                     self._driving[run] = group.create_task(self._drive(run))
             await asyncio.sleep(LOOK_S)
 
