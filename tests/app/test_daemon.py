@@ -266,6 +266,26 @@ async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:
         await until(lambda: "run left alone" in told)
 
 
+async def test_what_is_asked_for_again_while_its_end_is_being_left_is_done_again() -> None:
+    async def lingers(made: Daemon, run: str) -> Any:
+        ended = await made.hansard.runs.drive(run)
+        over.set()
+        await asyncio.sleep(1)
+        return ended
+
+    over = asyncio.Event()
+    async with daemon() as (made, _):
+        run = await made.take(request(made))
+        made.start(run, lingers(made, run))
+        await over.wait()
+        await made.retry(run, "task", surface="http", actor="human:k7")
+        async with asyncio.timeout(30):
+            while made.hansard.runs.show(run)["state"] != "answered" or made.driving:
+                await asyncio.sleep(0.05)
+        kinds = [entry.kind for entry in made.hansard.runs.entries(run)]
+        assert kinds.count("run.ended") == 2
+
+
 async def test_unfinished_runs_are_those_without_an_end() -> None:
     async with daemon() as (made, _):
         over = await made.submit(request(made))

@@ -68,6 +68,8 @@ class Daemon:
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._followed: set[asyncio.Task[Any]] = set()
         """Tasks behind which another one of the same run waits."""
+        self._again: set[str] = set()
+        """Runs that were asked for once more while they were driven here."""
         self._resting: set[str] = set()
         self._configs: dict[Wishes, RunConfig] = {}
         self._looking: set[asyncio.Task[None]] = set()
@@ -125,7 +127,10 @@ class Daemon:
 
     def start(self, run: str, first: Work | None = None) -> None:
         """Drive a run in the background, if nobody here does; `first` is how it begins where it is not simply driven."""
-        if run not in self._tasks or first is not None:
+        if run in self._tasks and first is None:
+            # That one may have ended the run already, before it was asked for again.
+            self._again.add(run)
+        else:
             if before := self._tasks.get(run):
                 self._followed.add(before)
                 before.add_done_callback(self._followed.discard)
@@ -254,6 +259,9 @@ class Daemon:
     def _done(self, run: str, task: "asyncio.Task[Any]") -> None:
         if self._tasks.get(run) is task:
             del self._tasks[run]
+            if run in self._again:
+                self._again.discard(run)
+                self._take_up(run)
         if not task.cancelled() and (error := task.exception()):
             # It stays on the record as it is; what is wrong with one run must not end the others.
             self._left_alone(run, error)
@@ -270,9 +278,13 @@ class Daemon:
 
     def _asked(self, entry: Entry) -> None:
         """Somebody wants a run to be driven, here or in another process."""
-        if self._claim and not self.draining and entry.run not in self._tasks:
+        if not self._claim or self.draining:
+            return
+        if entry.run not in self._tasks:
             # Whoever submits in the foreground drives it himself, and begins soon.
             asyncio.get_running_loop().call_later(GRACE_S, self._take_up, entry.run)
+        elif entry.kind != "run.requested":
+            self._again.add(entry.run)
 
     def _take_up(self, run: str) -> None:
         if not self.draining and run not in self._tasks:
