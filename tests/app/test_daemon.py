@@ -16,6 +16,7 @@ from hansard.app.serving.worker import unfinished
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
+from hansard.app.telling.following import until_over
 from hansard.domain.work import RetryAsked
 from hansard.errors import Fenced, UsageError
 from hansard.ledger.entry import Entry
@@ -279,9 +280,7 @@ async def test_what_is_asked_for_again_while_its_end_is_being_left_is_done_again
         made.start(run, lingers(made, run))
         await over.wait()
         await made.retry(run, "task", surface="http", actor="human:k7")
-        async with asyncio.timeout(30):
-            while made.hansard.runs.show(run)["state"] != "answered" or made.driving:
-                await asyncio.sleep(0.05)
+        await until_over(made.hansard.store, run, 30)
         kinds = [entry.kind for entry in made.hansard.runs.entries(run)]
         assert kinds.count("run.ended") == 2
 
