@@ -90,6 +90,11 @@ def test_a_user_without_a_home_is_told_to_name_the_folder(tmp_path: Path, monkey
     assert read_settings(environ={"HANSARD_STATE": "/s"}, folder=tmp_path).state == Path("/s")
 
 
+def test_the_home_of_a_user_who_does_not_exist_is_no_folder_here(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"begins at the home of 'nosuchuser', and there is no such user"):
+        read_settings(environ={"HANSARD_STATE": "/s", "HANSARD_LEDGER": "~nosuchuser/x.db"}, folder=tmp_path)
+
+
 def test_a_home_that_depends_on_where_we_work_keeps_no_keys(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"HOME is 'h', .*HANSARD_STATE"):
         read_settings(environ={"HOME": "h"}, folder=tmp_path)

@@ -430,6 +430,17 @@ def test_init_makes_a_ledger_with_a_pin(run: Any, tmp_path: Path, monkeypatch: p
     assert view["before"] is again["before"] is None
 
 
+def test_init_says_which_ledger_the_environment_had_it_make(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HANSARD_LEDGER", str(tmp_path / "l.db"))
+    code, out, _ = run("init")
+    assert (code, "as HANSARD_LEDGER says: without that variable, the one that hansard.toml names" in out) == (0, True)
+    monkeypatch.delenv("HANSARD_LEDGER")
+    assert "HANSARD_LEDGER" not in run("init")[1]
+
+
 def test_a_ledger_that_is_there_keeps_its_name(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     named = ("init", "--ledger", "new.db", "--origin")

@@ -327,6 +327,11 @@ def _from_table(table: dict[str, Any], config: Path | None) -> str | None:
 def _from_home(path: str) -> str:
     """A path with the home in place of `~`; UsageError where there is none: it would lie in a folder of that name here."""
     found = os.path.expanduser(path)
-    if found.partition("/")[0] == "~":
+    first, slash, _ = found.partition("/")
+    if first == "~":
         raise UsageError(f"{path:.200} begins at a home, and this user has none; write it from the root, or set HOME")
+    if first.startswith("~") and slash:
+        raise UsageError(
+            f"{path:.200} begins at the home of {first[1:]!r}, and there is no such user; ./{first} is a folder"
+        )
     return found

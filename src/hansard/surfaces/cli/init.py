@@ -15,6 +15,8 @@ def init(args: argparse.Namespace) -> int:
     if view["config"]:
         say(f"config   {view['config']} ({'new' if view['config_written'] else 'there already'})")
     say(f"ledger   {view['ledger']} ({'new' if view['ledger_made'] else 'there already'})")
+    if view["ledger_from"] and view["config"]:
+        say(f"         as {view['ledger_from']} says: without that variable, the one that hansard.toml names is used")
     say(f"keys     {view['custody']}")
     if view["pin"]:
         say(f"pin      {view['pin']}")
