@@ -73,8 +73,11 @@ def test_of_an_unmetered_provider_the_cost_is_an_estimate(form: Form, wire: Wire
     assert answers(form, wire, unmetered=True).cost.basis == "estimate"
 
 
-def test_usage_that_nobody_reports_is_estimated_and_so_is_its_cost(form: Form, wire: Wire) -> None:
-    completion = answers(form, wire, Say(text="x" * 400, tokens=None))
+@pytest.mark.parametrize("reported", [None, (0, 0, 0)])
+def test_usage_that_nobody_counted_is_estimated_and_so_is_its_cost(
+    form: Form, wire: Wire, reported: tuple[int, int, int] | None
+) -> None:
+    completion = answers(form, wire, Say(text="x" * 400, tokens=reported))
     assert completion.usage.estimated
     assert completion.usage.output_tokens == 100
     assert completion.cost.basis == "estimate"

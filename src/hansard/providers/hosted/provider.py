@@ -144,7 +144,8 @@ class Hosted:
 
 
 def _completion(id: str, model: str, exchange: Exchange, said: Said, heard: Heard) -> Completion:
-    heard.usage = said.usage
+    # Nobody was asked for nothing: a server that says 0 has not counted, and a budget would count nothing either.
+    heard.usage = said.usage if said.usage and said.usage.total else None
     why = said.failure or _unusable(exchange, said)
     return Completion(
         provider=id,
@@ -154,7 +155,7 @@ def _completion(id: str, model: str, exchange: Exchange, said: Said, heard: Hear
         structured=None if why else said.structured,
         calls=() if why else said.calls,
         finish=said.finish,
-        usage=said.usage or Usage(),
+        usage=heard.usage or Usage(),
         raw=heard.raw,
         fingerprint=said.fingerprint,
         failure=why,
