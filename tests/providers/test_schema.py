@@ -188,6 +188,9 @@ def doubling(leaf: Json) -> Json:
     return {"$defs": parts, "$ref": "#/$defs/12"}
 
 
+PATTERNS: Any = {"patternProperties": {f"^a{n}$": True for n in range(2_000)}, "additionalProperties": True}
+
+
 @pytest.mark.untraced
 @pytest.mark.parametrize(
     ("schema", "value"),
@@ -198,8 +201,10 @@ def doubling(leaf: Json) -> Json:
         (doubling({"enum": [1]}), [[n] for n in range(2_000)]),
         (doubling({"const": 1}), {str(n): [] for n in range(2_000)}),
         (doubling({"uniqueItems": True, "type": "null"}), [[n] for n in range(2_000)]),
+        (PATTERNS, dict.fromkeys(map(str, range(200_000)), 1)),
+        ({"patternProperties": PATTERNS["patternProperties"]}, dict.fromkeys(map(str, range(200_000)), 1)),
     ],
-    ids=["a long path", "a long text", "a long name", "enum", "const", "uniqueItems"],
+    ids=["a long path", "a long text", "a long name", "enum", "const", "uniqueItems", "no name fits", "many names"],
 )
 def test_a_large_value_is_not_looked_at_for_ever(schema: Json, value: Json) -> None:
     started = time.monotonic()

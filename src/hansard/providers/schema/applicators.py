@@ -6,6 +6,7 @@ from typing import Any
 from hansard.providers.schema.expression import expression_of
 from hansard.providers.schema.rule import Breach, Check, Said, Walk, escaped, show, table_of
 
+SEARCHES_A_STEP = 8
 _FREE: tuple[Check | None, str] = (None, "")
 
 
@@ -57,6 +58,7 @@ def pattern_properties(said: Said) -> Check:
     def check(value: Any, path: str, walk: Walk) -> Breach | None:
         if not isinstance(value, dict):
             return None
+        walk.step(len(value) * len(checks) // SEARCHES_A_STEP)
         found = (
             rule(each, f"{path}/{escaped(str(name))}", walk)
             for name, each in value.items()
@@ -79,6 +81,7 @@ def additional_properties(said: Said) -> Check:
     def check(value: Any, path: str, walk: Walk) -> Breach | None:
         if not isinstance(value, dict):
             return None
+        walk.step(len(value) * len(expressions) // SEARCHES_A_STEP)
         for name, each in value.items():
             if name in known or any(expression.is_in(str(name), walk) for expression in expressions):
                 continue
