@@ -5,6 +5,7 @@ the pure rules of `sequence` only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from shlex import quote
 from typing import Literal, NamedTuple, Protocol
 
 from hansard.domain.value import value
@@ -13,6 +14,11 @@ from hansard.ledger.entry import Entry, Sketch
 
 Freed = Literal["new", "resumed", "expired", "dead"]
 """Why a claim could be taken."""
+
+
+def repair_of(place: str) -> str:
+    """What to type where something that can be derived anew is damaged."""
+    return f"run: hansard ledger repair --ledger {quote(place)}"
 
 
 class Part(NamedTuple):

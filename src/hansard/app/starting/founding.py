@@ -1,7 +1,6 @@
 """`init`: a place to start from. Writes a commented hansard.toml, and makes the ledger that it names."""
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -181,7 +180,7 @@ def found(ledger: str | None, *, origin: str | None) -> View:
             "config_written": written,
             "ledger": opened.store.place,
             "ledger_made": opened.is_new,
-            "ledger_from": "HANSARD_LEDGER" if ledger is None and os.environ.get("HANSARD_LEDGER") else None,
+            "ledger_from": "HANSARD_LEDGER" if ledger is None and settings.environment.get("HANSARD_LEDGER") else None,
             "custody": opened.custody,
             "pin": pin_of(opened.store),
             # What was submitted here until now, without a hansard.toml, went there.

@@ -18,7 +18,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.ledger.merkle import block_root, leaf_hash
-from hansard.store.base import Head, Placed, Query
+from hansard.store.base import Head, Placed, Query, repair_of
 from hansard.store.jsonl.files import CHUNK, LF
 from hansard.store.jsonl.files import lines_from as read_lines
 from hansard.store.jsonl.index import Index, Mark
@@ -153,7 +153,7 @@ class LineLog:
         else:
             hashes = [leaf_hash(line) for line in self.lines(start, stop)]
         if len(hashes) != stop - start:
-            raise StoreError(f"the index of {self._place} lacks the nodes of level {level} at {index}; {_MEND}")
+            raise StoreError(f"the index of {self._place} lacks the nodes of level {level} at {index}; {self._mend}")
         return block_root(hashes)
 
     def mend(self) -> int:
@@ -228,7 +228,7 @@ class LineLog:
                     self._follow()
                 yield
             except sqlite3.Error as error:
-                raise StoreError(f"the index of {self._place} cannot be used ({error}); {_MEND}") from error
+                raise StoreError(f"the index of {self._place} cannot be used ({error}); {self._mend}") from error
             except OSError as error:
                 raise StoreError(f"cannot read {self._place}: {error.strerror}") from error
 
@@ -262,10 +262,14 @@ class LineLog:
         self._index.add([_mark(*each) for each in self._new], self._nodes, self._sequence, self._at)
         self._new, self._nodes = [], []
 
+    @property
+    def _mend(self) -> str:
+        return f"delete the index, or {repair_of(self._place)}"
+
     def _place_of(self, seq: int) -> tuple[int, int]:
         place = self._index.place(seq)
         if place is None:
-            raise StoreError(f"entry {seq} of {self._place} is not in its index; {_MEND}")
+            raise StoreError(f"entry {seq} of {self._place} is not in its index; {self._mend}")
         return place
 
     def _line(self, at: int, length: int) -> bytes:
@@ -273,7 +277,7 @@ class LineLog:
         data = os.pread(self._fd, length + 1, at) if sane else b""
         if not sane or len(data) != length + 1 or data.find(LF) != length:
             raise StoreError(
-                f"no line of {length} bytes lies at byte {at} of {self._place}, where the index says; {_MEND}"
+                f"no line of {length} bytes lies at byte {at} of {self._place}, where the index says; {self._mend}"
             )
         return data[:-1]
 
@@ -288,7 +292,7 @@ class LineLog:
     def _check_seq(self, seq: int, line: bytes) -> None:
         # In a log that is broken the lines may say anything, and are shown as they stand.
         if b'"seq":%d,"ts":' % seq not in line[-_LONGEST_END:] and not self.fault:
-            raise StoreError(f"the index of {self._place} gives another entry for {seq}; {_MEND}")
+            raise StoreError(f"the index of {self._place} gives another entry for {seq}; {self._mend}")
 
     def _first_at(self, ts: int, size: int) -> int:
         """The first seq at or after a time; ts never falls, so this is a binary search and needs no index."""
@@ -300,9 +304,6 @@ class LineLog:
             else:
                 high = middle
         return low
-
-
-_MEND = "delete the index, or run: hansard ledger repair"
 
 
 def _mark(seq: int, at: int, line: bytes, run: str, causes: tuple[int, ...]) -> Mark:

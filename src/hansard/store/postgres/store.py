@@ -13,7 +13,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.ledger.merkle import block_root, leaf_hash
-from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
+from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint, repair_of
 from hansard.store.holder import Holder, why_free
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import READ_HEAD, VERSION
@@ -101,7 +101,7 @@ class PostgresStore:
         self._writer.settle()
         row = self._one(READ_HEAD)
         if row is None:
-            raise StoreError(f"{self.place} has no head row; run: hansard ledger repair")
+            raise StoreError(f"{self.place} has no head row; {repair_of(self.place)}")
         return sequence_of(row, self.place).head()
 
     def node(self, level: int, index: int) -> bytes:
@@ -115,7 +115,7 @@ class PostgresStore:
         else:
             hashes = [leaf_hash(line) for line in self.lines(start, stop)]
         if len(hashes) != stop - start:
-            raise StoreError(f"{self.place} lacks the nodes of level {level} at {index}; run: hansard ledger repair")
+            raise StoreError(f"{self.place} lacks the nodes of level {level} at {index}; {repair_of(self.place)}")
         return block_root(hashes)
 
     def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:

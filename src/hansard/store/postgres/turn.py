@@ -14,6 +14,7 @@ import psycopg
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash
+from hansard.store.base import repair_of
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
 from hansard.store.postgres.session import (
@@ -135,7 +136,7 @@ class Writer:
             pass
         row = cursor.fetchone()
         if row is None:
-            raise StoreError(f"{self._place} has no head row; run: hansard ledger repair")
+            raise StoreError(f"{self._place} has no head row; {repair_of(self._place)}")
         self._unsure = False
         now_us = int(self._clock() * 1_000_000) if self._clock else row[-1]
         sequence = Sequence() if repairing else sequence_of(row, self._place)
@@ -209,4 +210,4 @@ def sequence_of(row: tuple[Any, ...], place: str) -> Sequence:
     try:
         return Sequence(leaf=leaf, ts=ts, frontier=Frontier.from_bytes(size, frontier))
     except Malformed as error:
-        raise StoreError(f"the head row of {place} is damaged: {error}; run: hansard ledger repair") from error
+        raise StoreError(f"the head row of {place} is damaged: {error}; {repair_of(place)}") from error

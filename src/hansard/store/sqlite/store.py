@@ -17,7 +17,7 @@ from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.ledger.layout import APPLICATION_ID, LONGEST_PATH, USER_VERSION, body_id
 from hansard.ledger.merkle import block_root, leaf_hash
-from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint
+from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint, repair_of
 from hansard.store.holder import Holder, why_free
 from hansard.store.sequence import place_all
 from hansard.store.sqlite.mending import fault, finish_redactions, rebuild
@@ -129,7 +129,7 @@ class SqliteStore:
         try:
             return sequence_of(self._one(READ_HEAD)).head()
         except Malformed as error:
-            raise StoreError(f"{self.place} has no head: {error}; run: hansard ledger repair") from error
+            raise StoreError(f"{self.place} has no head: {error}; {repair_of(self.place)}") from error
 
     def node(self, level: int, index: int) -> bytes:
         if not 0 <= level < 63 or not 0 <= index < MAX_NUMBER >> level:
@@ -144,7 +144,7 @@ class SqliteStore:
         else:
             hashes = [leaf_hash(line) for line in self.lines(start, stop)]
         if len(hashes) != stop - start:
-            raise StoreError(f"{self.place} lacks the nodes of level {level} at {index}; run: hansard ledger repair")
+            raise StoreError(f"{self.place} lacks the nodes of level {level} at {index}; {repair_of(self.place)}")
         return block_root(hashes)
 
     def lines(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:

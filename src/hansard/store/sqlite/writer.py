@@ -15,6 +15,7 @@ from pathlib import Path
 
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
+from hansard.store.base import repair_of
 from hansard.store.sequence import Sequence
 from hansard.store.sqlite.rows import READ_HEAD, sequence_of
 
@@ -132,7 +133,7 @@ class Writer:
                 if time.monotonic() > until:
                     raise StoreError(
                         f"the body is deleted, but a reader keeps the WAL of {self.place} alive; "
-                        f"close it and run: hansard ledger repair"
+                        f"close it and {repair_of(self.place)}"
                     )
                 time.sleep(0.01)
 
@@ -166,7 +167,7 @@ class Writer:
                 raise StoreError(
                     f"the body is deleted, but {self.place} was not written anew, so traces of it may be left: {error}; "
                     f"make space for a copy of it beside it and for one among the temporary files (TMPDIR), "
-                    f"and run: hansard ledger repair"
+                    f"and {repair_of(self.place)}"
                 ) from error
 
     def _empty_wal(self) -> bool:
@@ -184,7 +185,7 @@ class Writer:
             except sqlite3.Error as error:
                 raise StoreError(
                     f"the body is deleted, but the WAL of {self.place} was not emptied: {error}; "
-                    f"run: hansard ledger repair"
+                    f"{repair_of(self.place)}"
                 ) from error
 
     def _begin(self, seen: int | None, behind: bool, trusting: bool) -> None:
