@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hansard.app.driving.gates import Decision, Gates, approvals
 from hansard.app.service import Hansard
+from hansard.app.settings import Settings
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.gate import GateDecided
 from hansard.errors import UsageError
@@ -738,11 +740,12 @@ async def test_secrets_in_a_question_stay_out_of_data() -> None:
 
 @pytest.mark.parametrize("decision", ["approve", "edit"])
 async def test_what_people_say_at_a_gate_stands_on_the_record_without_secrets(decision: Decision) -> None:
-    word = "a-long-secret-word"
-    async with Hansard.open("memory:", providers={"told": Answers()}) as hansard:
+    word, table = "a-long-secret-word", {"kind": "openai", "model": "m", "api_key_env": "TOKEN"}
+    # Nobody has asked the provider whose key it is.
+    settings = Settings(ledger="memory:", state=Path("unused"), providers={"cloud": table}, environment={"TOKEN": word})
+    async with Hansard.open(settings=settings, providers={"told": Answers()}) as hansard:
         run = await hansard.submit("please", lane="backend", wishes=Wishes(provider="told", gates=("task:task",)))
         [gate] = (await run.ended()).gates
-        hansard.pool.secrets.add("TOKEN", word)
         edit = f"use {word}" if decision == "edit" else None
         await hansard.gates.decide(gate, decision, note=f"{word} is fine", edit=edit)
         assert (await hansard.runs.drive(run.id)).state == "answered"

@@ -9,7 +9,7 @@ from typing import Any
 
 from hansard.app.seams import open_handler, open_reviser, open_source, open_verifier
 from hansard.app.settings import Settings
-from hansard.app.wiring import open_providers
+from hansard.app.wiring import learn_secrets, open_providers
 from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
@@ -60,6 +60,7 @@ class Pool:
         self._kept: dict[str, dict[str, Provider]] = {}
         """What was handed in for runs that were submitted here and have not ended."""
         self._programs: dict[str, _Programs] = {}
+        self._learned = False
 
     def means_of(self, config: RunConfig, run: str = "") -> Means:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""
@@ -110,6 +111,13 @@ class Pool:
             name: self.panel(name, table, plain, self.handlers(table.get("tools", {}), config.folder), config.prices)
             for name, table in panels.items()
         }
+
+    def all_secrets(self) -> Secrets:
+        """What is not to be recorded of what people say: the keys of providers that nobody has asked yet, too."""
+        if not self._learned:
+            learn_secrets(self.settings, self.secrets)
+            self._learned = True
+        return self.secrets
 
     async def close(self) -> None:
         opened, self._open = self._open, {}

@@ -51,7 +51,7 @@ class Hansard:
         self.ledger = LedgerService(opened)
         self.pool = Pool(self.settings, providers)
         self.runs = Runs(self.recorder, opened.store, self.pool)
-        self.gates = Gates(self.recorder, opened.store, self.pool.secrets)
+        self.gates = Gates(self.recorder, opened.store, self.pool.all_secrets)
         self.runs.deliberate = lambda run: self.deliberations.drive(run)
         self._heavy = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-heavy")
         self.closed = Event()

@@ -208,6 +208,13 @@ def open_providers(
     )
 
 
+def learn_secrets(settings: Settings, secrets: "Secrets") -> None:
+    """Add the keys of every provider that hansard.toml names, whether it is asked or not."""
+    from hansard.providers.open import learn_secrets as learn
+
+    learn(settings.providers, settings.environment, secrets)
+
+
 def replayed(recording: "Recording") -> "Replayed":
     """A provider that answers from a recording, and asks nobody."""
     from hansard.providers.replayed import Replayed

@@ -8,6 +8,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -111,6 +112,13 @@ def open_providers(
     # Whoever hands in `secrets` may open others later, whose keys are then not to come back from these either.
     scrubs = secrets is not None or bool(known)
     return {name: Scrubbed(provider, known) if scrubs else provider for name, provider in opened.items()}
+
+
+def learn_secrets(tables: Mapping[str, Any], environment: Mapping[str, str], secrets: Secrets) -> None:
+    """Add the keys that providers of these tables would use; a table that cannot be opened is told when it is."""
+    for name, table in tables.items():
+        with suppress(UsageError):
+            _collect_secrets(Fields(table, name), table, environment, secrets)
 
 
 def _open(

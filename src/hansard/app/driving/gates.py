@@ -35,7 +35,7 @@ VOID = "void"
 class Gates:
     """The gates of one open ledger. Known secrets are removed from what people say, as from whatever else is recorded."""
 
-    def __init__(self, recorder: Recorder, store: Store, secrets: Secrets | None = None) -> None:
+    def __init__(self, recorder: Recorder, store: Store, secrets: Callable[[], Secrets] = Secrets) -> None:
         self._recorder, self._store, self._secrets = recorder, store, secrets
 
     def listed(self, *, run: str | None = None, closed: bool = False, questions: bool = False) -> list[View]:
@@ -111,7 +111,7 @@ class Gates:
             note=Body.text(note) if note else None,
             edit=Body.text(edit) if edit is not None else None,
         )
-        fact = without_secrets(fact, self._secrets) if self._secrets else fact
+        fact = without_secrets(fact, self._secrets())
         recorded = await self._recorder.record(
             fact, actor=human() if actor is None else actor, run=opened.run, causes=[opened.seq]
         )
