@@ -12,6 +12,7 @@ from hansard.app.driving.chaining import Continuation, chain_of, chain_view, con
 from hansard.app.driving.deliberations import Deliberations, Sat
 from hansard.app.ledgers.verifying import tools
 from hansard.app.service import Hansard
+from hansard.app.serving.worker import Worker
 from hansard.app.settings import Settings
 from hansard.app.setup.convening import Call, convening, default_config
 from hansard.app.telling.deliberationviews import convening_of
@@ -21,12 +22,13 @@ from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
 from hansard.deliberation.validate import artifact_breaches
 from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.domain.value import replace
-from hansard.errors import ProviderError, UsageError
+from hansard.errors import ProviderError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
 from hansard.ledger.verify import Options, verify
 from hansard.orchestration.purse import estimated_tokens
 from hansard.providers.base import failure
 from hansard.store.base import Query
+from ledgers import full_disk
 from panels import Voices, agreeing, verdict
 from running import audit, desk
 
@@ -367,6 +369,33 @@ async def test_first_answers_are_given_alone_recorded_apart_and_quoted_to_an_ord
         audit(hansard.store, run)
         assert sat.sitting.directory is not None
         reference_accepts(sat.sitting.directory)
+
+
+async def test_first_answers_that_could_not_be_recorded_for_a_moment_end_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.serving.worker.AGAIN_S", 0.1)
+    refused, over = asyncio.Event(), asyncio.Event()
+    given = "instr(NEW.line, CAST('ensemble.answered' AS BLOB))"
+
+    def hear(text: str) -> None:
+        for word, event in ("disk is full", refused), ("answered", over):
+            if word in text:
+                event.set()
+
+    async with opened(tmp_path, Voices(versed)) as hansard:
+        run = await convened(hansard, ensemble=True)
+        with full_disk(hansard.store.place, when=given):
+            with pytest.raises(Unavailable, match="disk is full"):
+                await hansard.deliberations.hold(run)
+            work = asyncio.create_task(Worker(hansard, tell=hear).work())
+            await asyncio.wait({work, asyncio.ensure_future(refused.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            assert not work.done(), work.exception()
+        async with asyncio.timeout(30):
+            await over.wait()
+        assert hansard.runs.show(run)["state"] == "answered"
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 async def test_somebody_who_cannot_answer_alone_still_sits_on_the_panel(tmp_path: Path) -> None:

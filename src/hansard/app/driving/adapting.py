@@ -35,7 +35,7 @@ from hansard.domain.exchange import Completion, Exchange
 from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
 from hansard.domain.work import Role, RoleAnswered, RoleAsked
-from hansard.errors import UsageError
+from hansard.errors import UsageError, first_of
 from hansard.orchestration.execute import answered
 from hansard.providers.ask import corrected, wants_correction
 from hansard.providers.base import Provider
@@ -210,12 +210,16 @@ class _Preparing:
             for entry in read_entries(self._store, Query(run=self._pen.run, kind=EnsembleAnswered.KIND))
         }
         panel = made.config.selector.default_deliberation_panel
-        async with asyncio.TaskGroup() as group:
-            tasks = {
-                id: group.create_task(self._first_answer(setting, id, index))
-                for index, id in enumerate(panel)
-                if id not in known and not self._cancel.is_set()
-            }
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    id: group.create_task(self._first_answer(setting, id, index))
+                    for index, id in enumerate(panel)
+                    if id not in known and not self._cancel.is_set()
+                }
+        except ExceptionGroup as errors:
+            # Whoever drives the run must see whether it was fenced off, or the ledger refuses for now.
+            raise first_of(errors) from None
         found = known | {id: task.result() for id, task in tasks.items() if task.result() is not None}
         ordered = [found[id] for id in panel if id in found]
         return [answer for answer, _ in ordered], [seq for _, seq in ordered]
