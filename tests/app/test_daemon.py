@@ -12,7 +12,8 @@ import pytest
 
 from hansard.app.service import Hansard
 from hansard.app.serving.daemon import Daemon, Draining
-from hansard.app.serving.worker import unfinished
+from hansard.app.serving.publishing import status
+from hansard.app.serving.worker import Worker, unfinished
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
@@ -256,6 +257,23 @@ async def test_who_waits_for_a_run_that_could_not_be_recorded_waits_until_it_has
             await until(lambda: "run left alone" in told)
         await waiting
         assert made.hansard.runs.show(run)["state"] == "answered"
+
+
+@pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])
+async def test_what_another_process_leaves_unsigned_is_signed_also_where_nothing_is_recorded(
+    who: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.record.recorder.UPKEEP_S", 0.05)
+    monkeypatch.setattr("hansard.record.sealer.CHECKPOINT_S", 0.1)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with Hansard.open(settings=settings) as hansard:
+        work = asyncio.create_task(who(hansard).work())
+        async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as other:
+            assert other._opened.custody.startswith("another process seals")
+            await (await other.submit("please", lane="backend", wishes=WISHES)).ended()
+        await until(lambda: status(hansard)["signed"] == hansard.store.head().size)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:

@@ -11,10 +11,12 @@ from hansard.domain.work import PlanMade, RunClaimed
 from hansard.errors import Broken, Fenced, OutcomeUnknown, StoreError, UsageError
 from hansard.record import recorder as recorder_module
 from hansard.record.recorder import A_TURN, STREAK, WORTHWHILE_DRAFTS, Recorder, Step, Within, record_now
+from hansard.seal.cadence import CHECKPOINT_S
 from hansard.store.base import Group, Outcome, Seal, Store
 from hansard.store.memory import MemoryStore
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft, memory, request
+from sealing import Log, say, sealed_to
 
 PATIENCE_S = 60.0
 
@@ -410,3 +412,23 @@ async def test_nobody_records_while_the_sealer_is_kept_up(monkeypatch: pytest.Mo
     await recorder.close()
     assert sealing.upkeeps > 2
     assert not sealing.met
+
+
+async def test_whoever_has_recorded_nothing_signs_what_others_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "UPKEEP_S", 0.05)
+    log = Log.found(tmp_path / "log")
+    store, other = log.open(), log.open()
+    recorder = Recorder(store, sealing=log.take(store))
+    # Asked for once; after that it is looked for by itself.
+    recorder.seal_soon()
+    for _ in range(2):
+        say(other)
+        log.clock.now += CHECKPOINT_S
+        async with asyncio.timeout(PATIENCE_S):
+            while sealed_to(store) != (other.head().size, []):  # noqa: ASYNC110 - it is signed in a thread, which tells nobody
+                await asyncio.sleep(0.02)
+    await recorder.close()
+    store.close()
+    other.close()

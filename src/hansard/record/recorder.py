@@ -140,8 +140,11 @@ class Recorder:
         return [new(Recorded, (at[0], at[1], at[2], step[0])) for at, step in zip(places, steps, strict=True)]
 
     def seal_soon(self) -> None:
-        """Let the sealer see to what is unsigned as soon as nothing is left to write: a run has ended, say."""
+        """Let the sealer see to what is unsigned as soon as nothing is left to write, and from then on: a run has ended, say."""
         self._upkeep_due = True
+        if self._sealing and self._task is None and not self._failed and not self._closing:
+            # Nothing was recorded here yet: what is unsigned is of others.
+            self._start(asyncio.get_running_loop())
         self._wake()
 
     async def close(self) -> None:

@@ -88,6 +88,8 @@ class Daemon:
 
     async def work(self) -> None:
         """Work until cancelled. What fails in one run ends nothing, nor does a ledger that cannot be reached for a while."""
+        # Whoever stays seals, and keeps the lease for it, also where nothing is ever recorded here.
+        self.hansard.recorder.seal_soon()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow())

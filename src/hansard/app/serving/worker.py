@@ -86,6 +86,8 @@ class Worker:
         store = self._hansard.store
         self._claim = await take(store, CLAIM)
         self._tell(f"working on {store.place}")
+        # Whoever stays seals, and keeps the lease for it, also where nothing is ever recorded here.
+        self._hansard.recorder.seal_soon()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep())
