@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
@@ -112,6 +113,50 @@ async def test_draining_interrupts_what_does_not_end_and_takes_nothing_new() -> 
         with pytest.raises(Draining):
             await made.route("fix the login page", surface="http", actor="human:ann")
         assert not list(made.hansard.ledger.show(kind="route.given"))
+
+
+async def test_what_is_found_on_the_record_once_a_daemon_has_drained_is_left_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looking, goes_on = threading.Event(), threading.Event()
+    async with Hansard.open(settings=IN_MEMORY, providers={"told": Answers(stuck)}) as hansard:
+        made, select = Daemon(hansard, lambda *_, **__: None), hansard.store.select
+
+        def slowly(query: Query) -> Iterator[Entry]:
+            if query.kind == "run.ended" and query.after < 0:
+                looking.set()
+                goes_on.wait(60)
+            return select(query)
+
+        run = await request(made)
+        monkeypatch.setattr(hansard.store, "select", slowly)
+        work = asyncio.create_task(made.work())
+        await until(looking.is_set)
+        await made.drain(0)
+        looked = asyncio.all_tasks()
+        goes_on.set()
+        await until(lambda: not looked <= asyncio.all_tasks())
+        assert made.driving == 0
+        assert hansard.runs.show(run)["state"] == "requested"
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_what_is_submitted_while_a_daemon_drains_is_left_to_the_next() -> None:
+    on_its_way = asyncio.Event()
+
+    async def late(made: Daemon) -> str:
+        await on_its_way.wait()
+        return str(await request(made))
+
+    async with daemon() as (made, _):
+        submitting = asyncio.create_task(made.submit(late(made)))
+        await asyncio.sleep(0)
+        await made.drain(0)
+        on_its_way.set()
+        run = await submitting
+        assert made.driving == 0
+        assert unfinished(made.hansard.store) == [run]
 
 
 async def test_a_request_that_is_only_routed_stands_on_the_record_without_secrets() -> None:

@@ -129,6 +129,9 @@ class Daemon:
 
     def start(self, run: str, first: Work | None = None) -> None:
         """Drive a run in the background, if nobody here does; `first` is how it begins where it is not simply driven."""
+        if self.draining and first is None:
+            # It came to light while nobody begins anything here any more; on the record it waits for whoever comes next.
+            return
         if run in self._tasks and first is None:
             # That one may have ended the run already, before it was asked for again.
             self._again.add(run)
@@ -300,7 +303,7 @@ class Daemon:
         except StoreError as error:
             self._left_alone(run, error)
             return
-        if over is None and not self.draining:
+        if over is None:
             self.start(run)
 
     async def _follow(self) -> None:
@@ -327,7 +330,7 @@ class Daemon:
 
     async def _go_on(self) -> None:
         left = await asyncio.to_thread(unfinished, self.hansard.store)
-        if left:
+        if left and not self.draining:
             self._tell("going on", runs=len(left))
         for run in left:
             self.start(run)
