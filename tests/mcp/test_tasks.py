@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import hansard
+from ledgers import full_disk
 from mcp_clients import Wire, eventually
 
 SUBMIT = {"name": "submit", "arguments": {"request": "compare three queues"}}
@@ -78,6 +79,17 @@ async def test_a_task_that_is_cancelled_ends_cancelled_on_the_record(tmp_path: P
         assert (await wire.modern("tasks/cancel", {"taskId": task}))["result"]["resultType"] == "complete"
     told = json.loads(hansard(tmp_path, "runs", "show", task, "--json", "--ledger", "ledger.db").stdout)
     assert told["state"] == "cancelled"
+
+
+async def test_who_cancels_a_task_where_nothing_can_be_recorded_is_told_so(tmp_path: Path) -> None:
+    async with Wire.to(tmp_path, "--cmd", "sleep 3600") as wire:
+        task = (await wire.modern("tools/call", SLOW))["result"]["taskId"]
+        await eventually(lambda: was_taken(wire, task, 1))
+        with full_disk(str(tmp_path / "ledger.db")):
+            said = await wire.modern("tasks/cancel", {"taskId": task})
+            assert "disk is full" in said["error"]["message"]
+        assert (await wire.modern("tasks/cancel", {"taskId": task}))["result"]["resultType"] == "complete"
+        await until(wire, task, "cancelled")
 
 
 async def test_a_task_asks_for_a_decision_and_goes_on_with_it(tmp_path: Path) -> None:

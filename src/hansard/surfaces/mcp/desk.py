@@ -14,6 +14,7 @@ from hansard.app.service import Hansard
 from hansard.app.setup.configuring import of_server
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import deliberation_view
+from hansard.app.telling.following import over_at
 from hansard.app.views import View
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
 
@@ -154,9 +155,7 @@ class Desk:
 
     def _done(self, run: str, task: "asyncio.Task[None]") -> None:
         del self._driving[run]
-        if not task.cancelled():
-            # Asked for, so that nobody is told of an error that a waiter was told already.
-            task.exception()
+        _seen(task)
 
     def nudge(self, run: str) -> None:
         """Something was decided at a gate of this run: whoever drives it here looks at once."""
@@ -203,14 +202,16 @@ class Desk:
         task = asyncio.create_task(work)
         self._cancelling.add(task)
         task.add_done_callback(self._cancelling.discard)
+        task.add_done_callback(_seen)
         return task
 
     async def _cancel(self, run: str, actor: str | None) -> None:
         try:
             await self.hansard.runs.cancel(run, surface="mcp", actor=actor)
-        except HansardError:
-            # It has ended meanwhile.
-            return
+        except UsageError:
+            # It may have ended meanwhile; else nobody may be told that it was cancelled.
+            if await asyncio.to_thread(over_at, self.hansard.store, run) is None:
+                raise
 
     def abandon(self, run: str, actor: str | None) -> None:
         """Somebody cancelled the call that waits for a run: the run is cancelled too. When we are only going home, it is not."""
@@ -226,6 +227,12 @@ class Desk:
         for task in driving:
             task.cancel()
         await asyncio.gather(*driving, return_exceptions=True)
+
+
+def _seen(task: "asyncio.Task[Any]") -> None:
+    """Whoever waits is told of its error, and often nobody does."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _interrupted(run: str) -> StoreError:

@@ -117,7 +117,9 @@ def install(server: Server[Any], desk: Desk) -> None:
         call, run = await _known(desk, ctx, params)
         results.refuse_role(call, "operator")
         # Carried out in the background when it takes long; the client asks for the task when he wants to know.
-        await asyncio.wait({desk.cancel(run, call.actor)}, timeout=ACCEPTED_S)
+        done, _ = await asyncio.wait({desk.cancel(run, call.actor)}, timeout=ACCEPTED_S)
+        for each in done:
+            each.result()
         return {}
 
     server.add_request_handler("tasks/get", OfTask, get)
