@@ -19,6 +19,7 @@ from hansard.app.setup.convening import Call, convening
 from hansard.app.setup.wishes import Wishes
 from hansard.app.wiring import found_ledger, open_ledger
 from hansard.orchestration.watching import LEASE_S, take
+from hansard.store.jsonl.files import spare
 from ledgers import full_disk
 from running import Answers, obliging
 
@@ -83,6 +84,32 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
         with full_disk(settings.ledger):
             work = asyncio.create_task(Worker(hansard, tell=hear).work())
             await refused.wait()
+        async with asyncio.timeout(30):
+            await over.wait()
+        assert hansard.runs.show(run)["state"] == "answered"
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_a_run_that_could_not_be_taken_is_taken_when_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.app.serving.worker.AGAIN_S", 0.1)
+    settings = Settings(ledger=str(tmp_path / "log.jsonl"), state=tmp_path)
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    def hear(text: str) -> None:
+        for word, event in ("working on", begun), ("answered", over):
+            if word in text:
+                event.set()
+
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
+        work = asyncio.create_task(Worker(hansard, tell=hear).work())
+        await begun.wait()
+        # The next claim is written there first, and that takes nothing.
+        spare(tmp_path / "log.claims.json").symlink_to("/dev/full")
+        run = await hansard.runs.submit("please", wished, lane="backend")
         async with asyncio.timeout(30):
             await over.wait()
         assert hansard.runs.show(run)["state"] == "answered"

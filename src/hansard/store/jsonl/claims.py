@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hansard.domain.value import value
-from hansard.errors import Fenced, StoreError
+from hansard.errors import Fenced, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed, encode, parse
 from hansard.store.base import Claim
 from hansard.store.holder import Holder, why_free
@@ -58,7 +58,7 @@ class Claims:
         try:
             replace(self._path, [text, b"\n"])
         except OSError as error:
-            raise StoreError(
+            raise Unavailable(
                 f"cannot write {self._path}: {error.strerror}; the claim on {name} is as before"
             ) from error
         self._held = changed
