@@ -960,6 +960,17 @@ async def test_programs_of_checks_and_of_workers_are_not_run_again(tmp_path: Pat
     assert trace.read_text() == before
 
 
+async def test_a_pattern_is_the_same_one_under_another_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = desk(Answers())
+    checks = [{"regex": "result"}, {"regex": "nothing of the kind"}]
+    ended = await at.run(plan=plan(task("a", checks=checks)), wishes=Wishes(ladder=("told", "told:better")))
+    assert ended.state == "failed"
+    # As on another machine, or behind an upgrade.
+    monkeypatch.setattr(sys, "executable", "/opt/elsewhere/bin/python3")
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
 class Moody(Library):
     """A verifier that says something else each time."""
 

@@ -20,6 +20,8 @@ CHECK_SECONDS = 60.0
 REGEX_SECONDS = 10.0
 DETAIL_CHARACTERS = 500
 _MATCHES = "import re,sys;t=sys.stdin.buffer.read().decode('utf-8','replace');p,_,t=t.partition('\\0');sys.exit(not re.search(p,t))"
+LOOKING = ("-I", "-S", "-c", _MATCHES)
+"""What looks for a pattern, behind the Python that runs it, which lies elsewhere on another machine."""
 
 
 class Ran(Protocol):
@@ -87,9 +89,7 @@ async def _one(check: Check, output: str, programs: Programs) -> Finding:
     if check.kind == "regex":
         # The pattern travels before the text, parted by a NUL, which neither a pattern nor a text of ours needs.
         pattern = check.value.replace("\0", "\\0").encode("utf-8", "surrogatepass")
-        finding = await _program(
-            "regex", (sys.executable, "-I", "-S", "-c", _MATCHES), pattern + b"\0" + text, programs, REGEX_SECONDS
-        )
+        finding = await _program("regex", (sys.executable, *LOOKING), pattern + b"\0" + text, programs, REGEX_SECONDS)
         detail = finding.detail if finding.ok else f"no match for {check.value!r:.200}. {finding.detail}".strip()
         return replace(finding, detail=detail)
     return await _program("command", tuple(check.value), text, programs, CHECK_SECONDS)

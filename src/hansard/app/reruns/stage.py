@@ -15,6 +15,7 @@ from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Swallowed, Unanswered
+from hansard.orchestration.judge import LOOKING
 from hansard.orchestration.nested import Nested, is_panel
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import Provider
@@ -191,12 +192,12 @@ class Programs:
         for entry in (entry for entry in entries if entry.kind == "task.judged" and "reasons" in entry.body):
             for row in json.loads(reader.data(entry, "reasons")):
                 if (ran := row.get("program")) is not None:
-                    self._ran[tuple(ran["argv"]), ran["stdin_sha256"]].append({"said": row["detail"], **ran})
+                    self._ran[_called(ran["argv"]), ran["stdin_sha256"]].append({"said": row["detail"], **ran})
         self._reader, self._until = reader, until
         self.miss: str | None = None
 
     async def __call__(self, argv: tuple[str, ...], stdin: bytes, timeout_s: float) -> _Ran:
-        known = self._ran.get((argv, sha256(stdin).hexdigest()), [])
+        known = self._ran.get((_called(argv), sha256(stdin).hexdigest()), [])
         if not known and self._is_unjudged(stdin):
             # What stands in no verdict let its result through to the validator, whom nobody came to ask.
             return _Ran(exit_code=0, stdout=b"", stderr=b"")
@@ -256,6 +257,11 @@ class Said:
         first, last = self._until.phase.first, self._until.phase.last
         own = (each for each in self._entries if each.kind == kind and first <= each.seq <= last)
         return next((each for each in own if data.items() <= each.data.items()), None)
+
+
+def _called(argv: Sequence[str]) -> tuple[str, ...]:
+    """A program by its name and its words. What looks for a pattern is the same one, whichever Python runs it."""
+    return LOOKING if tuple(argv[1:]) == LOOKING else tuple(argv)
 
 
 def _text(reader: Reader, entry: Entry, part: str) -> str:
