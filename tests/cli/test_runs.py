@@ -91,6 +91,19 @@ def test_the_record_of_a_run_is_run_again_and_compared(place: Path) -> None:
     assert json.loads(hansard(place, "runs", "capsule", "last").stdout)["schema"] == "hansard.capsule/1"
 
 
+def test_a_rerun_says_who_was_asked(tmp_path: Path) -> None:
+    place = workplace(tmp_path)
+    (place / "hansard.toml").write_text('ledger = "l.db"')
+    (place / "said.sh").write_text(f"cat > /dev/null; echo asked >> {place / 'trace'}; echo a fine result")
+    cmd = ("--cmd", f"sh {place / 'said.sh'}", "--single", "--lane", "backend", *UNJUDGED)
+    assert hansard(place, "submit", "please", *cmd).returncode == 0
+    assert hansard(place, "runs", "rerun", "last").stdout.endswith("; nobody was asked\n")
+    swapped = hansard(place, "runs", "rerun", "last", "--swap", "worker=flag").stdout
+    assert swapped.split()[0] == "identical"
+    assert swapped.endswith("; nobody was asked but who was swapped in (worker)\n")
+    assert (place / "trace").read_text().split() == ["asked", "asked"]
+
+
 def test_a_page_is_a_new_file_and_no_json(place: Path) -> None:
     (place / "mine.html").write_text("mine")
     refused = hansard(place, "runs", "page", "last", "-o", "mine.html")

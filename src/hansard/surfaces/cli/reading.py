@@ -84,7 +84,10 @@ def _place(word: str, ledger: str | None) -> tuple[str, str | None]:
 
 def _tell_rerun(view: View) -> None:
     if view["identical"]:
-        say(f"identical  all {view['decisions']} decisions of run {view['run']} came out the same; nobody was asked")
+        but = f" but who was swapped in ({', '.join(view['swapped'])})" if view["swapped"] else ""
+        say(
+            f"identical  all {view['decisions']} decisions of run {view['run']} came out the same; nobody was asked{but}"
+        )
     else:
         say(f"DIVERGED   run {view['run']}, {view['decisions']} recorded decisions")
     if first := view["first_divergence"]:
