@@ -8,7 +8,7 @@ import pytest
 
 from hansard.app.driving.gates import Gates
 from hansard.app.setup.wishes import Wishes
-from hansard.app.telling.compare import _diff
+from hansard.app.telling.compare import DIFF_LINES, _diff
 from hansard.app.telling.escaping import escape
 from hansard.app.views import summary_view
 from hansard.domain.exchange import Exchange
@@ -122,6 +122,19 @@ def test_long_answers_are_compared_at_once_however_they_are_made() -> None:
     assert found[2:] == ["@@ -2 +2 @@ of 20,000 and 20,000 lines, too many to compare; they part here", "-1", "+7"]
     assert _diff("\n".join(one), "\n".join(one[:-1]))[3:] == ["-99"]
     assert _diff("\n".join(one), "\n".join(one)) == []
+
+
+def test_a_comparison_that_is_cut_says_so() -> None:
+    one, other = ("\n".join(f"{side} {line}" for line in range(300)) for side in "ab")
+    found = _diff(one, other)
+    assert found[-2:] == ["-a 196", "@@ 403 more lines of this comparison @@"]
+    assert _diff(None, "\n".join(one.split("\n")[: DIFF_LINES - 3]))[-1] == f"+a {DIFF_LINES - 4}"
+
+
+@pytest.mark.parametrize("other", ["one\r\ntwo", "one\ntwo\n", "one\x0btwo", "one\u2028two"])
+def test_answers_that_differ_differ_in_a_line(other: str) -> None:
+    assert any(line[0] == "+" for line in _diff("one\ntwo", other)[2:])
+    assert _diff(other, other) == []
 
 
 async def test_a_run_that_is_not_there_cannot_be_compared() -> None:

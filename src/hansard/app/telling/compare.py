@@ -153,11 +153,13 @@ def _is_number(value: object) -> bool:
 
 
 def _diff(a: str | None, b: str | None) -> list[str]:
-    one, other = (a or "").splitlines(), (b or "").splitlines()
+    # By line feeds alone: answers that differ in nothing but other line ends differ here, too.
+    one, other = ([] if each is None else each.split("\n") for each in (a, b))
     if max(len(one), len(other)) > MOST_COMPARED:
         return _parting(one, other)
-    lines = difflib.unified_diff(one, other, "a", "b", lineterm="")
-    return [line for line, _ in zip(lines, range(DIFF_LINES), strict=False)]
+    lines = list(difflib.unified_diff(one, other, "a", "b", lineterm=""))
+    left = len(lines) - DIFF_LINES
+    return [*lines[:DIFF_LINES], *([f"@@ {left:,} more lines of this comparison @@"] if left > 0 else [])]
 
 
 def _parting(one: list[str], other: list[str]) -> list[str]:
