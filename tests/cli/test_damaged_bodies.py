@@ -31,7 +31,8 @@ def test_a_damaged_body_is_marked_and_hides_no_other(place: Path) -> None:
     refused = hansard(place, "ledger", "get", "1", "--part", "request")
     assert (refused.returncode, "not the body that was committed to" in refused.stderr) == (11, True)
     exported = hansard(place, "ledger", "export", "out", "--json")
-    assert exported.returncode == 0, exported.stderr
+    assert (exported.returncode, json.loads(exported.stdout)["missing"]) == (0, 1), exported.stderr
+    assert "1 of its bodies are missing or damaged" in exported.stderr
     assert [hansard(place, "verify", copy, "--deep").returncode for copy in ("l.jsonl", "out")] == [20, 22]
 
 

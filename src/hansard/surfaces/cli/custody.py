@@ -67,6 +67,9 @@ def consistency(args: argparse.Namespace) -> int:
 def export(args: argparse.Namespace) -> int:
     view = carrying.export_to(ledger_settings(args.ledger), Path(args.folder), bodies=not args.without_bodies)
     _warn(view)
+    if view["missing"]:
+        lacking = f"{view['missing']:,} of its bodies are missing or damaged, and no entry says that they were redacted"
+        print(f"hansard: {lacking}: the export lacks them, and `--deep` will find that", file=sys.stderr)
     _print(args, view, f"exported {view['entries']:,} entries and {view['bodies']:,} bodies to {view['folder']}")
     if not args.json:
         folder, deep = shlex.quote(args.folder), "" if args.without_bodies else " --deep"
