@@ -1,5 +1,6 @@
 """Tools of a project: written into hansard.toml, named by panels, handed in by Python, run by programs and URLs."""
 
+import asyncio
 import json
 import sys
 import threading
@@ -25,6 +26,7 @@ from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import spent_on_record
 from hansard.app.telling.span_names import INPUT_TOKENS
 from hansard.app.telling.spans import run_spans
+from hansard.domain.budget import Budget
 from hansard.domain.exchange import Exchange, ToolCall
 from hansard.errors import UsageError
 from hansard.orchestration.progress import progress_of
@@ -190,6 +192,23 @@ async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -
     assert over.data["calls"] == 5 + len(d.entries(ended.run, "role.answered"))
     assert d.runs.show(ended.run)["spent"]["calls"] == d.runs.figures(ended.run)["calls"] == folded.calls
     audit(d.store, ended.run)
+
+
+async def test_a_rerun_counts_the_time_of_a_call_for_tools_once() -> None:
+    async def slowly() -> Any:
+        await asyncio.sleep(0.6)
+        return {"calls": (ToolCall(id="c", name="almanac", arguments={"year": 1969}),)}
+
+    def once(exchange: Exchange) -> Any:
+        return slowly() if len(voices.calls) == 1 else agreeing(exchange)
+
+    voices = Voices(once)
+    d = desk(Answers(), voices, settings={"panels": ARMED, "tools": {"almanac": ALMANAC}})
+    lanes = roster(alpha={"provider": "panel:bench", "budget": Budget(max_seconds=1)})
+    ended = await d.run("x", plan=plan(task("a"), task("b", "a")), wishes=Wishes(roster=lanes))
+    assert ended.state == "answered"
+    report = await d.runs.rerun(ended.run)
+    assert report["identical"] is True, report
 
 
 @pytest.mark.sampled(2)

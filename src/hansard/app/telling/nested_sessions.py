@@ -75,7 +75,8 @@ def calls_by_session(entries: Sequence[Entry]) -> dict[str, list[Completion]]:
             session_of[entry.seq] = str(entry.data["session"])
         elif entry.kind in _FOLLOWING and (known := [session_of[seq] for seq in entry.causes if seq in session_of]):
             session = session_of[entry.seq] = known[0]
-            if entry.kind == "turn.asked":
+            # Behind the results of tools the model is asked again.
+            if entry.kind in ("turn.asked", "tools.returned"):
                 asked_ts[entry.seq] = entry.ts
             elif entry.kind in TURNS:
                 found.setdefault(session, []).extend(_took(entry, asked_ts) for _ in range(calls_of_turn(entry)))
@@ -84,7 +85,7 @@ def calls_by_session(entries: Sequence[Entry]) -> dict[str, list[Completion]]:
 
 def _took(entry: Entry, asked_ts: dict[int, int]) -> Completion:
     data = entry.data
-    began = next((asked_ts[seq] for seq in entry.causes if seq in asked_ts), entry.ts)
+    began = max((asked_ts[seq] for seq in entry.causes if seq in asked_ts), default=entry.ts)
     return Completion(
         provider="",
         requested_model="",
