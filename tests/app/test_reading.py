@@ -1,12 +1,17 @@
 """Figures, comparison, capsule and page of a run: counted by hand and compared with what the record gives."""
 
+import asyncio
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from unicodedata import category
 
 import pytest
 
 from hansard.app.driving.gates import Gates
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.setup.convening import Call, convening
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.compare import DIFF_LINES, _diff
 from hansard.app.telling.escaping import escape
@@ -16,6 +21,7 @@ from hansard.errors import Tampered, UsageError
 from hansard.orchestration.gates import read_rules
 from hansard.record.history import fold
 from hansard.store.base import Query
+from panels import PANELS, Voices, agreeing
 from running import POOR, Answers, Desk, Said, completion, desk, fails, obliging, plan, task, who
 
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\u202e\x00 ]]> &amp; \"'"
@@ -74,6 +80,27 @@ async def test_the_figures_of_a_run_are_those_counted_by_hand() -> None:
         "answer_bytes": len("the answer"),
     }
     assert {key: figures[key] for key in expected} == expected
+
+
+async def test_the_figures_of_a_deliberation_tell_of_its_calls(tmp_path: Path) -> None:
+    """What came of each call, and how long it took, as it stands in the session's own messages."""
+
+    async def slowly(exchange: Exchange) -> object:
+        await asyncio.sleep(0.02)
+        return agreeing(exchange)
+
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path / "state", panels=PANELS)
+    async with Hansard.open(settings=settings) as hansard:
+        hansard.pool.given["voices"] = Voices(slowly)
+        made = convening(settings, hansard.pool, Call(problem="How many?", panel=["panel:bench"]))
+        run = await hansard.deliberations.convene(made)
+        await hansard.deliberations.hold(run)
+        figures = hansard.runs.figures(run)
+        taken = [each["seq"] for each in hansard.ledger.show(run=run, kind="turn.taken")][1:]
+        said = [hansard.ledger.part(seq, "message") for seq in taken]
+    assert (figures["calls"], figures["calls_by_role"]) == (4, {"panel": 4})
+    assert figures["output_bytes"] == sum(map(len, said))
+    assert figures["model_us"] > 3 * 20_000
 
 
 async def test_the_summary_of_a_ledger_adds_up_its_runs() -> None:

@@ -70,6 +70,7 @@ async def deliberated(folder: Path, **more: Any) -> tuple[Voices, Convening]:
         assert spent_on_record(hansard.store, run).calls == 5
         by_model = hansard.runs.figures(run)["calls_by_model"]
         assert by_model == hansard.ledger.summary()["calls_by_model"] == {"default": 5}
+        assert hansard.runs.figures(run)["calls_by_role"] == {"panel": 5}
         spans = [span.attributes.get(INPUT_TOKENS) for span in run_spans(hansard.store, run)]
         assert [each for each in spans if each] == [20, 10, 10, 10]
         return voices, made
@@ -190,7 +191,10 @@ async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -
     folded = progress_of(ended.run, d.entries(ended.run)).spent
     assert (over.data["calls"], over.data["tokens"]) == (folded.calls, folded.tokens)
     assert over.data["calls"] == 5 + len(d.entries(ended.run, "role.answered"))
-    assert d.runs.show(ended.run)["spent"]["calls"] == d.runs.figures(ended.run)["calls"] == folded.calls
+    figures = d.runs.figures(ended.run)
+    assert d.runs.show(ended.run)["spent"]["calls"] == figures["calls"] == folded.calls
+    # The panel's answer, as the work on the task, is no call beside those of its session.
+    assert figures["calls_by_role"] == {"panel": 5, "validator": 1}
     audit(d.store, ended.run)
 
 

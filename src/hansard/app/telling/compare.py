@@ -18,11 +18,13 @@ DIFF_LINES = 200
 MOST_COMPARED = 2_000
 """Lines of an answer. Comparing takes the square of them and more, and who answers may choose them so."""
 
+_SAID = ("output", "message", "answer", "calls", "selection", "result")
+"""The parts in which what came of a call may stand, each before those that repeat it."""
+
 
 def figures(store: Store, entries: Sequence[Entry]) -> View:
     """The figures of one run."""
     kinds = Counter(entry.kind for entry in entries)
-    answers = [entry for entry in entries if entry.kind in ("task.returned", "role.answered")]
     calls, state = _calls(entries), fold(entries)
     spent = state.runs[entries[0].run]
     verdicts = [entry.data for entry in entries if entry.kind == "task.judged"]
@@ -33,13 +35,13 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
         "state": ended.data["state"] if ended else "unfinished",
         "entries": len(entries),
         "calls": spent.calls,
-        "calls_by_role": _by_role(entries),
+        "calls_by_role": _by_role(calls),
         "calls_by_model": dict(sorted(state.models.items())),
         "failed_calls": sum(1 for entry in calls if entry.kind == "turn.failed" or entry.data.get("ok") is False),
         "input_tokens": _sum(calls, "input_tokens", "prompt_tokens"),
         "output_tokens": _sum(calls, "output_tokens", "completion_tokens"),
         "cost_usd_nano": spent.cost_usd_nano,
-        "model_us": _sum(answers, "latency_us"),
+        "model_us": _waited(entries, calls),
         "elapsed_us": ended.data["elapsed_us"] if ended else None,
         "tasks": len({entry.data["task"] for entry in entries if entry.kind == "task.attempted"}),
         "attempts": kinds["task.attempted"],
@@ -54,8 +56,8 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
         "breaches": kinds["budget.breached"],
         "contexts": kinds["context.given"],
         "checks_flagged": sum(1 for each in checks if each["outcome"] in ("flagged", "refused")),
-        "prompt_bytes": _bytes(store, entries, "prompt"),
-        "output_bytes": _bytes(store, entries, "output"),
+        "prompt_bytes": _bytes(store, entries, ("prompt",)),
+        "output_bytes": _bytes(store, calls, _SAID),
         "answer_bytes": len(text.encode("utf-8", "surrogatepass")) if text is not None else None,
         "answer_sha256": sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text is not None else None,
     }
@@ -133,18 +135,32 @@ def _calls(entries: Sequence[Entry]) -> list[Entry]:
     return [*turns, *(entry for entry in answers if panels.isdisjoint(entry.causes))]
 
 
-def _by_role(entries: Sequence[Entry]) -> dict[str, int]:
-    roles = Counter(str(entry.data["role"]) for entry in entries if entry.kind == "role.answered")
-    roles["worker"] = sum(1 for entry in entries if entry.kind == "task.returned")
-    return dict(sorted((role, count) for role, count in roles.items() if count))
+def _by_role(calls: Sequence[Entry]) -> dict[str, int]:
+    """Whom the calls went to; those of sessions, whoever sat in them, to the panel."""
+    roles: Counter[str] = Counter()
+    for entry in calls:
+        if entry.kind in TURNS:
+            roles["panel"] += calls_of_turn(entry)
+        else:
+            roles[str(entry.data.get("role", "worker"))] += 1
+    return dict(sorted(roles.items()))
+
+
+def _waited(entries: Sequence[Entry], calls: Sequence[Entry]) -> int:
+    """How long calls took, in all. Those of sessions took from the question, or the results of tools, to what came of it."""
+    asked = {entry.seq: entry.ts for entry in entries if entry.kind in ("turn.asked", "tools.returned")}
+    began = (max((asked[seq] for seq in entry.causes if seq in asked), default=entry.ts) for entry in calls)
+    return sum(entry.data.get("latency_us", entry.ts - since) for entry, since in zip(calls, began, strict=True))
 
 
 def _sum(entries: Sequence[Entry], *names: str) -> int:
     return sum(value for entry in entries for name in names if type(value := entry.data.get(name)) is int)
 
 
-def _bytes(store: Store, entries: Sequence[Entry], part: str) -> int:
-    stored = [read_body(store, entry, part) for entry in entries]
+def _bytes(store: Store, entries: Sequence[Entry], parts: Sequence[str]) -> int:
+    """The bytes of the first of these parts that each entry has."""
+    named = ((entry, next((part for part in parts if part in entry.body), None)) for entry in entries)
+    stored = [read_body(store, entry, part) for entry, part in named if part is not None]
     return sum(len(each.body) for each in stored if each is not None)
 
 
