@@ -14,12 +14,13 @@ from daemons import place, serving, wait_for
 from hansard.app.service import Hansard
 from hansard.app.telling import span_names as names
 from hansard.app.telling.spans import Span, run_spans
+from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from hansard.record.history import fold
 from hansard.store.base import Query, Store
 from hansard.surfaces.http.telemetry import Telemetry, check_collector
 from panels import PANELS, Voices
-from running import Answers, desk, hard_to_please, plan, task
+from running import Answers, Said, completion, desk, hard_to_please, obliging, plan, task
 
 proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
@@ -77,6 +78,12 @@ async def test_spans_are_the_run_as_the_record_tells_it() -> None:
     assert all(calls[0].parent is not None and spans[span.parent or 0].kind == "internal" for span in calls)
 
 
+def priced(exchange: Exchange) -> Said:
+    said = obliging(exchange)
+    structured = said if isinstance(said, dict) else None
+    return completion("" if structured else str(said), cost_usd_nano=1_000, structured=structured)
+
+
 def spent(spans: Sequence[Span]) -> tuple[int, int]:
     """How many calls a trace tells of, and what they took."""
     calls = [span.attributes for span in spans if span.kind == "client"]
@@ -99,7 +106,7 @@ async def test_what_a_panel_takes_is_told_in_its_turns_alone() -> None:
 
 
 async def test_what_is_done_again_is_told_once() -> None:
-    here = desk(Answers())
+    here = desk(Answers(priced))
     ended = await here.run(plan=plan(task("one")))
     first = here.entries(ended.run, "run.ended")[0]
     before = spent(run_spans(here.store, ended.run))
@@ -107,6 +114,11 @@ async def test_what_is_done_again_is_told_once() -> None:
     again = spent(run_spans(here.store, ended.run))
     assert spent(run_spans(here.store, ended.run, first.seq)) == before
     assert (before[0] + again[0], before[1] + again[1]) == on_record(here.store, ended.run)
+    traces = [run_spans(here.store, ended.run, end.seq) for end in here.entries(ended.run, "run.ended")]
+    for whole, *others in traces:
+        # The work, and the verdict on it.
+        assert whole.attributes[names.COST] == 2_000
+        assert sum(int(str(each.attributes.get(names.COST, 0))) for each in others) == 2_000
 
 
 def test_finished_runs_reach_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

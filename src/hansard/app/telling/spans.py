@@ -45,6 +45,8 @@ def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
     entries = list(read_entries(store, Query(run=run, before=None if end is None else end + 1)))
     mode = str(entries[0].data.get("mode", "request"))
     ends = [at for at, entry in enumerate(entries) if entry.kind == "run.ended"]
+    # A run's end tells what it cost since it began.
+    told = _number(entries[ends[-2]].data.get("cost_usd_nano")) if len(ends) > 1 else 0
     entries = entries[ends[-2] + 1 if len(ends) > 1 else 0 :]
     first, last = entries[0], entries[-1]
     ended = next((entry for entry in reversed(entries) if entry.kind == "run.ended"), last)
@@ -53,7 +55,7 @@ def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
         names.WORKFLOW_NAME: mode,
         names.CONVERSATION: run,
         names.STATE: str(ended.data.get("state", "")),
-        names.COST: _number(ended.data.get("cost_usd_nano")),
+        names.COST: max(0, _number(ended.data.get("cost_usd_nano")) - told),
         **_place(ended),
     }
     whole = Span(
