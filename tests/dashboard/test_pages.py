@@ -398,11 +398,15 @@ def test_what_was_redacted_is_told_to_be_gone_and_not_never_to_have_been(tmp_pat
         debate = daemon.post("/v1/deliberations?wait=60", {"problem": "keep it?", "provider": "rehearsal"}).json()[
             "run"
         ]
+        made = daemon.post("/v1/plans?wait=60", {"request": "plan it", "provider": "rehearsal"})
+        planned = made.headers["location"].rpartition("/")[2]
         turns = daemon.get(f"/v1/ledger/entries?run={debate}&kind=turn.taken").json()
         for each, kind, part in (
             (run, "run.requested", "request"),
+            (run, "plan.made", "plan"),
             (run, "run.answered", "answer"),
             (debate, "session.ended", "artifact"),
+            (planned, "plan.made", "plan"),
         ):
             [entry] = daemon.get(f"/v1/ledger/entries?run={each}&kind={kind}").json()
             assert daemon.cli("ledger", "redact", entry["seq"], part, "--reason", "secret").returncode == 0
@@ -411,6 +415,8 @@ def test_what_was_redacted_is_told_to_be_gone_and_not_never_to_have_been(tmp_pat
         assert text.count("It is not in the ledger any more.") == 2
         kept = visitor.text(f"/dashboard/runs/{run}/page")
         assert "There is no answer" not in text + kept
+        plans = [visitor.text(f"/dashboard/runs/{each}{page}") for each in (run, planned) for page in ("", "/page")]
+        assert ["There is no plan" in each for each in plans] == [False] * 4
         text = visitor.text(f"/dashboard/deliberations/{debate}")
         assert "It is not over." not in text
         gone = text.split("<h2>Not in the ledger any more</h2>")[1].split("</ul>")[0]

@@ -51,7 +51,7 @@ def run_page(store: Store, view: View, plan: View | None, entries: Sequence[Entr
         "<h2>Spent</h2>",
         _spent(view),
         "<h2>Plan</h2>",
-        _plan(plan, {task["task"]: task for task in view["tasks"]}),
+        _plan(plan, {task["task"]: task for task in view["tasks"]}) if plan or not view["plan"] else _pre(None),
         "<h2>Tasks</h2>",
         *(_task(store, task) for task in view["tasks"]),
         "<h2>Record</h2>",
