@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from deliberating import Heard, Room, config, fails, says, synthesis, turn, verdict
+from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.telling.markdown import as_markdown
 from hansard.app.telling.sessionpage import session_page
 from hansard.deliberation.documents import Config
@@ -114,6 +115,14 @@ async def test_a_session_that_ended_without_an_answer_says_what_it_asks(last: st
 async def test_a_session_that_failed_at_once_has_a_page_too() -> None:
     made = (await Room().hold(config(), [fails("auth_failure")])).artifact
     assert "auth_failure" in session_page(made)
+
+
+async def test_a_round_in_which_nobody_spoke_counts() -> None:
+    made = (
+        await Room().hold(config(), [turn(), turn(), turn(), verdict(), *[fails("auth_failure") for _ in range(3)]])
+    ).artifact
+    assert made["outcome"]["termination_artifact"]["final_round"] == rounds_of(made) == 2
+    assert "· 2 rounds ·" in session_page(made)
 
 
 async def test_self_loops_and_strangers_are_drawn() -> None:

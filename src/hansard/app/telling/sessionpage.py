@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import cos, hypot, pi, sin
 from typing import Any
 
+from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runpage import whole_page
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
@@ -53,7 +54,7 @@ def session_page(artifact: Json, events: Sequence[Json] | None = None) -> str:
 def _head(artifact: Json) -> str:
     ending = artifact["outcome"].get("termination_artifact")
     said, tone = (ending["reason"], "bad") if ending else ("synthesis", "good")
-    rounds = max(message["round"] for message in artifact["canonical_transcript"])
+    rounds = rounds_of(artifact)
     return (
         f'<p class="dim"><strong class="{tone}">{escape(said)}</strong> · {rounds} round{"" if rounds == 1 else "s"} · '
         f"{escape(artifact['started_at'])} to {escape(artifact['ended_at'])}<br>transcript digest "
