@@ -202,6 +202,10 @@ async def test_a_revision_that_is_shorter_and_covers_no_less_becomes_the_answer(
     assert at.answer(run) == BRIEF
     view = at.runs.show(run)
     assert (view["answer"], view["answer_seq"], view["missing"]) == (BRIEF, revised.seq, [])
+    # What was found of the answer before is not told of this one.
+    answered = one(at.entries(run, "run.answered"))
+    assert {(each["check"], each["of"]) for each in view["checks"]} >= {("delivery", answered.seq)}
+    assert f", of entry {answered.seq} before it was revised" in at.runs.page(run)
     assert at.text(one(at.entries(run, "run.answered")), "answer") == RAMBLING
 
 

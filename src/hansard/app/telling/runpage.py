@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hansard.app.telling.escaping import escape
+from hansard.app.telling.runviews import of_which
 from hansard.app.telling.waves import levels
 from hansard.app.views import View, moment
 from hansard.ledger.entry import Entry
@@ -47,7 +48,7 @@ def run_page(store: Store, view: View, plan: View | None, entries: Sequence[Entr
         _pre(view["request"]),
         "<h2>Answer</h2>",
         _answer(view),
-        _checks(view["checks"]),
+        _checks(view["checks"], view["answer_seq"]),
         "<h2>Spent</h2>",
         _spent(view),
         "<h2>Plan</h2>",
@@ -86,10 +87,10 @@ def _answer(view: View) -> str:
     return (_pre(None) if view["answer"] is None else f'<div class="answer">{escape(view["answer"])}</div>') + missing
 
 
-def _checks(checks: Sequence[View]) -> str:
+def _checks(checks: Sequence[View], answer_seq: int | None) -> str:
     return "".join(
-        f"<details><summary>{escape(check['check'])} {escape(check['outcome'])} <small class=dim>entry {check['seq']}</small>"
-        f"</summary>{_pre(check['detail'])}</details>"
+        f"<details><summary>{escape(check['check'])} {escape(check['outcome'])} <small class=dim>entry {check['seq']}"
+        f"{of_which(check, answer_seq)}</small></summary>{_pre(check['detail'])}</details>"
         for check in checks
     )
 

@@ -249,13 +249,19 @@ def _answer(store: Store, entries: Sequence[Entry]) -> View:
 
 
 def _checks(store: Store, entries: Sequence[Entry]) -> list[View]:
-    """What was found of the answer that stands, by rule and by whoever else was asked."""
+    """What was found of the answer, by rule and by whoever else was asked, and `of` which entry: that one may be revised."""
     return [
         {
             "seq": entry.seq,
+            "of": next(iter(entry.causes), None),
             **{key: entry.data.get(key) for key in ("check", "outcome", "score_ppm")},
             "detail": read_text(store, entry, "detail"),
         }
         for entry in since_retry(entries)
         if entry.kind == "answer.checked"
     ]
+
+
+def of_which(check: View, answer_seq: int | None) -> str:
+    """Which answer a check is of, in words, where that is not the one that stands."""
+    return "" if check["of"] == answer_seq else f", of entry {check['of']} before it was revised"

@@ -9,6 +9,7 @@ from typing import Any
 
 from hansard.app.service import Hansard
 from hansard.app.telling.recorded import ENDED
+from hansard.app.telling.runviews import of_which
 from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.surfaces.cli.driving import (
@@ -185,12 +186,12 @@ def _tell(view: View, args: argparse.Namespace) -> None:
         for line in answer.rstrip("\n").replace("\t", "    ").split("\n"):
             say(f"         {line}")
     for check in view["checks"]:
-        say(f"checked  {_check(check)}")
+        say(f"checked  {_check(check, view['answer_seq'])}")
 
 
-def _check(check: View) -> str:
+def _check(check: View, answer_seq: int) -> str:
     """What a check came to. What those by rule found is made for programs; whoever else was asked says why in words."""
-    said = f"{words(check['check'])}: {check['outcome']} (entry {check['seq']})"
+    said = f"{words(check['check'])}: {check['outcome']} (entry {check['seq']}{of_which(check, answer_seq)})"
     by_rule = check["check"] in ("intent", "delivery", "code") and check["outcome"] != "crashed"
     return said if by_rule or not check["detail"] else f"{said}: {first_line(check['detail'], 100)}"
 
