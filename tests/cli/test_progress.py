@@ -6,6 +6,7 @@ import pty
 import re
 import struct
 import termios
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unicodedata import category
@@ -15,6 +16,10 @@ from rich.console import Console
 
 from command_line import started, workplace
 from hansard.app.telling.escaping import spelled
+from hansard.domain.exchange import Exchange, ToolCall
+from hansard.ledger.entry import Entry
+from hansard.record.history import LedgerState
+from hansard.store.base import Query, Store
 from hansard.surfaces import narrate
 from hansard.surfaces.cli.board import Board
 from hansard.surfaces.cli.live import picture
@@ -22,6 +27,8 @@ from hansard.surfaces.cli.show import as_json
 from hansard.surfaces.hearing import Event
 from hansard.surfaces.narrate import reason
 from hansard.surfaces.plain import plain, plain_json
+from panels import PANELS, Voices, agreeing
+from running import Answers, Desk, Ledger, desk, hard_to_please, plan, task
 
 HOSTILE = "[bold red]x[/] \x1b[2J\x9b31m\u2028"
 SPENT: dict[str, Any] = {"input_tokens": 30, "output_tokens": 10, "cost_usd_nano": 2_000_000_000}
@@ -48,8 +55,8 @@ def story(task: str = "schema", other: str = "limits") -> list[Event]:
         event("plan.made", texts={"plan": json.dumps(plan)}, tasks=2, waves=2, by="user"),
         event("task.attempted", 1_000_000, attempt=1, rung="cheap", **attempt),
         event("task.returned", 2_000_000, task=task, ok=True, **SPENT),
-        event("role.asked", role="validator", task=task, model="m"),
-        event("role.answered", **SPENT),
+        event("role.asked", role="validator", task=task, provider="p", model="m"),
+        event("role.answered", role="validator", **SPENT),
         event("task.judged", 3_000_000, texts={"reasons": why}, task=task, ok=False, score_ppm=100_000),
         event("task.escalated", 3_000_000, task=task, from_rung="cheap", to_rung="capable"),
     ]
@@ -78,6 +85,41 @@ def test_a_board_folds_what_is_recorded() -> None:
     shown.take(event("task.skipped", task="limits", because="upstream", upstream="schema"))
     shown.take(event("run.ended", state="failed", reason="none passed"))
     assert (shown.state, other.state, other.why) == ("failed", "skipped", "schema")
+
+
+async def test_a_board_counts_what_the_record_does() -> None:
+    """At every entry: with a panel that uses tools, a driver that died in the midst of a call, and a task that is done again."""
+    almanac = {"command": ["true"], "description": "What happened.", "input_schema": {"type": "object"}}
+    armed = {"bench": {**PANELS["bench"], "tools": {"critic": ["almanac"]}}}
+    given = {"panels": armed, "tools": {"almanac": almanac}, "run": {"ladder": ["told", "panel:bench"]}}
+    ledger = Ledger()
+    at = desk(Answers(hard_to_please), Voices(curious), store=ledger, settings=given)
+    ended = await at.run(plan=plan(task("limits")))
+    died = next(number for number in range(2, len(ledger.commits)) if "tools.returned" in kinds(ledger.until(number)))
+    again = desk(Answers(hard_to_please), Voices(curious), store=ledger.until(died), settings=given)
+    await again.runs.resume(ended.run)
+    await again.runs.retry(ended.run, "limits")
+    shown, state = Board(), LedgerState()
+    for entry in again.store.select(Query(run=ended.run)):
+        state.take(entry)
+        shown.take(Event(entry.run, entry.kind, entry.data, partial(text_of, again, entry), entry.ts))
+        told = state.runs[ended.run]
+        assert (shown.calls, shown.tokens, shown.cost_usd_nano) == (told.calls, told.tokens, told.cost_usd_nano), entry
+    assert len(again.entries(ended.run, "run.claimed")) == 3
+
+
+def curious(exchange: Exchange) -> Any:
+    if not exchange.tools or any(message.role == "tool" for message in exchange.messages):
+        return agreeing(exchange)
+    return {"calls": (ToolCall(id="c", name="almanac", arguments={}),)}
+
+
+def kinds(store: Store) -> list[str]:
+    return [entry.kind for entry in store.select(Query())]
+
+
+def text_of(at: Desk, entry: Entry, part: str) -> str | None:
+    return at.text(entry, part) if part in entry.body else None
 
 
 def test_a_picture_shows_waves_states_rungs_and_the_budget() -> None:
@@ -139,7 +181,7 @@ def test_json_on_a_terminal_does_not_drive_it(monkeypatch: pytest.MonkeyPatch, e
 def test_a_picture_of_many_tasks_keeps_to_the_screen_and_shows_what_moves() -> None:
     plan = {"tasks": [{"id": f"t{number:04}", "lane": "backend"} for number in range(3_000)]}
     shown = board([event("plan.made", texts={"plan": json.dumps(plan)}, tasks=3_000, waves=1, by="user")])
-    attempt: dict[str, Any] = {"lane": "backend", "rung": "cheap", "attempt": 1}
+    attempt: dict[str, Any] = {"lane": "backend", "rung": "cheap", "attempt": 1, "provider": "p"}
     shown.take(event("task.attempted", 5, task="t2500", **attempt))
     lines = drawn(shown, room=10).splitlines()
     assert len(lines) < 18

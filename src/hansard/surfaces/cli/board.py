@@ -45,6 +45,10 @@ class Board:
     calls: int = 0
     tokens: int = 0
     cost_usd_nano: int = 0
+    calling: int = 0
+    """Calls that have no answer yet. Those that are under way when a driver ends count, whatever came of them."""
+    panels: set[str] = field(default_factory=set)
+    """Tasks and roles that a panel answers: what that takes is counted turn by turn."""
     limits: Mapping[str, int] = field(default_factory=dict)
     began_us: int | None = None
     last_us: int = 0
@@ -61,6 +65,7 @@ class Board:
                 self.limits = {name: data[name] for name in names if data.get(name) is not None}
             case "run.claimed":
                 self.state = "running"
+                self._lose()
                 # What lies between two drivers is nobody's work.
                 self.began_us = ts if self.began_us is None else self.began_us + ts - before
             case "run.routed":
@@ -71,7 +76,11 @@ class Board:
                 self._asked(data)
             case "role.answered":
                 self.doing = ""
-                self._spend(data)
+                self._answered(f"role {data['role']}", data)
+            case "turn.asked" | "tools.returned":
+                self.calling += 1
+            case "ensemble.answered" | "panel.selected" | "tools.called" | "turn.taken" | "turn.failed":
+                self._turn(kind, data, text)
             case "run.retry_asked":
                 self._again(data["task"])
             case "gate.opened":
@@ -82,6 +91,7 @@ class Board:
                 self.state, self.doing = "interrupted", ""
             case "run.ended":
                 self.state, self.reason, self.doing = data["state"], data["reason"], ""
+                self._lose()
             case _ if kind.startswith("task."):
                 self._task(kind, data, text, ts)
 
@@ -105,6 +115,7 @@ class Board:
         self.waves = 1 + max((row.wave for row in self.rows.values()), default=0)
 
     def _asked(self, data: Mapping[str, Any]) -> None:
+        self._calls(f"role {data['role']}", data)
         row = self.rows.get(data.get("task") or "")
         if data["role"] == "validator" and row:
             row.state = "judging"
@@ -119,10 +130,33 @@ class Board:
                 again.add(row.task)
                 row.state = "waiting"
 
-    def _spend(self, data: Mapping[str, Any]) -> None:
-        self.calls += 1
-        self.tokens += data["input_tokens"] + data["output_tokens"]
-        self.cost_usd_nano += data["cost_usd_nano"]
+    def _calls(self, who: str, data: Mapping[str, Any]) -> None:
+        if data["provider"].startswith("panel:"):
+            self.panels.add(who)
+        else:
+            self.panels.discard(who)
+            self.calling += 1
+
+    def _answered(self, who: str, data: Mapping[str, Any]) -> None:
+        if who not in self.panels:
+            self._spend(1, data["input_tokens"] + data["output_tokens"], data["cost_usd_nano"])
+
+    def _turn(self, kind: str, data: Mapping[str, Any], text: Text) -> None:
+        """What a call of a session left behind. None are a panel that no model chose, and a message that nobody was asked for."""
+        calls = data.get("calls")
+        if data.get("prompt_tokens") is None or (kind == "turn.taken" and text("result") is None):
+            return
+        tokens, cost = data["prompt_tokens"] + data["completion_tokens"], data.get("cost_usd_nano")
+        self._spend(1 if calls is None or kind == "tools.called" else calls, tokens, cost or 0)
+
+    def _spend(self, calls: int, tokens: int, cost_usd_nano: int) -> None:
+        self.calling = max(0, self.calling - 1)
+        self.calls += calls
+        self.tokens += tokens
+        self.cost_usd_nano += cost_usd_nano
+
+    def _lose(self) -> None:
+        self.calls, self.calling = self.calls + self.calling, 0
 
     def _task(self, kind: str, data: Mapping[str, Any], text: Text, ts: int) -> None:
         row = self.rows.setdefault(data["task"], Row(task=data["task"]))
@@ -130,8 +164,9 @@ class Board:
             case "task.attempted":
                 row.lane, row.rung, row.attempt = data["lane"], data["rung"], data["attempt"]
                 row.state, row.since_us, row.took_us, row.score_ppm = "working", ts, None, None
+                self._calls(f"task {row.task}", data)
             case "task.returned":
-                self._spend(data)
+                self._answered(f"task {row.task}", data)
                 row.state = "judging" if data["ok"] else "returned"
             case "task.judged":
                 row.state, row.score_ppm = "passed" if data["ok"] else "rejected", data.get("score_ppm")
