@@ -91,6 +91,14 @@ def test_the_record_of_a_run_is_run_again_and_compared(place: Path) -> None:
     assert json.loads(hansard(place, "runs", "capsule", "last").stdout)["schema"] == "hansard.capsule/1"
 
 
+@pytest.mark.parametrize("sides", [("last@copy.db", "last"), ("last", "last@copy.db"), ("last@copy.db", "last@l.db")])
+def test_runs_of_two_ledgers_are_compared_whichever_of_them_is_named(place: Path, sides: tuple[str, str]) -> None:
+    if not (place / "copy.db").exists():
+        (place / "copy.db").write_bytes((place / "l.db").read_bytes())
+    compared = hansard(place, "runs", "compare", *sides)
+    assert (compared.returncode, "the answers are the same" in compared.stdout) == (0, True), compared.stderr
+
+
 def test_a_rerun_says_who_was_asked(tmp_path: Path) -> None:
     place = workplace(tmp_path)
     (place / "hansard.toml").write_text('ledger = "l.db"')

@@ -1,9 +1,9 @@
 """`hansard runs rerun|compare|page|capsule`: what the record of a run still tells."""
 
 import argparse
-from dataclasses import replace
 
 from hansard.app.service import Hansard
+from hansard.app.settings import read_settings
 from hansard.app.telling.compare import has_answers, shown
 from hansard.app.views import View
 from hansard.errors import UsageError
@@ -35,7 +35,7 @@ def compare(args: argparse.Namespace) -> int:
     async def work(hansard: Hansard) -> int:
         if here == there:
             return _tell_comparison(hansard.runs.compare(a, b), args)
-        async with opened(replace(hansard.settings, ledger=there or ""), writing=False) as other:
+        async with opened(read_settings(there), writing=False) as other:
             return _tell_comparison(hansard.runs.compare(a, b, other.runs), args)
 
     return with_ledger(here, work)
