@@ -667,14 +667,14 @@ async def test_a_gate_that_was_closed_by_a_word_that_does_not_count_is_a_diverge
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = desk(Answers())
-    rule: dict[str, Any] = {"tasks": ["a"]} | ({"deadline_s": 0.05} if fault == "late" else {})
+    rule: dict[str, Any] = {"tasks": ["a"]} | ({"deadline_s": 3} if fault == "late" else {})
     config = replace(at.config(), gates=read_rules([rule], "test"))
     run = await at.runs.submit("please", config, plan=plan(task("a")))
     [gate] = (await at.runs.drive(run)).gates
     [opened] = at.entries(run, "gate.opened")
     shown = opened.data["shown"] if fault == "late" else ("sha256:else",)
     if fault == "late":
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(3.1)
     fact = GateDecided(gate=gate, decision="approve", shown=tuple(shown), authenticated=False)
     await at.recorder.record(fact, actor="human:ann", run=run, causes=[opened.seq])
     with monkeypatch.context() as patched:
