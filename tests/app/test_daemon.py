@@ -1,8 +1,10 @@
 import asyncio
+import fcntl
 import gc
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,12 +20,13 @@ from hansard.app.serving.worker import Worker, unfinished
 from hansard.app.settings import Settings
 from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
-from hansard.app.telling.following import until_over
+from hansard.app.telling.following import over_at, until_over
 from hansard.domain.work import RetryAsked
 from hansard.errors import Fenced, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.plan import Plan
+from hansard.seal import private
 from hansard.store.base import Query
 from ledgers import full_disk
 from running import Answers, obliging
@@ -269,6 +272,26 @@ async def test_what_was_left_goes_on_as_soon_as_it_can_be_read(tmp_path: Path, m
         await made.drain(0)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_reading_goes_on_while_another_process_writes_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("app.serving.daemon", "orchestration.watching"):
+        monkeypatch.setattr(f"hansard.{module}.LEASE_S", 0.3)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with daemon(stuck, settings=settings) as (made, _):
+        driven = await made.submit(request(made))
+        await until(lambda: made._claim and made.hansard.runs.show(driven)["state"] == "running")
+        new = await request(made)
+        with private.lock_file(Path(f"{settings.ledger}.lock")) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            made.start(new)
+            # Both leases are to be renewed by now, and the new run is to be taken.
+            await asyncio.sleep(1)
+            async with asyncio.timeout(5):
+                assert await asyncio.to_thread(over_at, made.hansard.store, driven) is None
 
 
 async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(

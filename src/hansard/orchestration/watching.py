@@ -2,8 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from hansard.errors import Fenced, HansardError, StoreError
 from hansard.orchestration.news import News
@@ -12,6 +16,10 @@ from hansard.store.base import Claim, Store
 
 LEASE_S = 15.0
 LOOK_S = 0.5
+AT_ONCE = 2
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +63,7 @@ class Watch:
                 each.renewed = now
             with suppress(StoreError):
                 if due:
-                    await asyncio.to_thread(self._renew, [each.claim for each in due])
+                    await behind_writers(self._renew, [each.claim for each in due])
                 await self._asked.look()
 
     def _renew(self, due: Sequence[Claim]) -> None:
@@ -65,9 +73,32 @@ class Watch:
                 self._store.renew(claim, LEASE_S)
 
 
+_APART: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """As long as this lasts, claims are taken, kept and given back in threads that nobody reads with: whoever writes in
+    another process may take minutes (a redaction does), and reading goes on meanwhile."""
+    loop, threads = asyncio.get_running_loop(), ThreadPoolExecutor(AT_ONCE, "hansard-claims")
+    _APART[loop] = threads
+    try:
+        yield
+    finally:
+        if _APART.get(loop) is threads:
+            del _APART[loop]
+        threads.shutdown(wait=False)
+
+
+async def behind_writers(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Do what a claim needs of a store, beside the loop."""
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_APART.get(loop), partial(act, *args, **kwargs))
+
+
 async def take(store: Store, name: str) -> Claim:
     """Take the claim of a run, or another one. Whoever is cancelled meanwhile holds nothing. Fenced when somebody else does."""
-    taking = asyncio.ensure_future(asyncio.to_thread(store.claim, name, LEASE_S))
+    taking = asyncio.ensure_future(behind_writers(store.claim, name, LEASE_S))
     try:
         return await asyncio.shield(taking)
     except asyncio.CancelledError:
@@ -78,12 +109,12 @@ async def take(store: Store, name: str) -> Claim:
 async def _not_wanted(store: Store, taking: "asyncio.Future[Claim]") -> None:
     """The store cannot be called back: what it gives nobody waits for any more."""
     with suppress(HansardError):
-        await asyncio.to_thread(release, store, await taking)
+        await behind_writers(release, store, await taking)
 
 
 async def give_back(store: Store, claim: Claim) -> None:
     """Give a claim back beside the loop, however often whoever does so is cancelled meanwhile."""
-    await to_the_end(asyncio.to_thread(release, store, claim))
+    await to_the_end(behind_writers(release, store, claim))
 
 
 def release(store: Store, claim: Claim) -> None:

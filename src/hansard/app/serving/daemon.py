@@ -24,7 +24,7 @@ from hansard.errors import Fenced, HansardError, StoreError, Unavailable
 from hansard.ledger.entry import Entry
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
-from hansard.orchestration.watching import LEASE_S, take
+from hansard.orchestration.watching import LEASE_S, apart, behind_writers, take
 from hansard.store.base import Claim
 
 MAX_CONFIGS = 100
@@ -91,11 +91,12 @@ class Daemon:
         # Whoever stays seals, and keeps the lease for it, also where nothing is ever recorded here.
         self.hansard.recorder.seal_soon()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._follow())
-                if self._webhooks:
-                    group.create_task(self._webhooks.work())
-                group.create_task(self._hold())
+            with apart():
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._follow())
+                    if self._webhooks:
+                        group.create_task(self._webhooks.work())
+                    group.create_task(self._hold())
         finally:
             if self._claim:
                 with suppress(HansardError):
@@ -386,7 +387,7 @@ class Daemon:
         while True:
             await asyncio.sleep(LEASE_S / 3)
             try:
-                await asyncio.to_thread(self.hansard.store.renew, claim, LEASE_S)
+                await behind_writers(self.hansard.store.renew, claim, LEASE_S)
                 if self._late:
                     self._late = False
                     await self._back()
