@@ -110,6 +110,19 @@ async def test_a_run_that_nobody_drives_is_cancelled_on_the_spot() -> None:
         await made.runs.resume(run)
 
 
+async def test_who_joins_a_driver_and_does_not_wait_for_the_end_interrupts_nobody() -> None:
+    gate = Gate("c")
+    made = desk(Answers(gate))
+    run, driving = await started(made, gate)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await made.runs.drive(run)
+    gate.open.set()
+    await driving
+    assert not made.entries(run, "run.interrupted")
+    assert one(made.entries(run, "run.ended")).data["state"] == "answered"
+
+
 async def test_an_interrupted_run_says_so_and_resumes_without_doing_anything_twice() -> None:
     gate = Gate("d")
     provider = Answers(gate)

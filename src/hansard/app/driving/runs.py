@@ -195,7 +195,8 @@ class Runs(RecordedRuns):
         """Drive a run to its end, here and now. `wait`: also past gates, whose deadlines are kept here meanwhile."""
         while True:
             joined = self._driving_now(run)
-            ended = await (joined or self.begin(run))
+            # Who only joined and is tired of waiting interrupts nobody.
+            ended = await (asyncio.shield(joined) if joined else self.begin(run))
             if ended.state != "waiting":
                 return ended
             if wait:
