@@ -171,12 +171,16 @@ async def test_a_run_that_is_not_there_cannot_be_compared() -> None:
 
 
 async def test_a_capsule_is_small_and_says_where_the_record_is() -> None:
-    at = desk(Answers(lambda e: "x" * 5_000 if who(e)[0] == "worker" else obliging(e)))
+    said = {"worker": "x" * 5_000, "synthesizer": "y" * 9_000}
+    at = desk(Answers(lambda e: said.get(who(e)[0]) or obliging(e)))
     ended = await at.run(plan=plan(*[task(f"t{number}") for number in range(20)]))
     capsule = at.runs.capsule(ended.run)
     assert capsule["schema"] == "hansard.capsule/1"
     assert len(capsule["results"]) == 8
-    assert all(len(each["output"]) == 400 for each in capsule["results"])
+    # Whoever builds on it is told that there is more.
+    cut = "\n[cut here: {} more characters stand in the record]"
+    assert {each["output"] for each in capsule["results"]} == {"x" * 400 + cut.format("4,600")}
+    assert capsule["answer"] == "y" * 8_000 + cut.format("1,000")
     entries = at.entries(ended.run)
     assert capsule["entries"] == [entries[0].seq, entries[-1].seq]
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hansard.app.telling.compare import answer_of, end_of, last_verdicts
 from hansard.app.views import View
 from hansard.ledger.entry import Entry
+from hansard.orchestration.fence import capped
 from hansard.record.reading import read_text
 from hansard.store.base import Store
 
@@ -17,7 +18,7 @@ def capsule(store: Store, run: str, entries: Sequence[Entry]) -> View:
     """The capsule of a run: what was asked, how it ended, the answer, the last results, and where the record says so."""
     ended = end_of(entries)
     requested = next((entry for entry in entries if entry.kind == "run.requested"), None)
-    verdicts = last_verdicts(entries)
+    verdicts, answer = last_verdicts(entries), answer_of(store, entries)
     passed = {e.data["task"]: e.data["attempt"] for e in entries if e.kind == "task.judged" and e.data["ok"] is True}
     results = [
         e
@@ -32,7 +33,7 @@ def capsule(store: Store, run: str, entries: Sequence[Entry]) -> View:
         "entries": [entries[0].seq, entries[-1].seq],
         "state": ended.data["state"] if ended else "unfinished",
         "request": _text(store, requested, "request", ANSWER_CHARACTERS),
-        "answer": (answer_of(store, entries) or "")[:ANSWER_CHARACTERS] or None,
+        "answer": capped(answer, ANSWER_CHARACTERS) if answer else None,
         "tasks": verdicts,
         "results": [
             {"task": each.data["task"], "entry": each.seq, "output": _text(store, each, "output", CHARACTERS)}
@@ -47,4 +48,4 @@ def capsule_text(store: Store, run: str, entries: Sequence[Entry]) -> str:
 
 def _text(store: Store, entry: Entry | None, part: str, characters: int) -> str | None:
     text = read_text(store, entry, part) if entry else None
-    return text[:characters] if text is not None else None
+    return capped(text, characters) if text is not None else None
