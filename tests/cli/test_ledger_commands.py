@@ -218,6 +218,24 @@ def test_a_ledger_broken_at_its_end_is_read_but_not_extended(run: Any, ledger: P
     assert (code, "Nothing was written" in err) == (11, True)
 
 
+def test_what_people_are_told_to_type_concerns_the_ledger_that_they_named(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("submit", "please", "--provider", "rehearsal", "--single", "--quiet")[0] == 0
+    other = tmp_path / "another ledger.db"
+    asyncio.run(record_run(other, tmp_path / "state"))
+    _, _, unseen = run("ledger", "receipt", "5", "--cosigned", "--ledger", other)
+    assert shlex.split(unseen.partition("ask one: ")[2])[-2:] == ["--ledger", str(other)]
+    tampered(other, "UPDATE bodies SET body = x'7b7d', shared = NULL WHERE id >> 8 = 5")
+    _, _, differs = run("ledger", "get", "5", "--part", "prompt", "--ledger", other)
+    tampered(other, """UPDATE entries SET line = replace(line, '"attempt":1', '"attempt":2') WHERE seq = 5""")
+    _, broken, _ = run("ledger", "replay", "--ledger", other)
+    for said in (differs, broken.splitlines()[0]):
+        _, *words = shlex.split(said.partition("run: ")[2])
+        assert run(*words)[0] == 20, said
+
+
 def test_repair_rebuilds_what_is_derived(run: Any, ledger: Path) -> None:
     for statement in ("DELETE FROM causes WHERE seq = 7", "UPDATE head SET ts = 3, frontier = x''"):
         tampered(ledger, statement)

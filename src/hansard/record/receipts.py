@@ -3,6 +3,8 @@
 Makes them and checks its own work before it lets go of it. How a stranger reads them is the ledger floor's.
 """
 
+import shlex
+
 from hansard.errors import StoreError, Unknown, UsageError
 from hansard.ledger.canonical import Json, Malformed, encode
 from hansard.ledger.entry import Entry
@@ -86,9 +88,8 @@ def _signed(store: Store, genesis: Entry, seq: int, checkpoint: StoredCheckpoint
     if checkpoint is None:
         newest = newest_signed(store, covering=seq)
         if newest is None:
-            raise UsageError(
-                f"no checkpoint of {store.place} covers entry {seq} yet; sign one: hansard ledger checkpoint"
-            )
+            how = f"hansard ledger checkpoint --ledger {shlex.quote(store.place)}"
+            raise UsageError(f"no checkpoint of {store.place} covers entry {seq} yet; sign one: {how}")
         return newest
     if checkpoint.size <= seq:
         raise UsageError(f"the checkpoint of size {checkpoint.size} does not cover entry {seq}; take a newer one")
@@ -119,7 +120,8 @@ def _opened(store: Store, entry: Entry, part: str) -> Json:
     found = read_body(store, entry, part)
     if found is None:
         raise UsageError(
-            f"the part {part} of entry {entry.seq} is missing, so it cannot be disclosed; run: hansard verify --deep"
+            f"the part {part} of entry {entry.seq} is missing, so it cannot be disclosed; "
+            f"run: hansard verify --deep {shlex.quote(store.place)}"
         )
     return {"body": to_base64(found.body), "media": found.media, "salt": found.salt.hex()}
 

@@ -95,14 +95,17 @@ def _cosigned(store: Store, seq: int) -> StoredCheckpoint:
             token = read_text(store, entry, "token")
             if token is not None:
                 return StoredCheckpoint(size=size, note=token)
-    raise UsageError(f"no witness has seen entry {seq} of {store.place} yet; ask one: hansard ledger witness")
+    how = f"hansard ledger witness --ledger {shlex.quote(store.place)}"
+    raise UsageError(f"no witness has seen entry {seq} of {store.place} yet; ask one: {how}")
 
 
 def consistency(opened: Opened, old_size: int) -> View:
     """The proof that the newest checkpoint extends the log of an older size."""
     signed = newest_signed(opened.store)
     if signed is None:
-        raise UsageError(f"{opened.store.place} has no checkpoint yet; sign one: hansard ledger checkpoint")
+        place = opened.store.place
+        how = f"hansard ledger checkpoint --ledger {shlex.quote(place)}"
+        raise UsageError(f"{place} has no checkpoint yet; sign one: {how}")
     newest = StoredCheckpoint(size=signed.checkpoint.size, note=signed.note)
     return {"old": old_size, "size": newest.size, "consistency": make_consistency(opened.store, old_size, newest)}
 

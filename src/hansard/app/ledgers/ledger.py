@@ -4,6 +4,7 @@ A damaged ledger can still be read: what cannot be trusted is marked, and only a
 """
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self, get_args
@@ -105,7 +106,8 @@ class LedgerService:
         stored, state = self._state(entry, part)
         if state == "differs":
             raise StoreError(
-                f"the part {part!r} of entry {seq} is not the body that was committed to; run: hansard verify --deep"
+                f"the part {part!r} of entry {seq} is not the body that was committed to; "
+                f"run: hansard verify --deep {shlex.quote(self.store.place)}"
             )
         if stored is None:
             raise UsageError(f"the part {part!r} of entry {seq} is {state}")

@@ -57,12 +57,13 @@ def causes(args: argparse.Namespace) -> int:
 
 def replay(args: argparse.Namespace) -> int:
     with _open(args) as ledger:
-        view = ledger.state_at(args.at)
+        view, place = ledger.state_at(args.at), shlex.quote(ledger.store.place)
     if args.json:
         as_json(view)
         return 0
     if view["broken_at"] is not None:
-        say(f"BROKEN: entry {view['broken_at']} cannot be read or does not follow the one before; run: hansard verify")
+        why = "cannot be read or does not follow the one before"
+        say(f"BROKEN: entry {view['broken_at']} {why}; run: hansard verify {place}")
     say(f"at entry {view['at']} of {view['origin']}: {len(view['runs'])} run(s)")
     for run in view["runs"]:
         say(f"  {run['run']}  {run['state']}  entries {run['entries']}, calls {run['calls']}, tokens {run['tokens']:,}")
