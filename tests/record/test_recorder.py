@@ -1,4 +1,6 @@
 import asyncio
+import fcntl
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -190,6 +192,23 @@ async def test_a_task_that_records_alone_writes_its_groups_itself_where_commits_
     await recorder.close()
     assert store.head().size == 121
     assert store.threads[-1] is threading.main_thread()
+
+
+async def test_whoever_records_while_another_process_writes_holds_up_nobody(quick_folder: Path) -> None:
+    store = SqliteStore.create(quick_folder / "x.db", genesis_draft())
+    recorder = Recorder(store)
+    for number in range(30):
+        await recorder.record(request(f"{number}"), actor="human:k7", run="r1")
+    other = os.open(quick_folder / "x.db.lock", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    recording = asyncio.ensure_future(recorder.record(request("last"), actor="human:k7", run="r1"))
+    # Had the loop waited for its turn, nobody would give it that.
+    await asyncio.sleep(0.2)
+    assert not recording.done()
+    os.close(other)
+    assert (await recording).seq == store.head().size - 1
+    await recorder.close()
+    store.close()
 
 
 async def test_the_groups_of_many_tasks_share_commits() -> None:

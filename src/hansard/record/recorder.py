@@ -163,7 +163,11 @@ class Recorder:
     def _may_be_alone(self) -> bool:
         """Whether a commit at once may be worth it: commits are quick, and nobody else is seen to record."""
         crowded = self._looking or self._queue or self._writing or self._failed or self._closing
-        return not crowded and self._usual_s < INLINE_BELOW_S
+        return not crowded and self._is_quick()
+
+    def _is_quick(self) -> bool:
+        """Whether a commit would be over before anybody notices. While another process writes, it would hold up the loop."""
+        return self._usual_s < INLINE_BELOW_S and not self.store.busy
 
     async def _alone(self, drafts: Sequence[Draft]) -> list[Placed] | None:
         """Commit at once unless somebody else wants to record too; None when somebody does.
@@ -277,7 +281,7 @@ class Recorder:
 
     async def _commit(self) -> list[Outcome]:
         """Inline where commits are known to be quick, else in the writer thread."""
-        if self._usual_s < INLINE_BELOW_S and _are_few([waiting.drafts for waiting in self._batch]):
+        if self._is_quick() and _are_few([waiting.drafts for waiting in self._batch]):
             return self._outcomes()
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._thread, self._write_on, loop)

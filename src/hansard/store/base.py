@@ -158,6 +158,11 @@ class Store(Protocol):
         ...
 
     @property
+    def busy(self) -> bool:
+        """Whether somebody else writes just now, so that a commit would wait for him; False where nobody can tell."""
+        ...
+
+    @property
     def broken(self) -> str | None:
         """Why this ledger may be read but not extended; None when all is well."""
         ...

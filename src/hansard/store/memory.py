@@ -53,6 +53,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting = 0
+        self.busy = False
         self.inline: Callable[[Draft], Placed] | None = self._put
         self._put(genesis)
 

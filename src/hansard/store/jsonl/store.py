@@ -50,6 +50,7 @@ class JsonlStore:
     """
 
     inline = None
+    busy = False
 
     def __init__(
         self,

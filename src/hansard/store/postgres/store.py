@@ -34,6 +34,7 @@ class PostgresStore:
     """One ledger in one schema of a database. Safe between threads, processes and machines."""
 
     inline = None
+    busy = False
 
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
         self._address = address

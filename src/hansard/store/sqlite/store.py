@@ -110,6 +110,10 @@ class SqliteStore:
         return self._place
 
     @property
+    def busy(self) -> bool:
+        return self._writer.busy()
+
+    @property
     def broken(self) -> str | None:
         return self._writer.broken
 

@@ -50,7 +50,7 @@ class Writer:
         self._epochs: dict[str, int] = {}
         self._dropped = False
         self._in_wal = False
-        self._lock_fd = -1
+        self._lock_fd = self._look_fd = -1
         self.connection = connect(path)
         self._name = str(self._path)
         self._file = _identity(self._name)
@@ -59,7 +59,10 @@ class Writer:
         """Open the lock file; only once it is known that this is a ledger, so that a mistyped path leaves nothing behind."""
         if self.read_only:
             return
-        self._lock_fd = os.open(f"{os.path.realpath(self._path)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        name, how = f"{os.path.realpath(self._path)}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._lock_fd = os.open(name, how, 0o600)
+        # Opened once more: by the first one a thread of ours may hold the turn.
+        self._look_fd = os.open(name, how, 0o600)
 
     def transaction(self, *, trusting: bool = True) -> "Transaction":
         """One durable commit around a block. Whatever fails, the cached head is read anew before the next one."""
@@ -76,6 +79,18 @@ class Writer:
 
     def take_turn(self) -> None:
         take_turn(self._lock_fd, self.place)
+
+    def busy(self) -> bool:
+        """Whether it is somebody's turn just now."""
+        try:
+            fcntl.flock(self._look_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(self._look_fd, fcntl.LOCK_UN)
+        except BlockingIOError:
+            return True
+        except OSError:
+            # Whoever takes the turn is told why he cannot.
+            return False
+        return False
 
     def end_turn(self) -> None:
         fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
@@ -152,8 +167,9 @@ class Writer:
         self.closed = True
         with suppress(sqlite3.Error):
             self.connection.close()
-        with suppress(OSError):
-            os.close(self._lock_fd)
+        for file in (self._lock_fd, self._look_fd):
+            with suppress(OSError):
+                os.close(file)
 
     def _write_anew(self) -> None:
         with self.turn(), _showing_life(self._lock_fd):
