@@ -11,7 +11,7 @@ import pytest
 import deliberating
 import panels
 from command_line import started
-from daemons import ONE, Served, place, serving
+from daemons import ONE, Served, place, serving, wait_for
 from forging import database
 from hansard.app.telling.recorded import STATES
 from hansard.surfaces.http.dashboard.deliberations import disagreements
@@ -290,8 +290,10 @@ def test_lines_and_checkpoints_come_as_they_are_kept(daemon: Served, visitor: Vi
         raw = raw[4 + length :]
     assert [json.loads(line)["seq"] for line in lines][:size] == list(range(size))
     assert visitor.see(f"/dashboard/data/lines?start={size + 50}").content == b""
+    wait_for(lambda: daemon.get("/v1/ledger/checkpoint").status_code == 200)
+    newest = daemon.get("/v1/ledger/checkpoint").json()["checkpoint"]
     kept = [json.loads(line)["note"] for line in visitor.see("/dashboard/data/checkpoints").text.splitlines()]
-    assert daemon.get("/v1/ledger/checkpoint").json()["checkpoint"] in kept
+    assert newest in kept
 
 
 def test_the_events_of_a_run_go_on_behind_an_entry(daemon: Served, visitor: Visitor, hostile: str) -> None:
