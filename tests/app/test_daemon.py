@@ -335,10 +335,10 @@ async def test_what_another_process_leaves_unsigned_is_signed_also_where_nothing
     monkeypatch.setattr("hansard.record.sealer.CHECKPOINT_S", 0.1)
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
     async with Hansard.open(settings=settings) as hansard:
-        work = asyncio.create_task(who(hansard).work())
         async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as other:
             assert other._opened.custody.startswith("another process seals")
             await (await other.submit("please", lane="backend", wishes=WISHES)).ended()
+        work = asyncio.create_task(who(hansard).work())
         await until(lambda: status(hansard)["signed"] == hansard.store.head().size)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
