@@ -256,6 +256,22 @@ async def test_what_a_program_writes_into_the_repository_s_settings_hides_nothin
     assert not ran.exists()
 
 
+async def test_a_list_of_what_is_ignored_that_is_no_file_is_passed_over(repository: Path) -> None:
+    ignored = repository / ".git" / "info" / "exclude"
+    ignored.unlink(missing_ok=True)
+    ignored.mkdir(parents=True)
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        (place.folder / "kept.txt").write_text("changed\n")
+        assert b"+changed" in (await place.changes() or b"")
+
+
+async def test_a_diff_that_cannot_be_looked_at_is_told(repository: Path) -> None:
+    async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
+        place.beside.rmdir()
+        with pytest.raises(ProviderError, match="cannot be looked at: No such file or directory"):
+            await place.changes()
+
+
 async def test_the_filters_and_settings_that_a_repository_had_before_are_obeyed(repository: Path) -> None:
     odd = 'one "two" \\ three # four\n; five'
     git(repository, "config", "filter.shout.clean", "tr a-z A-Z")

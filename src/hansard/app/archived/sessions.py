@@ -233,14 +233,15 @@ def _on_record(artifact: Mapping[str, Any], store: Store | None) -> tuple[list[B
     """An artifact that lies alone, against every one of its session that the record has; or why it was not."""
     if store is None:
         return [], "no ledger was asked: an artifact that was changed throughout would not be noticed"
-    session, other = artifact.get("session_id"), None
-    for entry, held in artifacts_of(store, str(session)):
-        if held is not None and same_json(held, artifact):
-            return [], None
-        other = other if held is None else entry
-    if other is None:
+    session, others = artifact.get("session_id"), dict(artifacts_of(store, str(artifact.get("session_id"))))
+    if any(held is not None and same_json(held, artifact) for held in others.values()):
+        return [], None
+    if not others:
         return [], f"not held against the record: {store.place} has no artifact of a session {session!r}"
-    message = f"is not what the record has of session {session!r} at entry {other}"
+    if None in others.values():
+        # It may be the one that was redacted.
+        return [], f"not held against the record: an artifact of session {session!r} is not in {store.place} any more"
+    message = f"is not what the record has of session {session!r} at entry {max(others)}"
     return [Breach(document="artifact", path="", rule="record", message=message)], None
 
 

@@ -270,7 +270,8 @@ async def _rules(git: _Git, here: Path, listed: Path) -> _Rules:
     files = {"config": b"".join(_settings(settings)), "HEAD": b"ref: refs/heads/none\n"}
     read = (repository, "info/attributes"), (repository, "info/exclude"), (listed, "info/sparse-checkout")
     for place, name in read:
-        with suppress(FileNotFoundError, NotADirectoryError):
+        # Git passes over what it cannot read, too.
+        with suppress(OSError):
             files[name] = (place / name).read_bytes()
     return _Rules(objects=repository / "objects", files=files)
 
@@ -298,11 +299,14 @@ async def _changes(git: _Git, here: Path, beside: Path, rules: _Rules, commit: s
     there, and neither an index nor a setting nor another repository that a program put in its place hides anything.
     """
     await to_the_end(_aside(_make_plain, here, beside.parent))
-    own = Path(mkdtemp(prefix="git-", dir=beside))
-    for name in ("objects", "refs", "info"):
-        (own / name).mkdir()
-    for name, content in rules.files.items():
-        (own / name).write_bytes(content)
+    try:
+        own = Path(mkdtemp(prefix="git-", dir=beside))
+        for name in ("objects", "refs", "info"):
+            (own / name).mkdir()
+        for name, content in rules.files.items():
+            (own / name).write_bytes(content)
+    except OSError as error:
+        raise ProviderError(f"workspace: what changed in {here} cannot be looked at: {error.strerror}") from error
     objects = str(rules.objects).replace("\\", "\\\\").replace('"', '\\"')
     apart = {
         "GIT_DIR": str(own),
