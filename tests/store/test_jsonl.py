@@ -13,7 +13,6 @@ from hansard.ledger.verify import Options, verify
 from hansard.store.base import Query, Seal, StoredCheckpoint
 from hansard.store.conformance.sample import Clock, draft, fill, genesis, kinds, note, part, put, redacted, walk
 from hansard.store.jsonl import JsonlStore
-from hansard.store.jsonl.claims import MOST_RELEASED
 from hansard.store.jsonl.files import Paths, lines_back, lines_from, whole_end
 
 ODD = "\u2028 \u2029 \u0085 \x0b \x0c \x1c \r ä"
@@ -430,25 +429,6 @@ def _append_to(path: Path) -> None:
 
 def _delete(path: Path) -> None:
     path.unlink()
-
-
-def test_claims_that_were_given_back_are_forgotten_and_their_epochs_never_come_again(path: Path) -> None:
-    store = JsonlStore.create(path, genesis(), clock=Clock())
-    kept, claims = store.claim("kept", 60), Paths.of(path).claims
-    for _ in range(3):
-        old = store.claim("often", 60)
-        store.release(old)
-    for number in range(2 * MOST_RELEASED):
-        store.release(store.claim(f"run {number}", 60))
-    assert len(json.loads(claims.read_bytes())) <= MOST_RELEASED + 2
-    store.renew(kept, 60)
-    assert (store.epoch("kept"), store.epoch("often"), store.epoch("never")) == (kept.epoch, 0, 0)
-    store.close()
-    store = JsonlStore.open(path)
-    assert store.claim("often", 60).epoch > old.epoch == 3
-    with pytest.raises(Fenced):
-        store.renew(old, 60)
-    store.close()
 
 
 def test_a_damaged_claims_file_is_named_with_what_to_do(path: Path) -> None:

@@ -10,10 +10,6 @@ from hansard.store.base import Claim
 from hansard.store.holder import Holder, why_free
 from hansard.store.jsonl.files import replace
 
-MOST_RELEASED = 256
-FLOOR = ""
-"""No claim has this name. Under it stands the highest epoch of those that were forgotten, beyond which new ones begin."""
-
 
 @value
 class Held:
@@ -39,7 +35,7 @@ class Claims:
     def claim(self, name: str, lease_s: float) -> Claim:
         held = self._held.get(name)
         because = why_free(name, held.epoch, held.holder, held.until_us - self._now_us()) if held else "new"
-        epoch = max(self.epoch(name), self.epoch(FLOOR)) + 1
+        epoch = self.epoch(name) + 1
         self._change(name, Held(epoch=epoch, holder=Holder.here().text(), until_us=self._until(lease_s)))
         return Claim(name=name, epoch=epoch, because=because)
 
@@ -57,7 +53,7 @@ class Claims:
         return self._now_us() + int(lease_s * 1_000_000)
 
     def _change(self, name: str, held: Held) -> None:
-        changed = _remembered({**self._held, name: held})
+        changed = {**self._held, name: held}
         text = encode({n: {"epoch": h.epoch, "holder": h.holder, "until_us": h.until_us} for n, h in changed.items()})
         try:
             replace(self._path, [text, b"\n"])
@@ -66,16 +62,6 @@ class Claims:
                 f"cannot write {self._path}: {error.strerror}; the claim on {name} is as before"
             ) from error
         self._held = changed
-
-
-def _remembered(held: dict[str, Held]) -> dict[str, Held]:
-    """The claims without those that were given back, where these are many: there is one for each run that was ever driven."""
-    released = [name for name, each in held.items() if not each.holder and name != FLOOR]
-    if len(released) <= MOST_RELEASED:
-        return held
-    floor = max(held[name].epoch for name in held if name == FLOOR or not held[name].holder)
-    left = {name: each for name, each in held.items() if each.holder}
-    return {**left, FLOOR: Held(epoch=floor, holder="", until_us=0)}
 
 
 def read_claims(path: Path) -> dict[str, Held]:
