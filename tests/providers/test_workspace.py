@@ -256,10 +256,8 @@ async def test_what_a_program_writes_into_the_repository_s_settings_hides_nothin
     assert not ran.exists()
 
 
-async def test_a_list_of_what_is_ignored_that_is_no_file_is_passed_over(repository: Path) -> None:
-    ignored = repository / ".git" / "info" / "exclude"
-    ignored.unlink(missing_ok=True)
-    ignored.mkdir(parents=True)
+async def test_attributes_that_are_no_file_are_passed_over_as_git_does(repository: Path) -> None:
+    (repository / ".git" / "info" / "attributes").mkdir(parents=True)
     async with prepared(Workspace(kind="worktree", source=repository), SEES) as place:
         (place.folder / "kept.txt").write_text("changed\n")
         assert b"+changed" in (await place.changes() or b"")
