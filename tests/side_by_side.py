@@ -3,13 +3,15 @@
     python tests/side_by_side.py
 
 A part is a folder of tests, or the files beside the folders. Each has a process of its own, so that nothing that one leaves
-behind meets another. A program and not a line of shell: a shell has what it runs in the background ignore SIGINT and
+behind meets another, and its files in a folder of its own: pytest's common one is cleared by whichever part ends, and a
+file that another's daemon still writes there failed it. A program and not a line of shell: a shell has what it runs in the background ignore SIGINT and
 SIGQUIT, and tests of ours look at just that. Fails also where all parts together leave a requirement of the protocol
 without a test that passed.
 """
 
 import compileall
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,9 +30,9 @@ TESTED = ("-m", "coverage", "run", "-m", "pytest", "-q", "--color=no", "-p", "no
 NOTHING_COLLECTED = 5
 
 
-def parts() -> dict[str, list[str]]:
-    """What is run for each part, by the part's name."""
-    tests = {name: [*TESTED, *words] for name, words in folders().items()}
+def parts(kept: Path) -> dict[str, list[str]]:
+    """What is run for each part, by the part's name. The files of its tests lie in `kept`."""
+    tests = {name: [*TESTED, f"--basetemp={kept / name}", *words] for name, words in folders().items()}
     return {"mypy": ["-m", "mypy"], **tests}
 
 
@@ -42,17 +44,20 @@ def folders() -> dict[str, list[str]]:
     return {**found, BESIDE: [f"{HERE.name}/{path.name}" for path in sorted(HERE.glob("test_*.py"))]}
 
 
-def run(name: str, words: list[str], kept: Path) -> int:
-    """One part. Its whole output is shown where it fails, otherwise its last lines."""
+def run(name: str, words: list[str], shown: Path) -> list[str]:
+    """One part, and how it failed. Its whole output is shown where it does, otherwise its last lines."""
     argv = [sys.executable, *words]
-    environment = {**os.environ, "COVERAGE_FILE": f".coverage.{name}", PLACE: str(kept / name)}
+    environment = {**os.environ, "COVERAGE_FILE": f".coverage.{name}", PLACE: str(shown / name)}
     began = time.monotonic()
     done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     good = done.returncode in (0, NOTHING_COLLECTED)
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     said = [line for line in lines if line.startswith("SKIPPED")] + lines[-1:] if good else lines
     print(f"{name:13} {time.monotonic() - began:5.0f} s", *said, sep="\n  ", flush=True)
-    return 0 if good else done.returncode
+    if good:
+        return []
+    named = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+    return [f"{name}: {line}" for line in [*named, f"exit {done.returncode}"]]
 
 
 def main() -> int:
@@ -60,12 +65,18 @@ def main() -> int:
         old.unlink()
     # Where the environment forbids Python to keep what it compiled, each of a thousand commands would compile all of it.
     compileall.compile_dir("src", quiet=1)
+    kept = Path(tempfile.mkdtemp())
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor((os.cpu_count() or 1) + 2) as pool:
-        kept = Path(folder)
-        codes = list(pool.map(lambda part: run(part[0], part[1], kept), parts().items()))
-        lines = report({id for each in kept.iterdir() for id in each.read_text().split()})
-    print("\n".join(lines), flush=True)
-    return max(*codes, int(len(lines) > 1))
+        shown = Path(folder)
+        ended = pool.map(lambda part: run(part[0], part[1], shown), parts(kept).items())
+        failures = [line for each in ended for line in each]
+        requirements = report({id for each in shown.iterdir() for id in each.read_text().split()})
+    print("\n".join(requirements), flush=True)
+    if failures:
+        print(*failures, f"the files of these tests are kept in {kept}", sep="\n", flush=True)
+        return 1
+    shutil.rmtree(kept, ignore_errors=True)
+    return int(len(requirements) > 1)
 
 
 if __name__ == "__main__":
