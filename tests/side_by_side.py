@@ -3,10 +3,10 @@
     python tests/side_by_side.py
 
 A part is a folder of tests, or the files beside the folders. Each has a process of its own, so that nothing that one leaves
-behind meets another, and its files in a folder of its own: pytest's common one is cleared by whichever part ends, and a
-file that another's daemon still writes there failed it. A program and not a line of shell: a shell has what it runs in the background ignore SIGINT and
-SIGQUIT, and tests of ours look at just that. Fails also where all parts together leave a requirement of the protocol
-without a test that passed.
+behind meets another, and a folder of its own: pytest's common one is cleared by whichever part ends, which fails it where
+another's daemon still writes there. A program and not a line of shell: a shell has what it runs in the background ignore
+SIGINT and SIGQUIT, and tests of ours look at just that. Fails also where all parts together leave a requirement of the
+protocol without a test that passed.
 """
 
 import compileall
