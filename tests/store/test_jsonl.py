@@ -13,6 +13,7 @@ from hansard.ledger.verify import Options, verify
 from hansard.store.base import Query, Seal, StoredCheckpoint
 from hansard.store.conformance.sample import Clock, draft, fill, genesis, kinds, note, part, put, redacted, walk
 from hansard.store.jsonl import JsonlStore
+from hansard.store.jsonl.claims import CHANGES
 from hansard.store.jsonl.files import Paths, lines_back, lines_from, whole_end
 
 ODD = "\u2028 \u2029 \u0085 \x0b \x0c \x1c \r ä"
@@ -429,6 +430,38 @@ def _append_to(path: Path) -> None:
 
 def _delete(path: Path) -> None:
     path.unlink()
+
+
+def test_a_change_of_a_claim_is_a_line_however_many_claims_there_were(path: Path) -> None:
+    store = JsonlStore.create(path, genesis(), clock=Clock())
+    kept, claims = store.claim("kept", 60), Paths.of(path).claims
+    for number in range(CHANGES // 2 - 1):
+        store.release(store.claim(f"run {number}", 60))
+    before = claims.read_bytes()
+    store.release(store.claim("run 1", 60))
+    added = claims.read_bytes().removeprefix(before)
+    assert added.count(b"\n") == 2
+    assert len(added) < 400
+    for _ in range(4):
+        store.renew(kept, 60)
+    assert claims.read_bytes().count(b"\n") < 5, "from time to time the file is written anew"
+    store.close()
+    # Whoever was killed within a line has changed nothing, and is no damage.
+    whole = claims.read_bytes()
+    claims.write_bytes(whole + b'{"run 1":{"epo')
+    store = JsonlStore.open(path)
+    assert (store.epoch("kept"), store.epoch("run 1")) == (1, 2)
+    again = store.claim("run 1", 60)
+    assert (again.epoch, again.because) == (3, "resumed")
+    store.renew(again, 60)
+    with closing(JsonlStore.open(path, reading=True)) as beside:
+        assert (beside.epoch("run 0"), beside.epoch("run 1")) == (1, 3)
+    # Nor is a file that somebody took away meanwhile.
+    claims.unlink()
+    store.renew(again, 60)
+    store.close()
+    with closing(JsonlStore.open(path)) as store:
+        assert (store.epoch("run 0"), store.epoch("run 1")) == (1, 3)
 
 
 def test_a_damaged_claims_file_is_named_with_what_to_do(path: Path) -> None:

@@ -1,4 +1,8 @@
-"""Claims in a small file of their own, replaced whole at each change ([J5]). Coordination, not record."""
+"""Claims in a small file of their own ([J5]). Coordination, not record.
+
+Each line says how some claims stand, and the newest line about a claim counts. A change is a line behind the others, since
+there is a claim for each run that was ever driven; from time to time one line says it all.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +12,10 @@ from hansard.errors import Fenced, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed, encode, parse
 from hansard.store.base import Claim
 from hansard.store.holder import Holder, why_free
-from hansard.store.jsonl.files import replace
+from hansard.store.jsonl.files import LF, extend, replace
+
+CHANGES = 1_000
+"""Where there are so many changes, and more than claims, the file is written anew."""
 
 
 @value
@@ -27,6 +34,8 @@ class Claims:
         self._path = path
         self._now_us = now_us
         self._held = read_claims(path)
+        # The first change writes the file anew: whoever wrote it before may have been killed within a line.
+        self._changes: int | None = None
 
     def epoch(self, name: str) -> int:
         held = self._held.get(name)
@@ -53,24 +62,33 @@ class Claims:
         return self._now_us() + int(lease_s * 1_000_000)
 
     def _change(self, name: str, held: Held) -> None:
-        changed = {**self._held, name: held}
-        text = encode({n: {"epoch": h.epoch, "holder": h.holder, "until_us": h.until_us} for n, h in changed.items()})
+        changes, self._changes = self._changes, None
         try:
-            replace(self._path, [text, b"\n"])
+            if changes is None or changes > max(CHANGES, len(self._held)) or not self._path.exists():
+                replace(self._path, [_line({**self._held, name: held})])
+                self._changes = 0
+            else:
+                extend(self._path, _line({name: held}))
+                self._changes = changes + 1
         except OSError as error:
             raise Unavailable(
                 f"cannot write {self._path}: {error.strerror}; the claim on {name} is as before"
             ) from error
-        self._held = changed
+        self._held[name] = held
+
+
+def _line(claims: dict[str, Held]) -> bytes:
+    return encode({n: {"epoch": h.epoch, "holder": h.holder, "until_us": h.until_us} for n, h in claims.items()}) + LF
 
 
 def read_claims(path: Path) -> dict[str, Held]:
     """The claims as they stand on the disk; none when there is no file yet."""
     try:
-        members = parse(path.read_bytes().rstrip(b"\n"))
+        *lines, unfinished = path.read_bytes().split(LF)
         return {
             name: Held(epoch=int(each["epoch"]), holder=str(each["holder"]), until_us=int(each["until_us"]))
-            for name, each in members.items()
+            for line in lines or [unfinished]
+            for name, each in parse(line).items()
         }
     except FileNotFoundError:
         return {}

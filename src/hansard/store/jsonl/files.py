@@ -226,6 +226,18 @@ def replace(path: Path, content: Iterable[bytes]) -> None:
     sync_folder(new.parent)
 
 
+def extend(path: Path, line: bytes) -> None:
+    """Put a line behind the others of a file, durably. Where that fails a part of it may stand there."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        with open(fd, "wb", buffering=0, closefd=False) as file:
+            while line:
+                line = line[file.write(line) :]
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
 def sync_folder(folder: Path) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
