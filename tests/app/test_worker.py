@@ -18,6 +18,7 @@ from hansard.app.setup.configuring import run_config
 from hansard.app.setup.convening import Call, convening
 from hansard.app.setup.wishes import Wishes
 from hansard.app.wiring import found_ledger, open_ledger
+from hansard.orchestration.ending import Ended
 from hansard.orchestration.watching import LEASE_S, take
 from hansard.store.jsonl.files import spare
 from ledgers import full_disk
@@ -108,11 +109,38 @@ async def test_a_run_that_could_not_be_taken_is_taken_when_it_can(
         work = asyncio.create_task(Worker(hansard, tell=hear).work())
         await begun.wait()
         # The next claim is written there first, and that takes nothing.
+        (tmp_path / "log.claims.json").unlink()
         spare(tmp_path / "log.claims.json").symlink_to("/dev/full")
         run = await hansard.runs.submit("please", wished, lane="backend")
         async with asyncio.timeout(30):
             await over.wait()
         assert hansard.runs.show(run)["state"] == "answered"
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_what_breaks_in_one_run_does_not_end_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings, heard, over = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), list[str](), asyncio.Event()
+
+    def hear(text: str) -> None:
+        heard.append(text)
+        if "answered" in text:
+            over.set()
+
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
+        broken = await hansard.runs.submit("please", wished, lane="backend")
+        sound = await hansard.runs.submit("please", wished, lane="backend")
+        drive = hansard.runs.drive
+
+        async def breaks(run: str) -> Ended:
+            return await drive({sound: run}[run])
+
+        monkeypatch.setattr(hansard.runs, "drive", breaks)
+        work = asyncio.create_task(Worker(hansard, tell=hear).work())
+        async with asyncio.timeout(30):
+            await over.wait()
+        assert f"{broken} left alone: KeyError: '{broken}'" in heard
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 

@@ -13,7 +13,8 @@ from hansard.app.setup.wishes import Wishes
 from hansard.surfaces.mcp.running import MAX_FOLLOWED
 from hansard.surfaces.mcp.server import tools_of
 from hansard.surfaces.mcp.tool import described
-from mcp_clients import asking, called, client_of, desk_in, refused
+from ledgers import full_disk
+from mcp_clients import asking, called, client_of, desk_in, eventually, refused
 
 READS = {
     "runs_list", "run_show", "run_follow", "route", "status", "verify", "ledger_get", "causes", "summary",
@@ -241,6 +242,18 @@ async def test_a_run_can_be_left_and_followed_to_its_end(tmp_path: Path) -> None
                 seen += [each["seq"] for each in page["entries"]]
             assert seen == [each["seq"] for each in desk.hansard.runs.views(run)]
             assert len(seen) > MAX_FOLLOWED
+
+
+async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.surfaces.mcp.desk.AGAIN_S", 0.1)
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        with full_disk(desk.hansard.store.place, when="NEW.kind = 'run.ended'"):
+            asked = {"request": "compare two queues", "lane": "backend"}
+            assert "disk is full" in await refused(client, "submit", asked)
+        [run] = [each["run"] for each in (await called(client, "runs_list"))["runs"]]
+        await eventually(lambda: desk.hansard.runs.show(run)["state"] == "answered")
 
 
 async def test_runs_are_listed_page_by_page(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from hansard.domain.work import CancelAsked
+from hansard.errors import Fenced
 from hansard.orchestration import watching
 from hansard.orchestration.watching import Watch
 from running import Answers, Desk, desk
@@ -73,3 +74,13 @@ async def test_a_claim_that_was_lost_ends_no_watch(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(0.05)
         await asks_to_cancel(at, "one")
         await told.wait()
+
+
+async def test_a_claim_that_was_nearly_over_when_its_run_was_read_is_renewed_at_once() -> None:
+    # To read the record of a long run takes its time, and the claim was taken before.
+    at = desk(Answers())
+    claim = at.store.claim("one", 0.2)
+    with Watch(at.store).over(claim, at.store.head().size - 1, lambda: None):
+        await asyncio.sleep(0.4)
+        with pytest.raises(Fenced):
+            at.store.claim("one", 60.0)

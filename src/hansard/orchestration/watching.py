@@ -40,8 +40,8 @@ class Watch:
     @contextmanager
     def over(self, claim: Claim, since: int, cancel: Callable[[], None]) -> Iterator[None]:
         """Watch a run while the block runs; `since` is the last entry of it that is known."""
-        now = asyncio.get_running_loop().time()
-        self._watched[claim.name] = _Watched(claim=claim, renewed=now)
+        # The first look renews it: between the claim and this the whole record of the run was read.
+        self._watched[claim.name] = _Watched(claim=claim, renewed=-LEASE_S)
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="hansard-watch")
         try:

@@ -129,9 +129,10 @@ class Worker:
             if not isinstance(error, Fenced):
                 self._tell(f"{run} waits for the ledger: {error}")
             self._due.runs[run] = asyncio.get_running_loop().time() + AGAIN_S
-        except HansardError as error:
-            # It stays on the record as it is; what is wrong with one run must not end the others.
-            self._tell(f"{run} left alone: {error}")
+        except Exception as error:  # noqa: BLE001 - what is wrong with one run must not end the others
+            # It stays on the record as it is.
+            bug = not isinstance(error, HansardError)
+            self._tell(f"{run} left alone: {f'{type(error).__name__}: ' if bug else ''}{error}")
         finally:
             self._driving.pop(run, None)
 

@@ -16,12 +16,14 @@ from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import deliberation_view
 from hansard.app.telling.following import over_at
 from hansard.app.views import View
-from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from hansard.app.serving.daemon import Daemon
 
 GRACE_S = 10.0
+AGAIN_S = 3.0
+"""After this time a run that could not be recorded is tried again."""
 T = TypeVar("T")
 
 Work = Coroutine[Any, Any, Any]
@@ -156,6 +158,13 @@ class Desk:
     def _done(self, run: str, task: "asyncio.Task[None]") -> None:
         del self._driving[run]
         _seen(task)
+        if not task.cancelled() and isinstance(task.exception(), Unavailable) and self.daemon is None:
+            # A full disk, say: whoever asked is told, and when there is room it goes on. A daemon sees to that itself.
+            asyncio.get_running_loop().call_later(AGAIN_S, self._again, run)
+
+    def _again(self, run: str) -> None:
+        if not self.closing:
+            self.drive(run)
 
     def nudge(self, run: str) -> None:
         """Something was decided at a gate of this run: whoever drives it here looks at once."""
