@@ -145,7 +145,7 @@ class Deliberations:
 
     async def cancel(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
         """End a session with user_cancel, whoever holds it. Where nobody does, this carries it out."""
-        requested = self._unfinished(run)
+        requested = await asyncio.to_thread(self._unfinished, run)
         fact = CancelAsked(surface=surface)
         recorded = await self._recorder.record(fact, actor=actor or human(), run=run, causes=[requested])
         self._tell(run, [recorded])
@@ -160,9 +160,7 @@ class Deliberations:
 
     async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Sat:
         """Hold the rest of a session that was interrupted, or complete its directory."""
-        progress = self._progress(run)
-        if progress.ended is not None and not self._is_left_open(progress):
-            raise UsageError(f"run {run} has ended ({progress.ended.data['reason']}); there is nothing to resume")
+        progress = await asyncio.to_thread(self._resumed, run)
         assert progress.requested is not None
         recorded = await self._recorder.record(
             ResumeAsked(surface=surface), actor=actor or human(), run=run, causes=[progress.requested]
@@ -172,6 +170,12 @@ class Deliberations:
         if progress.ended is not None and sat.sitting.fault is not None:
             raise StoreError(sat.sitting.fault)
         return sat
+
+    def _resumed(self, run: str) -> Progress:
+        progress = self._progress(run)
+        if progress.ended is not None and not self._is_left_open(progress):
+            raise UsageError(f"run {run} has ended ({progress.ended.data['reason']}); there is nothing to resume")
+        return progress
 
     def _is_left_open(self, progress: Progress) -> bool:
         """Whether a run that has ended has something to do: its directory is not whole, or somebody was at it who never ended."""
@@ -217,7 +221,7 @@ class Deliberations:
     async def _held(self, run: str) -> AsyncIterator[Hold]:
         """The run under a claim that is kept as long as this lasts."""
         # What is no deliberation is refused before there is a claim of that name.
-        self._progress(run)
+        await asyncio.to_thread(self._progress, run)
         cancel = asyncio.Event()
         async with claimed(self._store, run, cancel) as (progress, claim):
             self._cancels[run] = cancel

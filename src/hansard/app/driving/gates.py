@@ -1,5 +1,6 @@
 """Gates, for every surface: which are open, and what people decide. A decision is bound to exactly what the gate shows."""
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -87,6 +88,33 @@ class Gates:
     ) -> View:
         """Record a decision. `shown` is what the decider saw, where a surface kept it; a gate that shows something else
         refuses. `commands`: whether checks of an edited plan may run programs here."""
+        opened = await asyncio.to_thread(self._decidable, gate, shown)
+        if (decision == "edit") != (edit is not None):
+            raise UsageError("an edit needs the new text, and nothing else takes one")
+        if edit is not None:
+            await asyncio.to_thread(self._check_edit, opened, edit, commands=commands)
+        fact = GateDecided(
+            gate=gate,
+            decision=decision,
+            shown=tuple(opened.data["shown"]),
+            authenticated=authenticated,
+            note=Body.text(note) if note else None,
+            edit=Body.text(edit) if edit is not None else None,
+        )
+        fact = without_secrets(fact, self._secrets())
+        recorded = await self._recorder.record(
+            fact, actor=human() if actor is None else actor, run=opened.run, causes=[opened.seq]
+        )
+        view = await asyncio.to_thread(self._shown, opened)
+        counts = any(each["seq"] == recorded.seq and each["counts"] for each in view["decisions"])
+        # Who approved beside others has got what he wanted; of two texts only one goes on.
+        if view["state"] in SAID and (SAID[view["state"]] != decision or (decision == "edit" and not counts)):
+            was = f"{view['state']} a moment before, by {_by(view)}"
+            raise UsageError(f"gate {gate} was {was}; your word is on the record, and changes nothing")
+        return view
+
+    def _decidable(self, gate: str, shown: tuple[str, ...] | None) -> Entry:
+        """A gate that is open, and shows what the decider saw."""
         opened = self._opened(gate)
         # What nobody can be shown, nobody can decide on.
         view = self._shown(opened)
@@ -96,32 +124,9 @@ class Gates:
             )
         if view["state"] != "open":
             raise UsageError(f"gate {gate} is {view['state']} already, by {_by(view)}; nothing was changed")
-        now = tuple(opened.data["shown"])
-        if shown is not None and shown != now:
+        if shown is not None and shown != tuple(opened.data["shown"]):
             raise UsageError(f"gate {gate} shows something else by now; look at it again: hansard gates show {gate}")
-        if (decision == "edit") != (edit is not None):
-            raise UsageError("an edit needs the new text, and nothing else takes one")
-        if edit is not None:
-            self._check_edit(opened, edit, commands=commands)
-        fact = GateDecided(
-            gate=gate,
-            decision=decision,
-            shown=now,
-            authenticated=authenticated,
-            note=Body.text(note) if note else None,
-            edit=Body.text(edit) if edit is not None else None,
-        )
-        fact = without_secrets(fact, self._secrets())
-        recorded = await self._recorder.record(
-            fact, actor=human() if actor is None else actor, run=opened.run, causes=[opened.seq]
-        )
-        view = self._shown(opened)
-        counts = any(each["seq"] == recorded.seq and each["counts"] for each in view["decisions"])
-        # Who approved beside others has got what he wanted; of two texts only one goes on.
-        if view["state"] in SAID and (SAID[view["state"]] != decision or (decision == "edit" and not counts)):
-            was = f"{view['state']} a moment before, by {_by(view)}"
-            raise UsageError(f"gate {gate} was {was}; your word is on the record, and changes nothing")
-        return view
+        return opened
 
     def _check_edit(self, opened: Entry, edit: str, *, commands: bool) -> None:
         if not edit.strip() or len(edit) > MAX_EDIT:

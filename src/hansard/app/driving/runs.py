@@ -250,13 +250,14 @@ class Runs(RecordedRuns):
         """Ask for a run to be cancelled. Where nobody drives it, this carries it out, and says how it ended; where another
         process does, it is given a while to notice.
         """
-        await self._ask(run, CancelAsked(surface=surface), actor, [self._unfinished(run)], accepted)
-        if driving := self._driving_now(run):
-            # Whoever is tired of waiting interrupts nobody: the run is to end, and not to stay as it is.
-            ended = await asyncio.shield(driving)
-            if ended.state != "waiting":
-                return ended
+        requested = await asyncio.to_thread(self._unfinished, run)
+        await self._ask(run, CancelAsked(surface=surface), actor, [requested], accepted)
         try:
+            if driving := self._driving_now(run):
+                # Whoever is tired of waiting interrupts nobody: the run is to end, and not to stay as it is.
+                ended = await asyncio.shield(driving)
+                if ended.state != "waiting":
+                    return ended
             return await self.drive(run)
         except Fenced:
             await until_over(self._store, run, NOTICED_S)
@@ -269,7 +270,8 @@ class Runs(RecordedRuns):
 
     async def ask_to_resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
         """Put it on the record that somebody wants an unfinished run to go on. Nobody drives it yet."""
-        await self._ask(run, ResumeAsked(surface=surface), actor, [self._unfinished(run)])
+        requested = await asyncio.to_thread(self._unfinished, run)
+        await self._ask(run, ResumeAsked(surface=surface), actor, [requested])
 
     async def _ask(self, run: str, fact: Fact, actor: str | None, causes: list[int], accepted: Accepted = None) -> None:
         await self._recorder.record(fact, actor=actor or human(), run=run, causes=causes)
@@ -278,15 +280,24 @@ class Runs(RecordedRuns):
 
     async def retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
         """Do one task again, and with it whatever was built on it."""
-        ask = self._to_retry(run, task, surface, actor)
+        ask = await self._to_retry(run, task, surface, actor)
         return await self._begun(run, self._engine.drive(run, ask))
 
     async def ask_to_retry(self, run: str, task: str, *, surface: Surface = "python", actor: str | None = None) -> None:
         """Put it on the record that somebody wants a task done again. Nobody drives the run yet."""
-        await self._engine.ask(run, self._to_retry(run, task, surface, actor))
+        await self._engine.ask(run, await self._to_retry(run, task, surface, actor))
 
-    def _to_retry(self, run: str, task: str, surface: Surface, actor: str | None) -> Callable[[], Awaitable[None]]:
+    async def _to_retry(
+        self, run: str, task: str, surface: Surface, actor: str | None
+    ) -> Callable[[], Awaitable[None]]:
         """What puts it on the record; UsageError where that task cannot be done again."""
+        causes = await asyncio.to_thread(self._retried, run, task)
+        if self._driving_now(run):
+            raise UsageError(f"run {run} is being driven; retry a task when it has ended")
+        return partial(self._ask, run, RetryAsked(task=task, surface=surface), actor, causes)
+
+    def _retried(self, run: str, task: str) -> list[int]:
+        """The entries on which it rests that a task is done again."""
         progress = progress_of(run, self.entries(run))
         if progress.requested is None:
             raise unknown_run(self._store, run)
@@ -300,10 +311,7 @@ class Runs(RecordedRuns):
         ids = [each["id"] for each in plan["tasks"]]
         if task not in ids:
             raise Unknown(f"run {run} has no task {task!r}; its tasks are {', '.join(ids[:20])}")
-        if self._driving_now(run):
-            raise UsageError(f"run {run} is being driven; retry a task when it has ended")
-        causes = [progress.requested] + ([progress.ended.seq] if progress.ended else [])
-        return partial(self._ask, run, RetryAsked(task=task, surface=surface), actor, causes)
+        return [progress.requested] + ([progress.ended.seq] if progress.ended else [])
 
     async def rerun(self, run: str, swap: Mapping[str, str] | None = None) -> View:
         """Re-run a run from the record alone. `swap` names providers, by role, that are asked live instead."""
