@@ -196,7 +196,8 @@ def frames_after(store: Store, run: str, after: int, limit: int) -> list[Frame]:
 
 async def until_over(store: Store, run: str, within_s: float) -> None:
     """Return when a run is over, whoever drives it, or the time is."""
-    for _ in range(round(within_s / WAIT_S)):
+    ends = time.monotonic() + within_s
+    while time.monotonic() < ends:
         if await asyncio.to_thread(over_at, store, run) is not None:
             return
         await asyncio.sleep(WAIT_S)

@@ -49,7 +49,7 @@ class SqliteStore:
         self._place = str(path)
         # Readers are opened later, and who uses the store may go to another folder meanwhile.
         self._path = path.absolute()
-        self._local = threading.local()
+        self._local, self._opening = threading.local(), threading.Lock()
         self._readers: list[_Reader] = []
         self._closed = False
         self._writer = Writer(path, clock)
@@ -302,7 +302,8 @@ class SqliteStore:
         return
 
     def close(self) -> None:
-        self._closed = True
+        with self._opening:
+            self._closed = True
         for reader in self._readers:
             with reader.lock, suppress(sqlite3.Error):
                 reader.connection.close()
@@ -359,11 +360,8 @@ class SqliteStore:
         return rows[0] if rows else None
 
     def _all(self, sql: str, *values: object) -> list[Any]:
-        reader: _Reader | None = getattr(self._local, "reader", None)
         try:
-            if reader is None and not self._closed:
-                reader = self._local.reader = _Reader(connect(self._path, reading=True), threading.Lock())
-                self._readers.append(reader)
+            reader: _Reader | None = getattr(self._local, "reader", None) or self._new_reader()
             if reader is not None:
                 with reader.lock:
                     if not self._closed:
@@ -372,12 +370,26 @@ class SqliteStore:
             raise refusal("cannot read", self.place, error) from error
         raise StoreError(f"{self.place} is closed")
 
+    def _new_reader(self) -> "_Reader | None":
+        """A connection for this thread; none where the store is closed. Those of threads that have ended go."""
+        with self._opening:
+            if self._closed:
+                return None
+            for ended in [each for each in self._readers if not each.thread.is_alive()]:
+                self._readers.remove(ended)
+                ended.connection.close()
+            connection = connect(self._path, reading=True)
+            reader = self._local.reader = _Reader(connection, threading.Lock(), threading.current_thread())
+            self._readers.append(reader)
+            return reader
+
 
 class _Reader(NamedTuple):
     """One thread's connection. Closing it while a query runs on it would take the process down, so both take its lock."""
 
     connection: sqlite3.Connection
     lock: threading.Lock
+    thread: threading.Thread
 
 
 def _is_too_long(path: Path) -> bool:
