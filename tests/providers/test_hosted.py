@@ -208,7 +208,15 @@ def test_a_code_of_thousands_of_digits_is_no_status(form: Form, wire: Wire) -> N
     assert (failure.kind, failure.retryable) == ("rate_limit", True)
 
 
-@pytest.mark.parametrize("turn", [Drop(), Cut(keep=0.0), Cut(keep=0.5), Cut(keep=0.95)], ids=str)
+CUTS = {
+    "drop": Drop(),
+    "begin": Cut(keep=0.0),
+    "half": Cut(keep=0.5),
+    "end": Cut(say=Say(text="Paris. " * 5_000), keep=0.95),
+}
+
+
+@pytest.mark.parametrize("turn", CUTS.values(), ids=CUTS)
 def test_a_broken_connection_is_a_network_failure(form: Form, wire: Wire, turn: Any) -> None:
     failure = failure_of(answers(form, wire, turn))
     assert (failure.kind, failure.retryable) == ("network", True)

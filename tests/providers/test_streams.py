@@ -57,6 +57,31 @@ def test_a_stream_that_ends_early_and_politely_is_a_network_failure(form: Form, 
 
 
 @streamed
+def test_a_connection_that_breaks_behind_the_end_of_an_answer_takes_nothing_from_it(form: Form, wire: Wire) -> None:
+    completion = answers(form, wire, Cut(say=Say(headers={"content-length": "1000000"}), keep=1.0))
+    assert completion.failure is None
+    assert completion.text == "Paris."
+    assert not completion.usage.estimated
+
+
+def test_a_whole_answer_of_which_only_the_count_is_missing_is_estimated(wire: Wire) -> None:
+    completion = answers(CHAT[1], wire, Cut(keep=0.95))
+    assert completion.failure is None
+    assert completion.text == "Paris."
+    assert completion.usage.estimated
+
+
+@streamed
+def test_a_server_that_stays_on_the_line_behind_its_answer_is_not_waited_for(form: Form, wire: Wire) -> None:
+    held = Cut(say=Say(headers={"content-length": "1000000"}), keep=1.0, silently=True)
+    completion = answers(form, wire, held)
+    assert completion.failure is None
+    assert completion.text == "Paris."
+    assert not completion.usage.estimated
+    assert wire.was_given_up()
+
+
+@streamed
 def test_an_event_that_is_no_json_is_internal(form: Form, wire: Wire) -> None:
     body = b"event: x\ndata: {not json}\n\n"
     assert failure_of(answers(form, wire, Raw(body=body, content_type="text/event-stream"))).kind == "internal"

@@ -20,6 +20,10 @@ class MessagesFold:
         self._held = 0
 
     @property
+    def over(self) -> bool:
+        return self.done
+
+    @property
     def held(self) -> int:
         return self._held + self._head.size
 

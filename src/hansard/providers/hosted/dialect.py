@@ -43,7 +43,15 @@ class Fold(Protocol):
     """Puts the events of a stream together into the reply that would have come whole."""
 
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether the answer is whole."""
+        ...
+
+    @property
+    def over(self) -> bool:
+        """Whether its format has nothing behind what was taken."""
+        ...
+
     @property
     def held(self) -> int:
         """About how many characters it holds, also of what is no part of the answer's text."""

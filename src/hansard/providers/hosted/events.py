@@ -48,7 +48,7 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any],
             elif not line and data:
                 whole, data = b"\n".join(data), []
                 if whole.startswith(END):
-                    await _drain(chunks)
+                    await drain(chunks)
                     return
                 yield _object(whole)
 
@@ -63,9 +63,9 @@ def _object(data: bytes) -> dict[str, Any]:
     return value
 
 
-async def _drain(chunks: AsyncIterator[bytes]) -> None:
+async def drain(rest: AsyncIterator[object]) -> None:
     """Read what is left, so that the connection can be used again; a server that has more to say is not waited for."""
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_S):
-            async for _ in chunks:
+            async for _ in rest:
                 pass

@@ -17,7 +17,7 @@ from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
 from hansard.providers.hosted import faults, transport
 from hansard.providers.hosted.dialect import Dialect, Lost, Refused, Said
-from hansard.providers.hosted.events import NotAnEvent, events
+from hansard.providers.hosted.events import NotAnEvent, drain, events
 from hansard.providers.hosted.place import Place
 from hansard.providers.prices import Prices
 from hansard.providers.schema import compile
@@ -125,8 +125,15 @@ class Hosted:
                         left -= len(piece.encode(errors="replace"))
                     if left < 0 or fold.held > room:
                         raise transport.Overrun(f"more came than the {exchange.limits.max_output_bytes} bytes allowed")
+                    if fold.over:
+                        await drain(stream)
+                        break
         except NotAnEvent as error:
             raise Lost("internal", str(error)) from error
+        except httpx2.HTTPError:
+            # A connection that breaks behind the end of an answer takes nothing from it.
+            if not fold.done:
+                raise
         finally:
             # Also when we are cancelled or late: what was said so far was paid for.
             heard.raw = json.dumps(fold.reply(), ensure_ascii=False).encode(errors="replace") if begun else None

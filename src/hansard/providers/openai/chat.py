@@ -112,6 +112,9 @@ def _first(choices: Any) -> Mapping[str, Any]:
 class ChatFold:
     """A chat completion put together from its chunks."""
 
+    over = False
+    """Never by itself: what was used is told behind the end of the answer, and the stream says when that was all."""
+
     def __init__(self) -> None:
         self._head = Head()
         self._text: list[str] = []

@@ -115,6 +115,10 @@ class ResponsesFold:
     def done(self) -> bool:
         return self._ended is not None
 
+    @property
+    def over(self) -> bool:
+        return self.done
+
     def take(self, event: Mapping[str, Any]) -> str:
         match event.get("type"):
             case "response.created" if isinstance(event.get("response"), dict):
