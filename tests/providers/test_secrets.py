@@ -258,3 +258,32 @@ def test_what_a_program_is_given_under_the_name_of_a_secret_is_one() -> None:
     assert known.scrub("open the door with k-9876543210") == (
         "[secret CLAUDE_CODE_CLIENT_KEY_PASSPHRASE] with [secret ANTHROPIC_CUSTOM_HEADERS]"
     )
+
+
+def test_what_an_agent_program_is_given_of_its_vendor_is_a_secret_under_the_name_of_one() -> None:
+    environment = {
+        "OPENAI_ADMIN_KEY": "sk-admin-0123456789",
+        "OPENAI_ORG_ID": "org-of-ours",
+        "ANTHROPIC_FEDERATION_TOKEN": "t-0123456789",
+        "ANTHROPIC_MODEL": "an ordinary model",
+    }
+    known = Secrets()
+    tables = {
+        "x": {"kind": "codex-cli", "program": sys.executable},
+        "c": {"kind": "claude-cli", "program": sys.executable},
+    }
+    open_providers(tables, environment=environment, secrets=known)
+    assert known.scrub("sk-admin-0123456789 of org-of-ours") == "[secret OPENAI_ADMIN_KEY] of org-of-ours"
+    assert known.scrub("t-0123456789 for an ordinary model") == (
+        "[secret ANTHROPIC_FEDERATION_TOKEN] for an ordinary model"
+    )
+
+
+@pytest.mark.parametrize("said", ["http://me:open%2fthe%20door@proxy:3128", "me:open%2fthe%20door@proxy:3128/"])
+def test_the_password_of_a_proxy_that_a_program_is_given_is_a_secret(said: str) -> None:
+    known = Secrets()
+    tables = {"p": {"kind": "command", "argv": ["true"]}}
+    open_providers(tables, environment={"HTTPS_PROXY": said, "http_proxy": "http://proxy:3128"}, secrets=known)
+    assert known.scrub(said) == said.replace("open%2fthe%20door", "[secret HTTPS_PROXY]")
+    assert known.scrub("open/the door") == "[secret HTTPS_PROXY]"
+    assert known.scrub("http://proxy:3128") == "http://proxy:3128"

@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from hansard.domain.fields import Fields
 from hansard.errors import MissingExtra, UsageError
@@ -21,6 +22,7 @@ from hansard.providers.breaker import Breaker
 from hansard.providers.limits import Limited
 from hansard.providers.options import COMMON
 from hansard.providers.prices import Prices
+from hansard.providers.programs.environment import PASSED_ON
 from hansard.providers.registry import OURS, REGISTRY, Factory, Registry
 from hansard.providers.scrubbed import Scrubbed
 from hansard.providers.secrets import SHORTEST, Secrets
@@ -57,6 +59,13 @@ HEADERS = ("ANTHROPIC_CUSTOM_HEADERS",)
 _CLAUDE_TOO = (*HEADERS, "CLAUDE_CODE_CLIENT_KEY_PASSPHRASE")
 ALSO_SECRET: Mapping[str, tuple[str, ...]] = {"claude-cli": _CLAUDE_TOO, "cli-auto": _CLAUDE_TOO}
 """What a kind passes on besides: secret where it is long enough to be told from ordinary text."""
+PREFIXES: Mapping[str, tuple[str, ...]] = {
+    "claude-cli": ("ANTHROPIC_",),
+    "codex-cli": ("OPENAI_",),
+    "cli-auto": ("ANTHROPIC_", "OPENAI_"),
+}
+"""A program of these kinds is given every variable that begins so."""
+PROGRAMS = frozenset({"command", "claude-cli", "codex-cli", "gemini-cli", "cli-auto"})
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$")
 
 FILES: Mapping[str, tuple[str, ...]] = {
@@ -218,12 +227,22 @@ def _collect_secrets(
         if value and not unused:
             secrets.add(variable, value)
     also = [each for each in passed if isinstance(each, str)] if isinstance(passed, list) else []
-    for variable in (*filter(_secretive, also), *ALSO_SECRET.get(kind, ())):
-        said = environment.get(variable, "")
-        values = [line.partition(":")[2] for line in said.splitlines()] if variable in HEADERS else [said]
-        for value in (each.strip() for each in values):
+    also += [each for each in environment if each.startswith(PREFIXES.get(kind, ()))]
+    proxies = [each for each in PASSED_ON if each.upper().endswith("_PROXY")] if kind in PROGRAMS else []
+    for variable in (*filter(_secretive, also), *ALSO_SECRET.get(kind, ()), *proxies):
+        for value in _values(variable, environment.get(variable, "")):
             if len(value) >= SHORTEST:
                 secrets.add(variable, value)
+
+
+def _values(variable: str, said: str) -> list[str]:
+    """What of a variable is secret: all of it, or the headers in it, or the password before the host of a proxy."""
+    if variable in HEADERS:
+        return [line.partition(":")[2].strip() for line in said.splitlines()]
+    if not variable.upper().endswith("_PROXY"):
+        return [said.strip()]
+    password = said.rpartition("@")[0].rpartition("/")[2].partition(":")[2]
+    return [password, unquote(password)]
 
 
 def _secretive(variable: str) -> bool:
