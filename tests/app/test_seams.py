@@ -3,6 +3,8 @@
 import asyncio
 import http.server
 import re
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -117,3 +119,32 @@ async def test_what_a_url_does_not_say_whole_and_in_time_is_no_answer(
         async with asyncio.timeout(20):
             with pytest.raises(ProviderError, match=re.escape(url)):
                 await handle({})
+
+
+GIVES_UP = """
+import asyncio, sys
+from hansard.app import seams
+
+async def main():
+    handle = seams.open_handler("look", {"url": sys.argv[1]}, None, {})
+    asked = asyncio.ensure_future(handle({}))
+    await asyncio.to_thread(sys.stdin.readline)
+    asked.cancel()
+    await asyncio.wait([asked])
+
+seams.SEAM_SECONDS = 600.0
+asyncio.run(main())
+"""
+
+
+def test_whoever_gives_up_on_a_url_that_hangs_ends_without_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}/"
+        program = subprocess.Popen([sys.executable, "-c", GIVES_UP, url], stdin=subprocess.PIPE)
+        try:
+            asked, _ = hanging.accept()
+            with asked:
+                program.communicate(b"\n", timeout=60)
+        finally:
+            program.kill()
+    assert program.returncode == 0

@@ -1,15 +1,19 @@
 """One POST to a server of somebody else, with an end: no answer takes longer than its time, or more than its bytes."""
 
+import asyncio
 import http.client
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from hansard.errors import UsageError
+
+T = TypeVar("T")
 
 
 class Answer(NamedTuple):
@@ -46,6 +50,22 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float,
             late.cancel()
     finally:
         connection.close()
+
+
+def aside(call: Callable[[], T]) -> "asyncio.Future[T]":
+    """Made in a thread of its own, for which nobody waits at the end: a server that hangs holds up no reader and no exit."""
+    made: Future[T] = Future()
+
+    def carried_out() -> None:
+        if not made.set_running_or_notify_cancel():
+            return
+        try:
+            made.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - whoever waits is told, whatever it is
+            made.set_exception(error)
+
+    threading.Thread(target=carried_out, name="hansard-posting", daemon=True).start()
+    return asyncio.wrap_future(made)
 
 
 def check_url(url: str, where: str) -> None:

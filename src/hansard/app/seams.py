@@ -6,7 +6,6 @@ A program and a URL get one JSON object and give text, or JSON where there is mo
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hansard.errors import ProviderError, UsageError
@@ -24,8 +23,6 @@ GROUPS = {
     "tool": "hansard.tools",
 }
 MOST_BYTES = 4 * 1024 * 1024
-# A server that hangs takes a thread of these, and none of those that everybody reads with.
-_FETCHING = ThreadPoolExecutor(8, "hansard-seam")
 
 
 class Asks(Protocol):
@@ -146,7 +143,7 @@ def _url(url: str) -> Asks:
     # Imported when it is used: most runs have nothing that is asked over HTTP.
     from http.client import HTTPException
 
-    from hansard.app.posting import check_url, post
+    from hansard.app.posting import aside, check_url, post
 
     check_url(url, "url")
 
@@ -163,7 +160,7 @@ def _url(url: str) -> Asks:
         return data[:MOST_BYTES].decode("utf-8", "replace").strip()
 
     async def ask(question: Mapping[str, Any], *, whole: bool = False) -> str:
-        return await asyncio.get_running_loop().run_in_executor(_FETCHING, fetch, question, whole)
+        return await aside(lambda: fetch(question, whole))
 
     return ask
 

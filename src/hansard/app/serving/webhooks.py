@@ -12,14 +12,12 @@ import hmac
 import http.client
 import json
 import secrets
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from hansard.app.posting import check_url, post
+from hansard.app.posting import aside, check_url, post
 from hansard.app.serving.marks import Marks
 from hansard.app.views import entry_view
 from hansard.errors import HansardError, StoreError
@@ -110,7 +108,7 @@ class Webhooks:
 
     async def _one(self, url: str, entry: Entry) -> None:
         for number in range(1, TRIES + 1):
-            said = await _aside(lambda: self._post(url, entry))
+            said = await aside(lambda: self._post(url, entry))
             self._tell("webhook", url=_shown(url), seq=entry.seq, kind=entry.kind, attempt=number, said=said)
             if said.startswith("2"):
                 break
@@ -132,21 +130,6 @@ class Webhooks:
             return str(post(url, body, headers, timeout_s=TIMEOUT_S).status)
         except (OSError, http.client.HTTPException) as error:
             return f"{type(error).__name__}: {error}"
-
-
-def _aside(call: Callable[[], str]) -> "asyncio.Future[str]":
-    """Made in a thread of its own, for which nobody waits at the end: a receiver that hangs holds up no reader and no exit."""
-    made: Future[str] = Future()
-
-    def carried_out() -> None:
-        made.set_running_or_notify_cancel()
-        try:
-            made.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - whoever waits is told, whatever it is
-            made.set_exception(error)
-
-    threading.Thread(target=carried_out, name="hansard-webhook", daemon=True).start()
-    return asyncio.wrap_future(made)
 
 
 def webhooks(urls: tuple[str, ...], folder: Path, store: Store, tell: Tell) -> Webhooks:
