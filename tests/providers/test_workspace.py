@@ -114,7 +114,7 @@ async def test_a_copy_that_would_be_too_large_is_refused_before_it_is_made(tmp_p
     source = tmp_path / "source"
     source.mkdir()
     (source / "big").write_bytes(b"x" * 2000)
-    with pytest.raises(ProviderError, match="larger than 1000 bytes"):
+    with pytest.raises(ProviderError, match=r"larger than 1000 bytes .*; raise max_workspace_bytes$"):
         async with prepared(Workspace(kind="copy", source=source, max_bytes=1000), SEES):
             pass
 

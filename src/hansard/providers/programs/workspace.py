@@ -161,7 +161,7 @@ def _copy(workspace: Workspace, folder: Path, unwanted: Event) -> None:
         left -= size
         if left < 0:
             raise ProviderError(
-                f"workspace: {source} is larger than {workspace.max_bytes} bytes (at {path}); raise max_bytes"
+                f"workspace: {source} is larger than {workspace.max_bytes} bytes (at {path}); raise max_workspace_bytes"
             )
 
     def copied(here: str, there: str) -> None:
