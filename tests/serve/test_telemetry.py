@@ -18,6 +18,7 @@ from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from hansard.record.history import fold
 from hansard.store.base import Query, Store
+from hansard.surfaces.http import telemetry as telemetry_module
 from hansard.surfaces.http.telemetry import Telemetry, check_collector
 from panels import PANELS, Voices
 from running import Answers, Said, completion, desk, hard_to_please, obliging, plan, task
@@ -179,6 +180,19 @@ async def test_a_run_that_cannot_be_told_of_is_counted_and_the_next_one_is_told_
         telemetry.close()
         collector.shutdown()
         collector.server_close()
+
+
+async def test_what_ended_just_before_the_end_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry_module, "GOODBYE_S", 60.0)
+    here, collector = desk(Answers()), Collector()
+    ended = await here.run(plan=plan(*(task(f"t{number}") for number in range(20))))
+    telemetry = Telemetry(cast(Hansard, here), f"http://127.0.0.1:{collector.server_port}", "0")
+    for _ in range(10):
+        telemetry.take(ended.run, here.entries(ended.run)[-1].seq)
+    await asyncio.to_thread(telemetry.close)
+    collector.shutdown()
+    collector.server_close()
+    assert len(collector.spans) == 10 * len(run_spans(here.store, ended.run))
 
 
 def test_a_collector_that_hangs_costs_nothing(tmp_path: Path) -> None:

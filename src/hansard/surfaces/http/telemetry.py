@@ -55,7 +55,8 @@ class Telemetry:
         self._tokens = meter.create_histogram(names.TOKENS, "{token}")
         self._runs: queue.Queue[tuple[str, int] | None] = queue.Queue(MOST_QUEUED)
         self.dropped = self._handed_over = 0
-        threading.Thread(target=self._work, name="hansard-traces", daemon=True).start()
+        self._working = threading.Thread(target=self._work, name="hansard-traces", daemon=True)
+        self._working.start()
 
     def take(self, run: str, end: int) -> None:
         """A run is over: which, and the entry that says so."""
@@ -65,10 +66,11 @@ class Telemetry:
             self.dropped += 1
 
     def close(self) -> None:
-        """Say goodbye to the collector, but do not wait for it."""
+        """Tell the collector what it was not told yet, and say goodbye, but do not wait for it."""
 
         def leave() -> None:
             self._runs.put(None)
+            self._working.join()
             self._tracing.shutdown()
             self._metering.shutdown()
 
