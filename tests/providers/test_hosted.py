@@ -184,6 +184,15 @@ def test_an_error_whose_body_is_no_error_object_still_has_its_kind(form: Form, w
     assert "502" in failure.message
 
 
+def test_what_a_server_says_in_words_of_its_own_is_told_and_understood(form: Form, wire: Wire) -> None:
+    said = failure_of(answers(form, wire, Refuse(status=422, body={"detail": [{"msg": "no such field: seed"}]})))
+    assert (said.kind, "no such field: seed" in said.message) == ("invalid_request", True)
+    long = {"detail": "the maximum context length is 8192 tokens" + "?" * 5_000}
+    said = failure_of(answers(form, wire, Refuse(status=400, body=long)))
+    assert said.kind == "context_length_exceeded"
+    assert len(said.message) < 3_000
+
+
 def test_a_server_says_how_long_to_wait(form: Form, wire: Wire) -> None:
     def wait(**headers: str) -> float | None:
         named = {name.replace("_", "-"): value for name, value in headers.items()}

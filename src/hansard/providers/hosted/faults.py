@@ -89,15 +89,18 @@ def fault_of(error: Exception) -> Fault:
     headers: Mapping[str, str] = getattr(response, "headers", {})
     said = read_error(getattr(error, "body", None))
     status = getattr(error, "status_code", None)
+    body = response.content[:LONGEST_BODY] if response is not None and status != 200 else None
+    # Not every server knows an error object: what it says in words of its own is more than its status.
+    quoted = (body or b"")[: 4 * LONGEST_MESSAGE].decode("utf-8", "replace").strip()
     return Fault(
         # Some servers write the status into the code, also within a stream that began with 200.
         status=status if isinstance(status, int) and status >= 300 else said.status,
         code=said.code,
         type=said.type,
-        message=said.message or getattr(error, "message", "") or str(error),
+        message=said.message or quoted or getattr(error, "message", "") or str(error),
         retry_after_s=retry_after_s(headers),
         request_id=headers.get("x-request-id") or headers.get("request-id") or "",
-        body=response.content[:LONGEST_BODY] if response is not None and status != 200 else None,
+        body=body,
     )
 
 
