@@ -269,6 +269,7 @@ def test_text_that_comes_in_parts_is_put_together(wire: Wire) -> None:
     parts: Any = [
         {"type": "thinking", "thinking": []},
         {"type": "text", "text": "Par"},
+        {"type": "text", "text": None},
         {"type": "text", "text": "is."},
     ]
     assert answers(CHAT[0], wire, Say(text=parts)).text == "Paris."

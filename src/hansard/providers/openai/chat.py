@@ -89,7 +89,7 @@ def text_of(content: Any) -> str:
         return content
     parts = content if isinstance(content, list) else []
     return "".join(
-        str(part.get("text", "")) for part in parts if isinstance(part, Mapping) and part.get("type") == "text"
+        str(part.get("text") or "") for part in parts if isinstance(part, Mapping) and part.get("type") == "text"
     )
 
 
