@@ -1,11 +1,11 @@
 """Exports finished runs to an OpenTelemetry collector, from the record and in threads of its own: one that hangs costs nothing.
 
-What does not fit into its queues is dropped and counted. It imports the SDK, which is the extra `otel`.
+What does not fit into its queues, or is not taken by the collector, is dropped and counted. It imports the SDK, which is the extra `otel`.
 """
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -47,14 +47,16 @@ class Telemetry:
 
         self._store = hansard.store
         about = Resource.create({"service.name": names.SCOPE, "service.version": version}, names.CONVENTIONS)
-        self._tracing, self._metering = _tracing(about, url.rstrip("/")), _metering(about, url.rstrip("/"))
+        self.dropped = self._handed_over = 0
+        self._counting = threading.Lock()
+        self._tracing = _tracing(about, url.rstrip("/"), self._drop)
+        self._metering = _metering(about, url.rstrip("/"))
         self._tracer = self._tracing.get_tracer(names.SCOPE, version)
         meter = self._metering.get_meter(names.SCOPE, version)
         self._took = meter.create_histogram(names.OPERATION_SECONDS, "s")
         self._ran = meter.create_histogram(names.WORKFLOW_SECONDS, "s")
         self._tokens = meter.create_histogram(names.TOKENS, "{token}")
         self._runs: queue.Queue[tuple[str, int] | None] = queue.Queue(MOST_QUEUED)
-        self.dropped = self._handed_over = 0
         self._working = threading.Thread(target=self._work, name="hansard-traces", daemon=True)
         self._working.start()
 
@@ -63,7 +65,7 @@ class Telemetry:
         try:
             self._runs.put_nowait((run, end))
         except queue.Full:
-            self.dropped += 1
+            self._drop(1)
 
     def close(self) -> None:
         """Tell the collector what it was not told yet, and say goodbye, but do not wait for it."""
@@ -84,7 +86,11 @@ class Telemetry:
                 self._export(run_spans(self._store, *ended))
             except Exception:  # noqa: BLE001 - whatever is wrong with one run, the next one is told of
                 # The store is closing, or the run cannot be read: the record stays what counts.
-                self.dropped += 1
+                self._drop(1)
+
+    def _drop(self, runs: int) -> None:
+        with self._counting:
+            self.dropped += runs
 
     def _export(self, spans: Sequence[Span]) -> None:
         from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
@@ -124,13 +130,20 @@ class Telemetry:
             self._ran.record(took_s, said)
 
 
-def _tracing(about: Any, url: str) -> Any:
+def _tracing(about: Any, url: str, drop: Callable[[int], None]) -> Any:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
+
+    class Exporter(OTLPSpanExporter):
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            taken = super().export(spans)
+            if taken is not SpanExportResult.SUCCESS:
+                drop(sum(span.parent is None for span in spans))
+            return taken
 
     made = TracerProvider(resource=about, shutdown_on_exit=False)
-    made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces", timeout=TIMEOUT_S)))
+    made.add_span_processor(BatchSpanProcessor(Exporter(f"{url}/v1/traces", timeout=TIMEOUT_S)))
     return made
 
 
