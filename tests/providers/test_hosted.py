@@ -439,6 +439,21 @@ def test_the_environment_of_the_process_is_not_asked(form: Form, wire: Wire, mon
     assert KEY not in str(wire.last.headers)
 
 
+def test_a_server_on_this_machine_is_asked_without_the_proxy_that_leads_to_others(
+    form: Form, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(Refuse(status=502)) as proxy:
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name)
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        assert answers(form, wire).ok
+        assert not proxy.seen
+        away = answers(form, wire, base_url="http://models.invalid/v1")
+        assert failure_of(away).details["status"] == 502
+        assert len(proxy.seen) == 1
+
+
 def test_a_tool_message_reaches_the_model_as_the_users(form: Form, wire: Wire) -> None:
     exchange = asked()
     first, second = exchange.messages

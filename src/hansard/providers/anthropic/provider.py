@@ -36,7 +36,7 @@ class _Anthropic:
             base_url=place.base_url,
             max_retries=0,
             open_telemetry=False,
-            http_client=transport.client(anthropic.DefaultAsyncHttpxClient),
+            http_client=transport.client(anthropic.DefaultAsyncHttpxClient, place.base_url),
         )
         # The SDK fills these from the process's environment, which we were not given.
         self._client._custom_headers = {}

@@ -1,5 +1,7 @@
 """The HTTP client under the vendors' SDKs: bounded, uncompressed, and following nobody to another host.
 
+Proxies are those of the SDK; a server on this machine is asked without one, which would look for it on its own.
+
 Imported together with an SDK, which brings httpx2 along. Knows neither vendors nor wire formats.
 """
 
@@ -7,7 +9,9 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from functools import cache
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -80,15 +84,25 @@ def _trust() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def client(make: Callable[..., Any]) -> Any:
-    """A client made with an SDK's own class, so that its pools and proxies are those of the SDK."""
+def client(make: Callable[..., Any], url: str) -> Any:
+    """A client for this address, made with an SDK's own class, so that its pools and proxies are those of the SDK."""
     # A redirect would carry the key to a host that nobody configured.
     return make(
         follow_redirects=False,
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_bound]},
         verify=_trust(),
+        mounts=dict.fromkeys(_without_proxy(urlsplit(url).hostname or "")),
     )
+
+
+def _without_proxy(host: str) -> tuple[str, ...]:
+    """The addresses to which no proxy leads."""
+    try:
+        here = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        here = False
+    return (f"all://[{host}]" if ":" in host else f"all://{host}",) if here else ()
 
 
 def kind_of(error: BaseException | None) -> tuple[str, str] | None:

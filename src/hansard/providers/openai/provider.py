@@ -34,7 +34,7 @@ class _Openai:
             api_key=place.key or NO_KEY,
             base_url=place.base_url,
             max_retries=0,
-            http_client=transport.client(openai.DefaultAsyncHttpxClient),
+            http_client=transport.client(openai.DefaultAsyncHttpxClient, place.base_url),
         )
         # The SDK fills these from the process's environment, which we were not given.
         self._client.organization = self._client.project = self._client.admin_api_key = None
