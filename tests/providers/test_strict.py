@@ -93,6 +93,7 @@ def test_what_cannot_be_said_strictly_is_not_said_wrongly(schema: dict[str, Any]
 
 ITEM = {"type": "object", "properties": {"id": {"type": "integer"}, "label": {"type": "string"}}, "required": ["id"]}
 CLEAR = {"properties": {"op": {"const": "clear"}, "label": {"type": ["string", "null"]}}, "required": ["op", "label"]}
+UNLABELLED = {"properties": {"label": {"type": ["string", "null"]}}, "required": ["label"]}
 RENAME = {"properties": {"op": {"const": "rename"}, "label": {"type": "string"}}, "required": ["op"]}
 
 
@@ -103,6 +104,7 @@ RENAME = {"properties": {"op": {"const": "rename"}, "label": {"type": "string"}}
         ({"anyOf": [{"oneOf": [{"type": "null"}, ITEM]}, {"type": "string"}]}, {"id": 1, "label": None}, {"id": 1}),
         ({"anyOf": [RENAME, CLEAR]}, {"op": "clear", "label": None}, {"op": "clear", "label": None}),
         ({"anyOf": [RENAME, CLEAR]}, {"op": "rename", "label": None}, {"op": "rename"}),
+        ({"anyOf": [ITEM, UNLABELLED]}, {"label": None}, {"label": None}),
         ({"$ref": "#/$defs/an~1item"}, {"id": 1, "label": None}, {"id": 1}),
         ({"$ref": "#"}, {"held": None}, {}),
     ],

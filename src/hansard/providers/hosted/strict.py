@@ -92,8 +92,10 @@ def _takes_null(schema: Mapping[str, Any]) -> bool:
 def _relaxed(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     if not isinstance(value, list | dict):
         return value
-    meant = (each for each in _choices(schema, root) if _describes(each, value, root))
-    schema = next(meant, _resolved(schema, root))
+    meant = [each for each in _choices(schema, root) if _describes(each, value, root)]
+    # In strict form an object holds all that it may hold.
+    whole = [each for each in meant if isinstance(value, dict) and value.keys() == each.get("properties", {}).keys()]
+    schema = next(iter((*whole, *meant)), _resolved(schema, root))
     if isinstance(value, list):
         return [_relaxed(each, schema.get("items"), root) for each in value]
     properties, required = schema.get("properties", {}), schema.get("required", ())
