@@ -135,7 +135,31 @@ async def test_a_server_that_cannot_start_is_a_failure_that_quotes_it(weights: P
     await provider.close()
 
 
-async def test_a_deadline_while_it_loads_leaves_no_server(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_is_tired_of_waiting_leaves_it_to_load_for_the_next(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, ready = weights.parent / "slow.py", weights.parent / "ready"
+    slow.write_text(f"import os, time\nwhile not os.path.exists({str(ready)!r}): time.sleep(0.02)\n{PLAYED}")
+    monkeypatch.setattr(local, "SERVER", slow)
+    provider, made = opened(weights)
+    done = await provider.complete(asked(timeout_s=0.4))
+    assert done.failure is not None
+    assert done.failure.kind == "timeout"
+    loading = set(served(weights))
+    assert loading
+    tired = asyncio.create_task(provider.complete(asked()))
+    patient = asyncio.create_task(provider.complete(asked()))
+    await asyncio.sleep(0.1)
+    tired.cancel()
+    ready.touch()
+    assert (await patient).text == "Paris."
+    assert set(served(weights)) >= loading, "no other one was started"
+    assert len(made) == 1
+    await provider.close()
+    assert served(weights) == []
+
+
+async def test_closing_while_it_loads_leaves_no_server(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = weights.parent / "slow.py"
     slow.write_text("import time; time.sleep(60)")
     monkeypatch.setattr(local, "SERVER", slow)
@@ -143,6 +167,7 @@ async def test_a_deadline_while_it_loads_leaves_no_server(weights: Path, monkeyp
     done = await provider.complete(asked(timeout_s=0.4))
     assert done.failure is not None
     assert done.failure.kind == "timeout"
+    await provider.close()
     assert served(weights) == []
 
 

@@ -1,7 +1,8 @@
 """A small real model on this machine, served by a child of ours and asked like any OpenAI-compatible server.
 
 The child runs llama.cpp (xllamacpp) under the reaper: it ends with the provider, and with us. It listens on loopback
-only, for whoever has the key, which nobody else is told. The first question starts it.
+only, for whoever has the key, which nobody else is told. The first question starts it, and whoever is tired of waiting
+for it leaves it to load for the next one.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ class Local:
         self._serving, self._endpoint = serving, endpoint
         self._process: Process | None = None
         self._inner: Provider | None = None
-        self._starting = asyncio.Lock()
+        self._starting: asyncio.Task[Provider] | None = None
 
     def describe(self) -> Mapping[str, str]:
         serving = self._serving
@@ -76,6 +77,13 @@ class Local:
     complete.keeps_the_contract = True  # type: ignore[attr-defined]
 
     async def close(self) -> None:
+        starting, self._starting = self._starting, None
+        if starting:
+            starting.cancel()
+            await asyncio.wait({starting})
+        await self._end()
+
+    async def _end(self) -> None:
         inner, self._inner = self._inner, None
         process, self._process = self._process, None
         if inner:
@@ -85,19 +93,22 @@ class Local:
 
     async def _asked(self, exchange: Exchange, heard: Heard) -> Completion:
         try:
-            async with self._starting:
-                inner = await self._ready()
+            inner = await asyncio.shield(self._ready())
         except ProviderError as error:
             return failed(self, exchange, failure("model_unavailable", str(error)), heard=heard)
         completion = await inner.complete(exchange)
         heard.usage = completion.usage if not completion.usage.estimated else None
         return completion
 
-    async def _ready(self) -> Provider:
-        """The provider in front of a server that answers; starts one where there is none or the last one has ended."""
-        if self._inner and self._process and not self._process.over:
-            return self._inner
-        await self.close()
+    def _ready(self) -> asyncio.Task[Provider]:
+        """Gives the provider in front of a server that answers; starts one where there is none or the last one has ended."""
+        if not self._starting or (self._starting.done() and (self._process is None or self._process.over)):
+            self._starting = asyncio.create_task(self._started())
+            self._starting.add_done_callback(_seen)
+        return self._starting
+
+    async def _started(self) -> Provider:
+        await self._end()
         key = secrets.token_urlsafe(24)
         serving = self._serving
         numbers = map(str, (serving.context, serving.slots, serving.threads, serving.cache_mib))
@@ -114,9 +125,15 @@ class Local:
             options = {"base_url": f"http://127.0.0.1:{port}/v1", "api_key_env": KEY, "model": serving.model}
             self._inner = self._endpoint(self.id, {**options, "server": "llama.cpp", "unmetered": True}, {KEY: key})
         except BaseException:
-            await self.close()
+            await self._end()
             raise
         return self._inner
+
+
+def _seen(starting: asyncio.Task[Provider]) -> None:
+    """Whoever waits is told of its error, and perhaps nobody does any more."""
+    if not starting.cancelled():
+        starting.exception()
 
 
 async def _port(process: Process) -> int:
