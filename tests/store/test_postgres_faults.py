@@ -1,5 +1,6 @@
 """A PostgreSQL server that is killed, restarted or cut off: what was acknowledged is there, and nothing is guessed."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -7,12 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from itertools import count
 
+import psycopg
 import pytest
 
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
+from hansard.record import recorder
 from hansard.store.base import Placed
 from hansard.store.conformance.sample import draft, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore
+from ledgers import request
 from postgres import Server, shared
 
 _schemas = count()
@@ -249,3 +253,22 @@ def test_a_line_cut_while_reading_is_an_error_and_the_next_call_goes_on(line: Li
         with pytest.raises(StoreError, match="cannot read"):
             list(store.lines())
         assert len(list(store.lines())) == 1
+
+
+async def test_whoever_records_while_another_session_has_the_lock_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder, "INLINE_BELOW_S", 60.0)
+    url = shared().url(shared().database())
+    with closing(PostgresStore.create(url, genesis())) as store:
+        writing = recorder.Recorder(store)
+        for number in range(10):
+            await writing.record(request(f"{number}"), actor="human:k7", run="r1")
+        with psycopg.connect(url) as other:
+            other.execute("SELECT size FROM hansard.head FOR UPDATE")
+            last = asyncio.ensure_future(writing.record(request("last"), actor="human:k7", run="r1"))
+            # Had the loop waited for the server, this session would keep its lock until the store gives up.
+            await asyncio.sleep(0.2)
+            assert not last.done()
+        assert (await last).seq == store.head().size - 1
+        await writing.close()

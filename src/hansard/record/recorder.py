@@ -166,7 +166,7 @@ class Recorder:
         return not crowded and self._is_quick()
 
     def _is_quick(self) -> bool:
-        """Whether a commit would be over before anybody notices. While another process writes, it would hold up the loop."""
+        """Whether a commit would be over before anybody notices. Where it may wait for others, it would hold up the loop."""
         return self._usual_s < INLINE_BELOW_S and not self.store.busy
 
     async def _alone(self, drafts: Sequence[Draft]) -> list[Placed] | None:

@@ -159,7 +159,7 @@ class Store(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether somebody else writes just now, so that a commit would wait for him; False where nobody can tell."""
+        """Whether a commit may have to wait for somebody else: whoever must not wait leaves it to a thread."""
         ...
 
     @property

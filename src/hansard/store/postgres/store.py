@@ -34,7 +34,8 @@ class PostgresStore:
     """One ledger in one schema of a database. Safe between threads, processes and machines."""
 
     inline = None
-    busy = False
+    busy = True
+    """Nobody can tell how long a server will take: it may be halted, wait for a standby, or lend the lock to another session."""
 
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
         self._address = address
