@@ -194,13 +194,17 @@ async def test_a_task_that_records_alone_writes_its_groups_itself_where_commits_
     assert store.threads[-1] is threading.main_thread()
 
 
-async def test_whoever_records_while_another_process_writes_holds_up_nobody(quick_folder: Path) -> None:
+@pytest.mark.parametrize("how", [fcntl.LOCK_EX, fcntl.LOCK_SH], ids=["writes", "copies the file to verify it"])
+async def test_whoever_records_while_another_process_has_the_lock_holds_up_nobody(
+    how: int, quick_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "INLINE_BELOW_S", PATIENCE_S)
     store = SqliteStore.create(quick_folder / "x.db", genesis_draft())
     recorder = Recorder(store)
     for number in range(30):
         await recorder.record(request(f"{number}"), actor="human:k7", run="r1")
     other = os.open(quick_folder / "x.db.lock", os.O_RDWR)
-    fcntl.flock(other, fcntl.LOCK_EX)
+    fcntl.flock(other, how)
     recording = asyncio.ensure_future(recorder.record(request("last"), actor="human:k7", run="r1"))
     # Had the loop waited for its turn, nobody would give it that.
     await asyncio.sleep(0.2)

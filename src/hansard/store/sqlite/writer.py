@@ -81,9 +81,9 @@ class Writer:
         take_turn(self._lock_fd, self.place)
 
     def busy(self) -> bool:
-        """Whether it is somebody's turn just now."""
+        """Whether it is somebody's turn just now, or somebody copies the file and holds writers off meanwhile ([S5])."""
         try:
-            fcntl.flock(self._look_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(self._look_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.flock(self._look_fd, fcntl.LOCK_UN)
         except BlockingIOError:
             return True
