@@ -1,6 +1,7 @@
 """Several processes and one ledger: taking turns, taking over, and being fenced out. Real processes, real signals."""
 
 import fcntl
+import os
 import signal
 import time
 from contextlib import ExitStack, closing
@@ -12,6 +13,8 @@ import pytest
 from components import need
 from hansard.app.ledgers.verifying import verify_apart
 from hansard.errors import StoreError
+from hansard.ledger.sources import view
+from hansard.ledger.verify import Options, verify
 from hansard.store.sqlite import writer as sqlite_writer
 from store import writer
 from store.faults import FORMS, PATIENCE_S, Child, after_fault, named, new_ledger, opened
@@ -174,3 +177,50 @@ def _another_comes_and_goes(ledger: Path) -> None:
         assert passing.ask("append 1 1 200").startswith("ack 2:")
         assert passing.hear("done")
         assert passing.ask("close") == "closed"
+
+
+def test_a_writer_goes_on_while_its_ledger_is_copied_to_be_verified(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = view._copy
+    with opened(ledger) as child:
+        child.tell("append 3 1 200")
+        assert child.hear("done")
+
+        def while_it_is_copied(path: Path, to: Path, held: int | None = None) -> None:
+            if path == ledger:
+                child.tell("append 3 1 200")
+                assert child.hear("done"), child.refusals
+            copy(path, to, held)
+
+        monkeypatch.setattr(view, "_copy", while_it_is_copied)
+        report = verify(ledger, Options(deep=True))
+    assert (report.size, report.bodies.opened, report.findings) == (7, 6, ())
+
+
+def test_a_ledger_whose_wal_begins_anew_while_it_is_copied_is_copied_again_under_its_lock(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, lock, tried = view._copy, Path(f"{ledger}.lock"), []
+    with opened(ledger) as child:
+        child.tell("append 3 1 200")
+        assert child.hear("done")
+
+        def while_it_is_copied(path: Path, to: Path, held: int | None = None) -> None:
+            if path == ledger:
+                tried.append(held is not None)
+                os.utime(lock, (0, 0))
+            copy(path, to, held)
+            if path == ledger and len(tried) == 1:
+                # What it did before goes from the WAL into the file, a part of which is copied already.
+                child.ask("close")
+                child.ask("open")
+                child.tell("append 3 1 20000")
+                assert child.hear("done"), child.refusals
+            elif path == ledger:
+                assert lock.stat().st_mtime, "whoever waits for the lock sees that its holder goes on"
+
+        monkeypatch.setattr(view, "_copy", while_it_is_copied)
+        report = verify(ledger, Options(deep=True))
+    assert tried == [False, True]
+    assert (report.size, report.bodies.opened, report.findings) == (7, 6, ())

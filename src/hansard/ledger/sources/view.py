@@ -6,11 +6,10 @@ copied aside and joined there. It opens no ledger and knows no table.
 
 import errno
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +29,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITTEN = ("SQLITE_FULL", "SQLITE_IOERR")
 _COPIES = 5
 _LOCK_S = 5.0
+_WAL_HEADER = 32
+_PIECE = 1 << 24
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -86,15 +87,8 @@ def _copied(path: Path) -> View:
     aside = new_aside()
     copy, steady = aside.folder / "ledger.db", False
     try:
-        for _ in range(_COPIES):
-            with _shared_lock(path):
-                stamp = _stamp(path)
-                shutil.copyfile(path, copy)
-                if _has_content(stamp[1]):
-                    shutil.copyfile(_beside(path, "-wal"), _beside(copy, "-wal"))
-                else:
-                    _beside(copy, "-wal").unlink(missing_ok=True)
-                steady = _stamp(path) == stamp
+        for tried in range(_COPIES):
+            stamp, steady = _copy_both(path, copy, holding=tried > 0)
             if steady:
                 break
         _join(copy)
@@ -104,6 +98,47 @@ def _copied(path: Path) -> View:
             raise _unwritten(copy, error.strerror) from error
         raise
     return View(original=path, readable=copy, aside=aside, stamp=stamp, steady=steady)
+
+
+def _copy_both(path: Path, copy: Path, *, holding: bool) -> tuple[Stamp, bool]:
+    """Copy a database and its write-ahead log: what was there, and whether the copies belong together.
+
+    Unless it is `holding` writers off, the database, which may be large, is copied while they go on. Whatever they change in it
+    comes out of the log: until that is begun anew all of it is still there, and the two join to the state at the log's end.
+    """
+    begun = b"" if holding else _beginning(path)
+    if begun:
+        _copy(path, copy)
+    with _shared_lock(path) as held:
+        stamp = _stamp(path)
+        if not begun:
+            _copy(path, copy, held)
+        if _has_content(stamp[1]):
+            _copy(_beside(path, "-wal"), _beside(copy, "-wal"), held)
+        else:
+            _beside(copy, "-wal").unlink(missing_ok=True)
+        steady = _stamp(path) == stamp
+    return stamp, steady and (not begun or _beginning(copy) == begun)
+
+
+def _beginning(path: Path) -> bytes:
+    """The header of a write-ahead log, which is another one each time that the log is begun anew; empty where there is none."""
+    try:
+        with open(_beside(path, "-wal"), "rb") as log:
+            return log.read(_WAL_HEADER)
+    except FileNotFoundError:
+        return b""
+
+
+def _copy(path: Path, copy: Path, held: int | None = None) -> None:
+    """Copy a file. Whoever waits for a lock that is held meanwhile sees that its holder was not stopped."""
+    with open(path, "rb") as source, open(copy, "wb") as target:
+        while piece := source.read(_PIECE):
+            target.write(piece)
+            if held is not None:
+                # Who may not show it is waited for no longer than anybody.
+                with suppress(OSError):
+                    os.utime(held)
 
 
 def _join(copy: Path) -> None:
@@ -129,21 +164,21 @@ def _unwritten(copy: Path, why: object) -> OSError:
 
 
 @contextmanager
-def _shared_lock(path: Path) -> Iterator[None]:
-    """Hold off writers while copying, where there is a lock file; a writer that hangs is not waited for."""
+def _shared_lock(path: Path) -> Iterator[int | None]:
+    """Hold off writers while copying, where there is a lock file, which is given; a writer that hangs is not waited for."""
     lock = _beside(path, ".lock")
     if fcntl is None or not lock.is_file():
-        yield
+        yield None
         return
-    with open(lock, "rb") as held:
-        until = time.monotonic() + _LOCK_S
-        while time.monotonic() < until:
+    with open(lock, "rb") as file:
+        held, until = None, time.monotonic() + _LOCK_S
+        while held is None and time.monotonic() < until:
             try:
-                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                break
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                held = file.fileno()
             except BlockingIOError:
                 time.sleep(0.005)
-        yield
+        yield held
 
 
 def _stamp(path: Path) -> Stamp:
