@@ -50,6 +50,21 @@ def test_a_report_names_the_ledger_and_not_the_export_that_was_made_of_it(tmp_pa
     assert json.loads(hansard(tmp_path, "verify", url, "--json").stdout)["path"] == place
 
 
+def test_an_entry_that_no_export_has_and_queries_find_is_told(tmp_path: Path, url: str, server: Server) -> None:
+    assert hansard(tmp_path, "submit", "x", "--provider", "rehearsal", "--ledger", url).returncode == 0
+    database = url.partition("?")[0].rpartition("/")[2]
+    server.execute(
+        "INSERT INTO hansard.entries(seq, line) SELECT seq + 9999, line FROM hansard.entries WHERE kind = 'run.ended'",
+        database,
+    )
+    done = hansard(tmp_path, "verify", url)
+    assert (done.returncode, done.stdout.splitlines()[0].partition(":")[0]) == (20, "BROKEN")
+    assert "the table entries has a row at 10" in done.stdout
+    told = verify_apart(url)
+    assert (told["ok"], told["exit_code"], told["verdict"], told["first_bad"]["code"]) == (False, 20, "BROKEN", "entry")
+    assert told["first_bad"] == told["findings"][0]
+
+
 def test_an_export_that_is_to_be_verified_is_given_up_where_its_service_closes(url: str) -> None:
     closed = Event()
     closed.set()

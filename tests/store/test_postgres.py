@@ -616,3 +616,45 @@ def test_without_psycopg_the_line_that_installs_it_is_shown() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "pip install 'hansard[postgres]'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("statements", "code"),
+    [
+        (["INSERT INTO entries(seq, line) SELECT seq + 9999, line FROM entries WHERE seq = 1"], "entry"),
+        (["INSERT INTO entries(seq, line) SELECT -1, line FROM entries WHERE seq = 1"], "entry"),
+        (["DELETE FROM causes WHERE seq = 300"], "causes"),
+        (["INSERT INTO causes VALUES (300, 7)"], "causes"),
+        (["INSERT INTO causes VALUES (9999, 7)"], "causes"),
+        (["ALTER TABLE entries DROP COLUMN run", "ALTER TABLE entries ADD COLUMN run text"], "columns"),
+        (["UPDATE nodes SET hash = decode(repeat('00', 32), 'hex')"], "node"),
+        (["DELETE FROM nodes"], "node"),
+        (["INSERT INTO nodes VALUES (8, 7, '')"], "node"),
+        (["INSERT INTO bodies VALUES (2 << 8 | 1, '', '', '', NULL)"], "body_unreferenced"),
+        (["INSERT INTO bodies VALUES (9999 << 8, '', '', '', NULL)"], "body_unreferenced"),
+        (["INSERT INTO shared VALUES ('', '')"], "body_unreferenced"),
+        (["UPDATE head SET ts = ts + 1"], "head"),
+    ],
+    ids=lambda given: given[0] if isinstance(given, list) else "",
+)
+def test_rows_that_are_not_those_of_the_lines_are_found(url: str, statements: list[str], code: str) -> None:
+    with closing(PostgresStore.create(url, genesis())) as store:
+        put(store, *(draft(parts=[part(b"body")], causes=(0,)) for _ in range(600)))
+        assert store.compare(lambda done, size: None) == ()
+        for statement in statements:
+            tamper(url, statement)
+        found = store.compare(lambda done, size: None)
+        assert {each.code for each in found} == {code}
+        assert {each.grade for each in found} == {"structure"}
+
+
+def test_rows_are_compared_beside_whoever_writes_and_erases(url: str) -> None:
+    with closing(PostgresStore.create(url, genesis())) as store, closing(PostgresStore.open(url)) as other:
+        put(store, *(draft(parts=[part(b"body" * 5_000)], causes=(0,)) for _ in range(600)))
+
+        def write(done: int, size: int) -> None:
+            put(other, *(draft(parts=[part(b"more")], causes=(0,)) for _ in range(300)))
+            other.erase((done + 1, "output"))
+
+        assert store.compare(write) == ()
+        assert store.head().size == 1201

@@ -16,9 +16,10 @@ from hansard.record.encoder import fastest
 from hansard.store.base import Draft, Store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hansard.ledger.checkpoint import Checkpoint
+    from hansard.ledger.report import Finding
     from hansard.providers.base import Provider
     from hansard.providers.prices import Prices
     from hansard.providers.recording import Recording
@@ -158,6 +159,13 @@ def open_store(location: str, *, reading: bool) -> Store:
             from hansard.store.sqlite import SqliteStore
 
             return SqliteStore.open(Path(location))
+
+
+def compare_derived(store: Store, look: "Callable[[int, int], None]") -> "tuple[Finding, ...]":
+    """What a database server has derived wrongly; of files, the verifier finds it himself."""
+    from hansard.store.postgres import PostgresStore
+
+    return store.compare(look) if isinstance(store, PostgresStore) else ()
 
 
 def create_store(location: str, genesis: Draft) -> Store:

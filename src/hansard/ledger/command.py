@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TextIO
 
-from .report import Report, lines
+from .report import Finding, Report, lines
 from .surrogates import whole
 from .tools import STANDARD, Tools
 from .verify import CannotRead, Options, verify
@@ -91,8 +91,13 @@ def add_arguments(parser: argparse.ArgumentParser, *, needs_path: bool = True, p
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
-def run(args: argparse.Namespace, tools: Tools = STANDARD, shown: str | None = None) -> int:
-    """Verify what the arguments ask for and print the report, which names it as `shown` where its path says nothing."""
+def run(
+    args: argparse.Namespace, tools: Tools = STANDARD, shown: str | None = None, odd: Sequence[Finding] = ()
+) -> int:
+    """Verify what the arguments ask for and print the report.
+
+    Where its path is that of a copy, it is named as `shown`, and `odd` is what was found wrong with what is not in the copy.
+    """
     options = Options(
         deep=args.deep,
         strict=args.strict,
@@ -112,7 +117,9 @@ def run(args: argparse.Namespace, tools: Tools = STANDARD, shown: str | None = N
     finally:
         if meter:
             meter.clear()
-    _show(replace(report, path=shown) if shown else report, as_json=args.json)
+    if shown:
+        report = replace(report, path=shown, findings=(*odd, *report.findings))
+    _show(report, as_json=args.json)
     return report.exit_code
 
 

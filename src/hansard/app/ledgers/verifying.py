@@ -5,12 +5,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 
 from hansard.app.views import View
 from hansard.errors import StoreError
 from hansard.ledger import command as command_module
+from hansard.ledger.report import Finding
 from hansard.ledger.verify import Tools
 from hansard.record.encoder import fast_parser, fastest
 
@@ -33,7 +35,7 @@ def verify_apart(location: str, *words: str, closed: Event | None = None) -> Vie
 
     verifier, shown = Path(command_module.__file__).parent, place_of(location)
     with (
-        readable(location, closed) as path,
+        verifiable(location, closed) as (path, odd),
         subprocess.Popen(
             [sys.executable, "-I", str(verifier), path, "--json", *words],
             stdout=subprocess.PIPE,
@@ -52,19 +54,30 @@ def verify_apart(location: str, *words: str, closed: Event | None = None) -> Vie
         report: View = json.loads(said)
     except ValueError as error:
         raise StoreError(f"{shown} could not be verified: {complained.strip()[-300:] or ran.returncode}") from error
-    return report if path == location else {**report, "path": shown}
+    if path == location:
+        return report
+    broken = {"ok": False, "exit_code": 20, "verdict": "BROKEN", "first_bad": asdict(odd[0])} if odd else {}
+    return {**report, **broken, "path": shown, "findings": [*map(asdict, odd), *report["findings"]]}
 
 
 @contextmanager
-def readable(location: str, closed: Event | None = None) -> Iterator[str]:
-    """The location itself, or for a ledger in a database server a throw-away export of it, which is what gets verified.
+def readable(location: str) -> Iterator[str]:
+    """The location itself, or for a ledger in a database server a throw-away export of it, which can be taken in."""
+    with verifiable(location) as (path, _):
+        yield path
 
-    The export is given up where a service is `closed` meanwhile: it may take longer than a process has that is told to end.
+
+@contextmanager
+def verifiable(location: str, closed: Event | None = None) -> Iterator[tuple[str, tuple[Finding, ...]]]:
+    """The location itself, or for a ledger in a database server a throw-away export of it, which is what gets verified, and
+    what else is wrong there: rows that queries answer from, and no export has.
+
+    It is given up where a service is `closed` meanwhile: it may take longer than a process has that is told to end.
     """
     if not location.startswith(("postgresql://", "postgres://")):
-        yield location
+        yield location, ()
         return
-    from hansard.app.wiring import open_store
+    from hansard.app.wiring import compare_derived, open_store
     from hansard.providers.programs.temporary import new_folder, remove
     from hansard.record.export import export
 
@@ -77,8 +90,9 @@ def readable(location: str, closed: Event | None = None) -> Iterator[str]:
         store = open_store(location, reading=True)
         try:
             export(store, folder / "export", pending=True, progress=look)
+            odd = compare_derived(store, look)
         finally:
             store.close()
-        yield str(folder / "export")
+        yield str(folder / "export"), odd
     finally:
         remove(folder)

@@ -13,9 +13,11 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.ledger.merkle import block_root, leaf_hash
+from hansard.ledger.report import Finding
 from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint, repair_of
 from hansard.store.holder import Holder, why_free
 from hansard.store.postgres.address import Address
+from hansard.store.postgres.comparing import Look, compare
 from hansard.store.postgres.layout import READ_HEAD, VERSION
 from hansard.store.postgres.mending import finish_redactions, rebuild, tail_fault
 from hansard.store.postgres.rows import epochs, erase, insert, is_in_use, keep_note, lay_out, layout_version, part_id
@@ -279,6 +281,10 @@ class PostgresStore:
             except StoreError as error:
                 raise Uncleaned(str(error), done) from error
         return done
+
+    def compare(self, look: Look) -> tuple[Finding, ...]:
+        """Hold what is derived against the lines ([S3]); a verifier reads those from an export, and never this database."""
+        return compare(self._all, look)
 
     def sync(self) -> None:
         return

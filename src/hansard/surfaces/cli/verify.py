@@ -2,7 +2,7 @@
 
 import argparse
 
-from hansard.app.ledgers.verifying import readable, tools
+from hansard.app.ledgers.verifying import tools, verifiable
 from hansard.app.settings import ledger_settings
 from hansard.ledger import command
 
@@ -22,9 +22,9 @@ def verify(args: argparse.Namespace) -> int:
     command.add_arguments(parser, needs_path=False, paths=PATHS)
     asked = parser.parse_args(args.words)
     location = ledger_settings(asked.path).ledger
-    with readable(location) as asked.path:
+    with verifiable(location) as (asked.path, odd):
         if asked.path == location:
             return command.run(asked, tools())
         from hansard.app.wiring import place_of
 
-        return command.run(asked, tools(), shown=place_of(location))
+        return command.run(asked, tools(), shown=place_of(location), odd=odd)
