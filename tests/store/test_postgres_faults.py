@@ -16,6 +16,7 @@ from hansard.record import recorder
 from hansard.store.base import Placed
 from hansard.store.conformance.sample import draft, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore
+from hansard.store.postgres import store as postgres_store
 from ledgers import request
 from postgres import Server, shared
 
@@ -272,3 +273,9 @@ async def test_whoever_records_while_another_session_has_the_lock_holds_up_nobod
             assert not last.done()
         assert (await last).seq == store.head().size - 1
         await writing.close()
+
+
+def test_a_server_that_has_nothing_to_tell_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_store, "LISTENING_POLL_S", 4.0)
+    with closing(PostgresStore.create(shared().url(shared().database(), more="&patience=3"), genesis())) as store:
+        assert store.wait(1, 4.5) == 1

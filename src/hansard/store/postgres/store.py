@@ -187,8 +187,10 @@ class PostgresStore:
                 if now > size or left <= 0 or self._readers.closed:
                     break
                 if listening:
-                    for _ in reader.notifies(timeout=min(LISTENING_POLL_S, left), stop_after=1):
-                        pass
+                    # Where nothing happens a server is silent: only what is asked has to be answered in time.
+                    with reader.unhurried():
+                        for _ in reader.notifies(timeout=min(LISTENING_POLL_S, left), stop_after=1):
+                            pass
                 else:
                     time.sleep(min(POLL_S, left))
             if listening:
