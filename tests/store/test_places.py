@@ -74,6 +74,20 @@ def test_a_ledger_that_is_taken_away_while_it_is_open_is_not_written_to(
         assert store.broken
 
 
+@pytest.mark.parametrize("harm", [_delete, _move, _replace, _rotate])
+@pytest.mark.parametrize("file", ["x.bodies.jsonl", "x.checkpoints.jsonl"])
+def test_a_ledger_of_which_one_file_is_taken_away_is_not_written_to(
+    quick_folder: Path, file: str, harm: Callable[[Path], None]
+) -> None:
+    with closing(created(quick_folder / "x.jsonl")) as store:
+        put(store, draft(parts=[part(b"kept")]))
+        harm(quick_folder / file)
+        time.sleep(LOOK_S)
+        with pytest.raises(StoreError, match=f"{file} was deleted, moved or replaced while it was open"):
+            store.append([[draft(parts=[part(b"lost")])]])
+        assert store.head().size == 2
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_whoever_goes_to_another_folder_still_has_his_ledger(
     quick_folder: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -6,6 +6,7 @@ Knows bytes and the order in which they must reach the disk: a body before its e
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal, NoReturn
 
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
@@ -55,15 +56,15 @@ class Writer:
     def checkpoints(self) -> Tail:
         return self._tails[2]
 
-    def _is_in_place(self) -> bool:
-        """Whether the entries lie where they did, and so the others do. Looked at now and then: what was written meanwhile
-        into a file that was moved is in that file, and a file that is gone is noticed each time.
+    def _displaced(self) -> Path | None:
+        """Which of the files does not lie where it did: what rotates logs may take the bodies alone. Looked at now and then:
+        what was written meanwhile into a file that was moved is in that file, and a file that is gone is noticed each time.
         """
         now = time.monotonic()
         if now < self._look_s:
-            return True
+            return None
         self._look_s = now + LOOK_S
-        return self._tails[1].is_at_its_path()
+        return next((tail.path for tail in self._tails if not tail.is_at_its_path()), None)
 
     def _taken_away(self, why: str) -> StoreError:
         self.trouble = why
@@ -75,8 +76,8 @@ class Writer:
         for tail, data in zip(self._tails, pieces, strict=True):
             if data and (moved := tail.moved()):
                 raise self._taken_away(moved)
-        if not self._is_in_place():
-            raise self._taken_away(f"{self._paths.entries} was deleted, moved or replaced while it was open")
+        if displaced := self._displaced():
+            raise self._taken_away(f"{displaced} was deleted, moved or replaced while it was open")
         durable = self._each or bool(note) or self._unsynced + count >= SYNC_ENTRIES
         try:
             for tail, data in zip(self._tails, pieces, strict=True):
