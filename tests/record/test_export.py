@@ -382,7 +382,9 @@ def test_an_export_that_fails_leaves_nothing_behind(full: SignedLog, tmp_path: P
     assert list((tmp_path / "target").iterdir()) == []
 
 
-def test_a_killed_export_leaves_nothing_under_its_name(full: SignedLog, tmp_path: Path) -> None:
+def test_what_a_killed_export_leaves_has_another_name_and_is_removed_by_the_next(
+    full: SignedLog, tmp_path: Path
+) -> None:
     code = (
         "import os, sys; from pathlib import Path; from hansard.record.export import export\n"
         "from hansard.store.sqlite import SqliteStore\n"
@@ -396,7 +398,23 @@ def test_a_killed_export_leaves_nothing_under_its_name(full: SignedLog, tmp_path
     )
     assert done.returncode == -9
     assert not (tmp_path / "out").exists()
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".partial")]
+    [left] = tmp_path.glob(".out.*.partial")
+    beside = [tmp_path / ".out.0.partial", tmp_path / ".other.0123456789ab.partial"]
+    for each in beside:
+        each.mkdir()
+
+    def look(done: int, total: int) -> None:
+        # One that is under way is nobody's to remove.
+        with pytest.raises(StoreError, match="stop"):
+            export(full.store, tmp_path / "out", progress=stop)
+
+    def stop(done: int, total: int) -> None:
+        raise StoreError("stop")
+
+    export(full.store, tmp_path / "out", progress=look)
+    assert verify(tmp_path / "out", Options(deep=True)).ok
+    assert not left.exists()
+    assert sorted(tmp_path.glob(".*.partial")) == sorted(beside)
 
 
 def test_the_archive_is_the_same_each_time_and_holds_sources_only() -> None:

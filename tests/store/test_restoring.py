@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,14 @@ def test_a_ledger_that_is_there_is_never_overwritten(original: SignedLog, place:
         assert store.head().size == size
     assert set(before) <= set(place.left())
     assert not [name for name in place.left() if name.endswith((".tmp", ".partial"))]
+
+
+def test_what_a_killed_import_left_is_removed_by_the_next(original: SignedLog, tmp_path: Path) -> None:
+    left = [tmp_path / f".x.db.0123456789ab.partial{ending}" for ending in ("", "-wal", "-shm")]
+    for each in left:
+        each.write_bytes(b"what was to be erased later")
+    import_log(original.path, partial(restore_file, tmp_path / "x.db"))
+    assert not any(each.exists() for each in left)
 
 
 def test_lines_that_do_not_hold_together_leave_nothing(original: SignedLog, place: Place) -> None:

@@ -1,12 +1,11 @@
 """An export: the whole log in a folder that a stranger can check with the verifier inside it ([X1]-[X3]).
 
 Writes what the store holds and judges nothing: what is broken, and can be read, is exported broken. It appears under its
-name only when it is complete; a crash leaves at most a hidden folder beside it.
+name only when it is complete; what a crash leaves is a hidden folder beside it, which the next export there removes.
 """
 
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -27,6 +26,7 @@ from hansard.record.sealed import newest_sealed
 from hansard.record.verifier_archive import archive, readme
 from hansard.seal.private import sync_folder
 from hansard.store.base import Query, Store, StoredBody
+from hansard.store.unfinished import unfinished
 
 Progress = Callable[[int, int], None]
 
@@ -73,19 +73,19 @@ def export(
     thrown away it is, since a verifier has to tell that it is still there.
     """
     _check_target(folder)
-    partial = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.partial")
     try:
-        partial.mkdir(mode=0o700)
-        done = _Export(store, partial, _size(store, upto), upto is None, bodies, pending, progress).run(folder)
-        for each, _, _ in os.walk(partial):
-            sync_folder(Path(each))
-        os.rename(partial, folder)
-        sync_folder(folder.parent)
-    except BaseException as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise unwritten(f"cannot export to {folder}: {error.strerror}; nothing was left there", error) from error
-        raise
+        with unfinished(folder, lambda place: place.mkdir(mode=0o700)) as partial:
+            try:
+                done = _Export(store, partial, _size(store, upto), upto is None, bodies, pending, progress).run(folder)
+                for each, _, _ in os.walk(partial):
+                    sync_folder(Path(each))
+                os.rename(partial, folder)
+                sync_folder(folder.parent)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)
+                raise
+    except OSError as error:
+        raise unwritten(f"cannot export to {folder}: {error.strerror}; nothing was left there", error) from error
     return done
 
 

@@ -5,7 +5,6 @@ The file appears under its name only when it is complete and durable. Claims and
 
 import fcntl
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -17,21 +16,22 @@ from hansard.store.base import Head, Part, StoredCheckpoint
 from hansard.store.retracing import Restored, Retracing
 from hansard.store.sqlite.rows import bed, check_unused, keep_note
 from hansard.store.sqlite.store import sync
+from hansard.store.unfinished import unfinished
 
 
 def restore(path: Path, rows: Iterable[Restored], checkpoints: Iterable[StoredCheckpoint]) -> Head:
     """Make a new ledger of these lines, bodies and checkpoints; StoreError when one is there, or they do not fit together."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
-        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        head = _fill(partial, rows, checkpoints)
-        _put_in_place(partial, path)
+        with unfinished(path, lambda place: place.touch(mode=0o600, exist_ok=False)) as partial:
+            try:
+                head = _fill(partial, rows, checkpoints)
+                _put_in_place(partial, path)
+            finally:
+                for suffix in ("", "-wal", "-shm"):
+                    with suppress(FileNotFoundError):
+                        os.unlink(f"{partial}{suffix}")
     except (sqlite3.Error, OSError) as error:
         raise unwritten(f"cannot restore to {path}: {plainly(error)}", error) from error
-    finally:
-        for suffix in ("", "-wal", "-shm"):
-            with suppress(FileNotFoundError):
-                os.unlink(f"{partial}{suffix}")
     return head
 
 
