@@ -1,4 +1,6 @@
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -294,3 +296,17 @@ def test_a_reader_goes_on_while_the_writer_builds_its_index_anew(path: Path) -> 
     assert pictured(path) == before
     assert picture(reader) == before
     reader.close()
+
+
+def test_a_reader_goes_on_when_the_writer_is_killed_while_it_writes_the_index(path: Path) -> None:
+    killed = (
+        "import os, sqlite3, sys; index = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "index.execute('PRAGMA cache_size = 2'); index.execute('BEGIN'); index.execute('UPDATE entries SET length = 0')\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    with closing(JsonlStore.open(path, reading=True)) as reader:
+        before = picture(reader)
+        done = subprocess.run([sys.executable, "-c", killed, str(Paths.of(path).index)], check=False)
+        assert done.returncode == -9
+        assert Path(f"{Paths.of(path).index}-journal").stat().st_size
+        assert picture(reader) == before

@@ -148,6 +148,14 @@ class Index:
             connection.execute("UPDATE main.head SET size = ?, at = ?, leaf = ?, ts = ?, frontier = ?", head)
         self.reach = Reach(sequence, at)
 
+    def is_readable(self) -> bool:
+        """Whether the kept one below can be read as it stands: who was killed while he wrote it has left that to the next writer."""
+        try:
+            self._all("SELECT 1 FROM entries LIMIT 1")
+        except sqlite3.Error:
+            return False
+        return True
+
     def place(self, seq: int) -> tuple[int, int] | None:
         """Where a line begins, and its length."""
         rows = self._all("SELECT at, length FROM entries WHERE seq = ?", seq)

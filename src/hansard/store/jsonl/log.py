@@ -225,6 +225,9 @@ class LineLog:
                 if self._new and through_index:
                     self._flush()
                 if not self._writing:
+                    if through_index and not self._index.is_readable():
+                        self._index.close()
+                        self._load()
                     self._follow()
                 yield
             except sqlite3.Error as error:
