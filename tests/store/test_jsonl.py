@@ -350,7 +350,7 @@ def test_a_new_ledger_does_not_take_over_what_a_deleted_one_left(path: Path) -> 
     store.claim("seal", 60.0)
     store.close()
     path.unlink()
-    with pytest.raises(StoreError, match=r"bodies\.jsonl exists already"):
+    with pytest.raises(StoreError, match=r"bodies\.jsonl exists already; .*log\.jsonl does not: move it away"):
         JsonlStore.create(path, genesis())
     Paths.of(path).bodies.unlink()
     store = JsonlStore.create(path, genesis())

@@ -48,3 +48,10 @@ def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(name: str) -
     there = replace(Holder.here(), started="0", **{name: "another"})
     with pytest.raises(Fenced, match="is held by process"):
         why_free("r1", 1, there.text(), 1_000_000)
+
+
+@pytest.mark.parametrize("pid", ["1e999", '"x"', "null", "[]"])
+def test_a_holder_that_is_none_holds_until_its_lease_ends(pid: str) -> None:
+    odd = f'{{"boot":"b","host":"h","pids":"p","started":"0","pid":{pid}}}'
+    with pytest.raises(Fenced, match="is held by somebody for 1 s more"):
+        why_free("r1", 1, odd, 1_000_000)

@@ -37,7 +37,7 @@ class Holder:
             found = json.loads(text)
             host, boot, pids, started = (str(found[name]) for name in ("host", "boot", "pids", "started"))
             return cls(host=host, boot=boot, pids=pids, pid=int(found["pid"]), started=started)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             return None
 
     def text(self) -> str:

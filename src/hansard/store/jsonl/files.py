@@ -49,7 +49,8 @@ class Paths:
         """For a new ledger: StoreError where one is; what is only derived of an earlier one goes."""
         for each in (self.entries, self.bodies, self.checkpoints):
             if each.exists() and each.stat().st_size:
-                raise StoreError(f"{each} exists already; open the ledger, or choose another name")
+                what_now = "open the ledger" if self.entries.exists() else f"{self.entries} does not: move it away"
+                raise StoreError(f"{each} exists already; {what_now}, or choose another name")
         for each in (self.index, self.claims):
             each.unlink(missing_ok=True)
 
