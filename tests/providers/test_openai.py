@@ -119,6 +119,16 @@ def test_an_error_beside_the_message_has_its_kind_and_what_was_said_before_it_co
     assert (completion.text, completion.usage.total) == ("Par", 9)
 
 
+@pytest.mark.parametrize("form", CHAT, ids=str)
+@pytest.mark.parametrize(
+    ("said", "finish"),
+    [("eos", "stop"), ("eos_token", "stop"), ("stop_sequence", "stop"), ("model_length", "length")],
+)
+def test_the_ways_to_end_of_other_servers_are_known(form: Form, wire: Wire, said: str, finish: str) -> None:
+    completion = answers(form, wire, Say(text="Paris.", finish=said))
+    assert (completion.text, completion.finish, completion.failure) == ("Paris.", finish, None)
+
+
 def test_an_error_event_ends_a_stream_of_responses(wire: Wire) -> None:
     completion = answers(RESPONSES[1], wire, Say(text="Par", error={"code": "server_error", "message": "boom"}))
     assert failure_of(completion).kind == "network"

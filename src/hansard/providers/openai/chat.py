@@ -22,6 +22,11 @@ _FINISH: Mapping[str, Finish] = {
     "content_filter": "content_filter",
     "tool_calls": "tool_call",
     "function_call": "tool_call",
+    # What other servers of this format say: Together, text-generation-inference, Mistral.
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "model_length": "length",
 }
 
 
