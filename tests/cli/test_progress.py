@@ -201,7 +201,18 @@ def test_durations_read_like_speech(seconds: float, said: str) -> None:
     assert narrate.duration(seconds) == said
 
 
-@pytest.mark.parametrize(("nano", "said"), [(0, "$0"), (1_230_000, "$0.001230"), (500_000_000, "$0.50")])
+@pytest.mark.parametrize(
+    ("nano", "said"),
+    [
+        (0, "$0"),
+        (45, "$0.000000045"),
+        (10_500, "$0.0000105"),
+        (1_230_000, "$0.00123"),
+        (15_500_000, "$0.0155"),
+        (500_000_000, "$0.50"),
+        (12_345_678_901, "$12.35"),
+    ],
+)
 def test_small_money_is_not_rounded_away(nano: int, said: str) -> None:
     assert narrate.dollars(nano) == said
 

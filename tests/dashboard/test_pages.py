@@ -16,6 +16,7 @@ from forging import database
 from hansard.app.telling.recorded import STATES
 from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
+from hansard.surfaces.http.dashboard.runs import spend
 from shell import hansard
 from visitors import Markup, Visitor
 
@@ -314,6 +315,13 @@ def test_a_task_stands_behind_everything_that_it_needs() -> None:
     assert at["a"] == at["lost"] < at["b"] < at["c"]
     assert len(drawn.edges) == 3
     assert waves([]).nodes == ()
+
+
+def test_what_was_spent_is_not_shown_as_nothing() -> None:
+    spent = {"calls": 3, "tokens": 1_381, "cost_usd_nano": 45, "elapsed_us": 417_601}
+    budget = {"max_calls": None, "max_tokens": None, "max_cost_usd_nano": 15_500_000, "max_seconds": 2}
+    said = [(row["used"], row["limit"]) for row in spend({"spent": spent, "budget": budget})]
+    assert said == [("3", None), ("1,381", None), ("0.000000045", "0.0155"), ("0.4176", "2")]
 
 
 def test_a_circle_of_tasks_does_not_hang_the_drawing() -> None:

@@ -35,6 +35,15 @@ def moment(ts_us: int) -> str:
         return str(ts_us)
 
 
+def usd(nano: int) -> str:
+    """Money for people, with as many places as it needs: what was spent is never shown as nothing."""
+    if not nano:
+        return "0"
+    places = next((places for least, places in ((10**9, 2), (10**7, 4), (10**5, 6)) if nano >= least), 9)
+    whole, _, rest = f"{nano / 10**9:.{places}f}".partition(".")
+    return f"{whole}.{rest.rstrip('0'):0<2}"
+
+
 def entry_view(entry: Entry) -> View:
     return {
         "seq": entry.seq,

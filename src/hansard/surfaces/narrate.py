@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from hansard.app.views import usd
 from hansard.surfaces.hearing import Event, Text
 from hansard.surfaces.plain import plain
 
@@ -112,8 +113,7 @@ def spent(calls: int, tokens: int, cost_usd_nano: int) -> str:
 
 
 def dollars(usd_nano: int) -> str:
-    """Money as people write it, with as many places as it needs."""
-    return "$0" if not usd_nano else f"${usd_nano / 1e9:.2f}" if usd_nano >= 10_000_000 else f"${usd_nano / 1e9:.6f}"
+    return f"${usd(usd_nano)}"
 
 
 def duration(seconds: float) -> str:

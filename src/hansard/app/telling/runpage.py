@@ -6,7 +6,7 @@ from typing import Any
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runviews import of_which
 from hansard.app.telling.waves import levels
-from hansard.app.views import View, moment
+from hansard.app.views import View, moment, usd
 from hansard.ledger.entry import Entry
 from hansard.record.reading import read_text
 from hansard.store.base import Store
@@ -190,7 +190,7 @@ def _body(store: Store, seq: int, part: str) -> str | None:
 
 
 def _usd(nano: int | None) -> str | None:
-    return None if nano is None else f"{nano / 1_000_000_000:.4f}"
+    return None if nano is None else usd(nano)
 
 
 def _seconds(us: int | None) -> str | None:

@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 
 from hansard.app.serving.tokens import Token
 from hansard.app.telling.escaping import spelled
+from hansard.app.views import usd
 from hansard.errors import HansardError
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.desk import token_of
@@ -77,10 +78,6 @@ def cut(text: str | None, most: int = SHOWN_CHARACTERS) -> str | None:
     if text is None or len(text) <= most:
         return text
     return f"{text[:most]}\n[{len(text) - most:,} more characters in the record]"
-
-
-def usd(nano: int | None) -> str | None:
-    return None if nano is None else f"{nano / 1_000_000_000:.4f}"
 
 
 def seconds(us: int | None) -> str | None:

@@ -12,7 +12,7 @@ from hansard.app.serving.publishing import is_deliberation, runs_page
 from hansard.app.telling.compare import has_answers, shown
 from hansard.app.telling.following import over_at
 from hansard.app.telling.recorded import ENDED, STATES
-from hansard.app.views import View
+from hansard.app.views import View, usd
 from hansard.surfaces.http import runs as api
 from hansard.surfaces.http.bodies import Seq
 from hansard.surfaces.http.dashboard.graphs import timeline, waves
@@ -70,7 +70,7 @@ def _run(runs: Runs, run: str) -> dict[str, Any]:
         "run": view,
         "graph": waves(view["tasks"]),
         "bars": timeline(entries),
-        "spend": _spend(view),
+        "spend": spend(view),
         "over": view["state"] in ENDED,
     }
 
@@ -92,25 +92,29 @@ def _with_texts(runs: Runs, view: View, entries: list[View]) -> None:
             left -= 1
 
 
-def _spend(view: View) -> list[dict[str, Any]]:
+def spend(view: View) -> list[dict[str, Any]]:
+    """What a run took of what it may take."""
     spent, budget = view["spent"], view["budget"]
     elapsed = spent["elapsed_us"]
     rows = (
-        ("calls", spent["calls"], budget["max_calls"], 1),
-        ("tokens", spent["tokens"], budget["max_tokens"], 1),
-        ("US$, an estimate unless billed", spent["cost_usd_nano"], budget["max_cost_usd_nano"], 1_000_000_000),
-        ("seconds", None if elapsed is None else elapsed / 1e6, budget["max_seconds"], 1),
+        ("calls", spent["calls"], budget["max_calls"], _figure),
+        ("tokens", spent["tokens"], budget["max_tokens"], _figure),
+        ("US$, an estimate unless billed", spent["cost_usd_nano"], budget["max_cost_usd_nano"], usd),
+        ("seconds", None if elapsed is None else elapsed / 1e6, budget["max_seconds"], _figure),
     )
     return [
-        {"name": name, "used": _figure(used, unit), "limit": _figure(limit, unit), "share": _share(used, limit)}
-        for name, used, limit, unit in rows
+        {
+            "name": name,
+            "used": None if used is None else said(used),
+            "limit": None if limit is None else said(limit),
+            "share": _share(used, limit),
+        }
+        for name, used, limit, said in rows
     ]
 
 
-def _figure(value: float | None, unit: int) -> str | None:
-    if value is None:
-        return None
-    return f"{value:,}" if unit == 1 and isinstance(value, int) else f"{value / unit:,.4f}".rstrip("0").rstrip(".")
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
 def _share(used: float | None, limit: float | None) -> float | None:
