@@ -278,6 +278,20 @@ def test_whoever_asks_a_program_that_only_works_is_told_what_does_without_the_re
     assert f"submit it with `{way}`" in err
 
 
+def test_a_run_shows_what_a_role_gave_instead_of_a_usable_answer(run: Run, place: Path) -> None:
+    (place / "fails.py").write_text("import sys; print('warming up', file=sys.stderr); sys.exit('out of order')")
+    for word, error, said in (
+        ("fails.py", "internal", "out of order"),
+        ("echo.py", "malformed response", "a fine result"),
+    ):
+        code, _, err = run("submit", "x", "--cmd", f"{sys.executable} {place / word}")
+        assert (code, "`--single`" in err) == (11, word == "echo.py")
+        _, shown, _ = run("runs", "show", "last")
+        seq = json.loads(run("runs", "show", "last", "--json")[1])["unusable"]["seq"]
+        assert f"why      the coordinator gave no usable answer: {error} (entry {seq}): {said}\n" in shown
+        assert said in run("runs", "page", "last")[1]
+
+
 def test_flags_say_who_looks_at_the_answer_and_what_is_told_along(run: Run, place: Path) -> None:
     code, out, _ = run("submit", "first", *REHEARSAL, "--json")
     first = json.loads(out)["run"]

@@ -71,6 +71,7 @@ class FullRunView(RunView):
     answer_seq: int | None
     missing: list[str]
     checks: list[dict[str, Any]]
+    unusable: dict[str, Any] | None
 
 
 class RouteView(Shown):

@@ -82,7 +82,9 @@ def _state(state: str) -> str:
 
 def _answer(view: View) -> str:
     if view["answer_seq"] is None:
-        return f'<p class="bad">There is no answer: {escape(str(view["reason"] or view["state"]))}.</p>'
+        unusable = view["unusable"]
+        said = _pre(f"{unusable['error']} (entry {unusable['seq']}): {unusable['said']}") if unusable else ""
+        return f'<p class="bad">There is no answer: {escape(str(view["reason"] or view["state"]))}.</p>{said}'
     missing = f'<p class="warn">Without: {escape(", ".join(view["missing"]))}</p>' if view["missing"] else ""
     return (_pre(None) if view["answer"] is None else f'<div class="answer">{escape(view["answer"])}</div>') + missing
 

@@ -14,6 +14,7 @@ from hansard.record.reading import read_body, read_for_list, read_text, strange
 from hansard.store.base import Query, Store
 
 REQUEST_SHOWN = 200
+SAID_SHOWN = 2_000
 
 
 def listed_view(store: Store, run: str) -> View:
@@ -48,6 +49,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
         "tasks": _tasks(store, entries),
         **_answer(store, entries),
         "checks": _checks(store, entries),
+        "unusable": _unusable(store, entries),
     }
 
 
@@ -260,6 +262,21 @@ def _checks(store: Store, entries: Sequence[Entry]) -> list[View]:
         for entry in since_retry(entries)
         if entry.kind == "answer.checked"
     ]
+
+
+def _unusable(store: Store, entries: Sequence[Entry]) -> View | None:
+    """The answer of a role without which the run could not go on: whose, and what came instead of a usable one."""
+    ended = end_of(entries)
+    if ended is None or ended.data.get("state") != "failed":
+        return None
+    last = next((e for e in entries if e.seq in ended.causes and e.kind == "role.answered" and not e.data["ok"]), None)
+    if last is None:
+        return None
+    said = (read_text(store, last, "output") or "").strip() if "output" in last.body else ""
+    if not said and "stderr" in last.body:
+        # Programs say last what ended them.
+        said = "".join((read_text(store, last, "stderr") or "").strip().splitlines()[-1:])
+    return {"seq": last.seq, "role": last.data["role"], "error": last.data.get("error"), "said": said[:SAID_SHOWN]}
 
 
 def of_which(check: View, answer_seq: int | None) -> str:

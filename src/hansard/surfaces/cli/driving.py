@@ -181,6 +181,9 @@ def _way_round(view: View) -> str | None:
     """What does without a role that gave no usable answer: a program that can only work cannot plan or judge."""
     verdicts = [attempt["verdict"] for task in view["tasks"] for attempt in task["attempts"][-1:]]
     unjudged = any(each and each["by"] == "engine" and VALIDATOR in (each["reasons"] or "") for each in verdicts)
+    # Whoever cannot be reached does not do the work either.
+    if (view["unusable"] or {}).get("error") not in (None, "malformed_response"):
+        return None
     return WITHOUT.get("validator_silent" if unjudged else view["reason"])
 
 

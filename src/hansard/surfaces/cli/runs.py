@@ -162,6 +162,11 @@ def _tell(view: View, args: argparse.Namespace) -> None:
     say(f"state    {view['state']}{why}")
     if view.get("why"):
         say(f"why      {view['why']}")
+    if unusable := view["unusable"]:
+        found = (
+            f"{words(unusable['error'])} (entry {unusable['seq']}): {first_line(unusable['said'] or '(nothing)', 200)}"
+        )
+        say(f"why      the {unusable['role']} gave no usable answer: {found}")
     say(f"request  {first_line(view['request'] or '(not in the ledger any more)', 200)}")
     say(f"started  {view['started']}, last entry {_ago(view['last'])} ago")
     say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}{took}")
