@@ -40,6 +40,17 @@ def test_an_approval_lets_the_run_go_on(place: Path) -> None:
     ]
 
 
+def test_a_gate_that_is_decided_waits_for_a_driver_and_for_no_decision(place: Path) -> None:
+    waiting = gate(place)
+    assert hansard(place, "gates", "approve", waiting).returncode == 0
+    shown = hansard(place, "runs", "show", "last").stdout
+    run = json.loads(hansard(place, "runs", "show", "last", "--json").stdout)["run"][:13]
+    goes_on = f"hansard runs resume {run}"
+    assert f"gate     {waiting} is decided; where nobody drives the run, `{goes_on}` goes on\n" in shown
+    assert "waits for a decision" not in shown
+    assert hansard(place, *goes_on.split()[1:]).returncode == 0
+
+
 def test_an_edit_changes_the_plan(place: Path) -> None:
     (place / "new.json").write_text('{"tasks": [{"id": "only", "lane": "backend", "instruction": "Do this alone."}]}')
     decided = hansard(place, "gates", "edit", gate(place), "@new.json", "--resume", "--json")

@@ -353,6 +353,8 @@ def test_a_signal_interrupts_the_run_and_resume_goes_on(place: Path, number: sig
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
     assert "`hansard runs resume " in err
+    shown = hansard(place, "runs", "show", "last", "--ledger", "l.db").stdout
+    assert ("first  backend: cut short\n" in shown, "no answer came\n" in shown) == (True, True)
     assert "--ledger l.db" in err
     view = json.loads(hansard(place, "runs", "show", "last", "--ledger", "l.db", "--json").stdout)
     assert view["state"] == "interrupted"

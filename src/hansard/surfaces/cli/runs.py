@@ -61,6 +61,7 @@ def show(args: argparse.Namespace) -> int:
             as_json(view)
         else:
             _tell(view, args)
+            _tell_gates(hansard, view, args)
         return 0
 
     return with_ledger(args.ledger, work)
@@ -179,9 +180,7 @@ def _tell(view: View, args: argparse.Namespace) -> None:
         size = f"{many(plan['tasks'], 'task')} in {many(plan['waves'], 'wave')}"
         say(f"plan     {size}, by the {plan['by']} (entry {plan['seq']})")
     for task in view["tasks"]:
-        _tell_task(task, over=view["state"] in ENDED)
-    for gate in view["open_gates"] if view["state"] not in ENDED else ():
-        say(f"gate     {gate} waits for a decision: {typed(args, 'gates show', task=gate)}")
+        _tell_task(task, cut_short=view["state"] in ("interrupted", *ENDED))
     if folder := view.get("run_dir"):
         say(f"folder   {folder}")
     if view["answer_seq"] is not None:
@@ -201,12 +200,24 @@ def _check(check: View, answer_seq: int) -> str:
     return said if by_rule or not check["detail"] else f"{said}: {first_line(check['detail'], 100)}"
 
 
-def _tell_task(task: View, *, over: bool) -> None:
+def _tell_gates(hansard: Hansard, view: View, args: argparse.Namespace) -> None:
+    """Where the run stands still: a gate that has got the words it needs waits for a driver, and for no decision."""
+    waiting = {each["gate"] for each in hansard.gates.listed(run=view["run"])} if view["open_gates"] else set()
+    for gate in view["open_gates"]:
+        if gate in waiting:
+            say(f"gate     {gate} waits for a decision: {typed(args, 'gates show', task=gate)}")
+        else:
+            goes_on = f"where nobody drives the run, {typed(args, 'runs resume', view['run'])} goes on"
+            say(f"gate     {gate} is decided; {goes_on}")
+
+
+def _tell_task(task: View, *, cut_short: bool) -> None:
     needs = f", after {', '.join(task['needs'])}" if task["needs"] else ""
     because = f" ({task['because']})" if task["because"] else ""
-    say(f"  {MARKS.get(task['state'], '>')} {task['task']}  {task['lane'] or ''}{needs}: {task['state']}{because}")
+    state = "cut short" if cut_short and task["state"] == "running" else task["state"]
+    say(f"  {MARKS.get(task['state'], '>')} {task['task']}  {task['lane'] or ''}{needs}: {state}{because}")
     for attempt in task["attempts"]:
-        say(f"      {_attempt(attempt, awaited=not over and attempt is task['attempts'][-1])}")
+        say(f"      {_attempt(attempt, awaited=not cut_short and attempt is task['attempts'][-1])}")
         for panel in (attempt.get("panel"), (attempt["verdict"] or {}).get("panel")):
             _tell_panel(panel)
 
