@@ -115,7 +115,7 @@ def add_runs(command: argparse.ArgumentParser) -> None:
     listed.add_argument("--limit", type=count, default=20, metavar="N", help="at most this many (default: 20; 0: all)")
     listed.add_argument("--state", choices=STATES, metavar="STATE", help="only runs in this state, such as running")
     show = _add_verb(verbs, "show", "one run: tasks, attempts, verdicts, answer", "runs:show")
-    follow = _add_verb(verbs, "follow", "what is recorded, until the run ends", "runs:follow")
+    follow = _add_verb(verbs, "follow", "what is recorded, until the run ends; goes on behind its gates", "runs:follow")
     cancel = _add_verb(verbs, "cancel", "stop a run, whoever drives it", "runs:cancel")
     resume = _add_verb(verbs, "resume", "go on with a run that was cut short", "runs:resume")
     retry = _add_verb(verbs, "retry", "do a task again, and what is built on it", "runs:retry")

@@ -68,7 +68,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def follow(args: argparse.Namespace) -> int:
-    """Until the run ends; leaving earlier changes nothing for it. Gates expire while somebody follows."""
+    """Until the run ends. Whoever leaves earlier changes nothing for it, unless it went on here: gates are kept meanwhile."""
     began = False
 
     async def gated(hansard: Hansard) -> bool:
