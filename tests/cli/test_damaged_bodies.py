@@ -1,11 +1,13 @@
 """One body of a ledger in JSON lines that is damaged beyond reading: it hides no other, and can still be redacted."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from command_line import workplace
+from forging import database
 from shell import hansard
 
 
@@ -42,3 +44,30 @@ def test_a_damaged_body_can_be_redacted(place: Path) -> None:
     assert json.loads(told.stdout)["state"] == "redacted"
     assert b"call\xff555" not in (place / "l.bodies.jsonl").read_bytes()
     assert hansard(place, "verify", "l.jsonl", "--deep").returncode == 0
+
+
+SHOW, SUBMIT = ("runs", "show", "last"), ("submit", "y", "--provider", "rehearsal")
+SWAPPED = "UPDATE bodies SET body = CAST('call 555-4321' AS BLOB) WHERE id = 256"
+EDITED = "UPDATE entries SET line = replace(line, 'answered', 'answerer') WHERE kind = 'run.ended'"
+
+
+@pytest.mark.parametrize(("verb", "damage"), [(SHOW, SWAPPED), (SUBMIT, EDITED)])
+def test_what_to_type_names_the_ledger_as_a_shell_takes_it(tmp_path: Path, verb: tuple[str, ...], damage: str) -> None:
+    there = ("--ledger", "a ledger.db")
+    assert hansard(tmp_path, "submit", "call 555-1234", "--provider", "rehearsal", *there).returncode == 0
+    with database(tmp_path / "a ledger.db") as into:
+        into.execute(damage)
+    refused = hansard(tmp_path, *verb, *there)
+    assert refused.returncode == 11, refused.stderr
+    advised = shlex.split(refused.stderr.partition("run: ")[2].splitlines()[0])
+    assert advised[:2] == ["hansard", "verify"]
+    assert hansard(tmp_path, *advised[1:]).returncode == 20
+
+
+def test_of_json_lines_too(tmp_path: Path) -> None:
+    there = ("--ledger", "a ledger.jsonl")
+    assert hansard(tmp_path, "submit", "call 555-1234", "--provider", "rehearsal", *there).returncode == 0
+    bodies = tmp_path / "a ledger.bodies.jsonl"
+    bodies.write_bytes(bodies.read_bytes().replace(b"call 555-1234", b"call 555-4321", 1))
+    refused = hansard(tmp_path, *SHOW, *there)
+    assert refused.stderr.endswith("run: hansard verify --deep 'a ledger.jsonl'\n")

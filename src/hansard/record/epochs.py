@@ -6,7 +6,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import GENESIS, Entry
 from hansard.ledger.events import ROTATED, Genesis, Rotated, epoch_name, read_event
 from hansard.ledger.note import VerifierKey
-from hansard.store.base import Query, Store
+from hansard.store.base import Query, Store, verify_of
 
 
 @value
@@ -41,7 +41,7 @@ def read_keys(store: Store) -> LogKeys:
     beginning = Epoch(number=0, key=genesis.epoch_key, size=1, ts=first.ts, reason="")
     epochs = [*newest, beginning]
     if len(newest) < 2 and epochs[0].number != len(newest):
-        raise StoreError(f"the newest key of {store.place} is of epoch {epochs[0].number}; run: hansard verify")
+        raise StoreError(f"the newest key of {store.place} is of epoch {epochs[0].number}; {verify_of(store.place)}")
     return LogKeys(
         origin=genesis.origin,
         identity=genesis.identity,
@@ -57,7 +57,9 @@ def _epoch(store: Store, entry: Entry, origin: str) -> Epoch:
     rotated = _event(store, entry, ROTATED)
     assert isinstance(rotated, Rotated)
     if rotated.key.name != epoch_name(origin, rotated.epoch):
-        raise StoreError(f"entry {entry.seq} of {store.place} names the key {rotated.key.name}; run: hansard verify")
+        raise StoreError(
+            f"entry {entry.seq} of {store.place} names the key {rotated.key.name}; {verify_of(store.place)}"
+        )
     return Epoch(
         number=rotated.epoch,
         key=rotated.key,
@@ -71,4 +73,6 @@ def _event(store: Store, entry: Entry, kind: str) -> object:
     try:
         return read_event(kind, entry.seq, "", entry.data)
     except Malformed as error:
-        raise StoreError(f"entry {entry.seq} of {store.place} names no keys: {error}; run: hansard verify") from error
+        raise StoreError(
+            f"entry {entry.seq} of {store.place} names no keys: {error}; {verify_of(store.place)}"
+        ) from error

@@ -25,7 +25,7 @@ from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, t
 from hansard.record.sealed import newest_sealed
 from hansard.record.verifier_archive import archive, readme
 from hansard.seal.private import sync_folder
-from hansard.store.base import Query, Store, StoredBody
+from hansard.store.base import Query, Store, StoredBody, verify_of
 from hansard.store.unfinished import unfinished
 
 Progress = Callable[[int, int], None]
@@ -186,7 +186,7 @@ class _Export:
             if self._progress:
                 self._progress(done, self._size)
         if done != self._size:
-            raise StoreError(f"{self._store.place} gave {done} entries of {self._size}; run: hansard verify")
+            raise StoreError(f"{self._store.place} gave {done} entries of {self._size}; {verify_of(self._store.place)}")
         return done
 
     def _buried(self, query: Query) -> set[_Part]:

@@ -5,6 +5,7 @@ are read for use here as well: bare `store.select` is for those who show data as
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from shlex import quote
 from typing import TypeVar
 
 from hansard.domain.fact import Body
@@ -14,7 +15,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.record.codec import misfit
-from hansard.store.base import Query, Store, StoredBody
+from hansard.store.base import Query, Store, StoredBody, verify_of
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ def formed(store: Store, entry: Entry) -> Entry:
     if why := misfit(entry):
         raise Tampered(
             f"entry {entry.seq} ({entry.kind}) in {store.place} is not as Hansard writes it: {why}; "
-            f"`hansard ledger get {entry.seq}` shows it as it is"
+            f"`hansard ledger get {entry.seq} --ledger {quote(store.place)}` shows it as it is"
         )
     return entry
 
@@ -82,7 +83,7 @@ def read_body(store: Store, entry: Entry, part: str) -> StoredBody | None:
     if stored and not opens(entry.body[part], stored.salt, stored.media, stored.body):
         raise Tampered(
             f"the {part} of entry {entry.seq} in {store.place} is not what was recorded: it does not open its commitment; "
-            f"run: hansard verify --deep {store.place}"
+            f"{verify_of(store.place, deep=True)}"
         )
     return stored
 

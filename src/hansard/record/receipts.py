@@ -20,7 +20,7 @@ from hansard.ledger.note import to_base64
 from hansard.ledger.receipt import MAX_RECEIPT, Proof, format_proof
 from hansard.record.reading import read_body
 from hansard.record.sealed import Signed, check_signed, is_unsigned, newest_signed
-from hansard.store.base import Query, Store, StoredCheckpoint
+from hansard.store.base import Query, Store, StoredCheckpoint, verify_of
 
 VERSION = 1
 
@@ -121,7 +121,7 @@ def _opened(store: Store, entry: Entry, part: str) -> Json:
     if found is None:
         raise UsageError(
             f"the part {part} of entry {entry.seq} is missing, so it cannot be disclosed; "
-            f"run: hansard verify --deep {shlex.quote(store.place)}"
+            f"{verify_of(store.place, deep=True)}"
         )
     return {"body": to_base64(found.body), "media": found.media, "salt": found.salt.hex()}
 
@@ -136,7 +136,7 @@ def _tombstone(store: Store, entry: Entry, part: str) -> int | None:
 
 def _contradiction(store: Store, size: int, error: Malformed) -> StoreError:
     return StoreError(
-        f"{store.place} does not give the root that was signed for size {size}: {error}; run: hansard verify {store.place}"
+        f"{store.place} does not give the root that was signed for size {size}: {error}; {verify_of(store.place)}"
     )
 
 

@@ -6,7 +6,7 @@ from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import inclusion_proof, leaf_hash, node_hash, verify_inclusion
-from hansard.store.base import Store
+from hansard.store.base import Store, verify_of
 
 BLOCK_LEVEL = 8
 """Stores keep the nodes from here on ([H6]); those below are made of the lines themselves."""
@@ -46,7 +46,7 @@ class Tree:
             place = self._store.place
             raise StoreError(
                 f"entry {seq} of {place}, or one near it, is not what the log's tree says it is ({error}); "
-                f"run: hansard verify {place}"
+                f"{verify_of(place)}"
             ) from error
 
     def _levels(self, block: int) -> list[list[bytes]]:

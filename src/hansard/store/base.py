@@ -21,6 +21,11 @@ def repair_of(place: str) -> str:
     return f"run: hansard ledger repair --ledger {quote(place)}"
 
 
+def verify_of(place: str, *, deep: bool = False) -> str:
+    """What to type where something is not as it was recorded."""
+    return f"run: hansard verify {'--deep ' if deep else ''}{quote(place)}"
+
+
 class Part(NamedTuple):
     """One body on its way into a store, with the salt of its commitment."""
 

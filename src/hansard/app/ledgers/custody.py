@@ -14,7 +14,7 @@ from hansard.record.epochs import read_keys
 from hansard.record.reading import read_text
 from hansard.record.receipts import make_consistency, make_receipt
 from hansard.record.sealed import newest_sealed, newest_signed
-from hansard.store.base import Query, Store, StoredCheckpoint
+from hansard.store.base import Query, Store, StoredCheckpoint, verify_of
 
 if TYPE_CHECKING:
     from hansard.record.sealer import Sealer
@@ -117,7 +117,7 @@ def checkpoint_view(stored: StoredCheckpoint) -> View:
 
 def _refuse_broken(store: Store) -> None:
     if store.broken:
-        raise StoreError(f"{store.place} may not be extended: {store.broken}; run: hansard verify {store.place}")
+        raise StoreError(f"{store.place} may not be extended: {store.broken}; {verify_of(store.place)}")
 
 
 def _sealer(opened: Opened) -> "Sealer":

@@ -4,7 +4,6 @@ A damaged ledger can still be read: what cannot be trusted is marked, and only a
 """
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self, get_args
@@ -22,7 +21,7 @@ from hansard.ledger.form import read
 from hansard.ledger.merkle import leaf_hash
 from hansard.record.history import LedgerState
 from hansard.record.recorder import Step, record_now
-from hansard.store.base import Query, StoredBody
+from hansard.store.base import Query, StoredBody, verify_of
 
 MAX_CAUSES_SHOWN = 10_000
 
@@ -107,7 +106,7 @@ class LedgerService:
         if state == "differs":
             raise StoreError(
                 f"the part {part!r} of entry {seq} is not the body that was committed to; "
-                f"run: hansard verify --deep {shlex.quote(self.store.place)}"
+                f"{verify_of(self.store.place, deep=True)}"
             )
         if stored is None:
             raise UsageError(f"the part {part!r} of entry {seq} is {state}")

@@ -80,7 +80,9 @@ def _state(folder: Path) -> View:
         why = "you may not read, write and enter it" if stat.S_ISDIR(found.st_mode) else "it is no folder"
         return _finding("state folder", False, f"{folder} cannot be used: {why}; HANSARD_STATE names another")
     if stat.S_IMODE(found.st_mode) & 0o077:
-        return _finding("state folder", False, f"{folder} can be read by others; run: chmod 700 {folder}")
+        return _finding(
+            "state folder", False, f"{folder} can be read by others; run: chmod 700 {shlex.quote(str(folder))}"
+        )
     return _finding("state folder", True, str(folder))
 
 

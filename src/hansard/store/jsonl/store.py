@@ -14,7 +14,19 @@ from hansard.ledger.canonical import Malformed, dump
 from hansard.ledger.entry import Entry
 from hansard.ledger.events import Tombstone, tombstone_of
 from hansard.ledger.sources.lines import MAX_NOTE_LINE
-from hansard.store.base import Claim, Draft, Group, Head, Outcome, Placed, Query, Seal, StoredBody, StoredCheckpoint
+from hansard.store.base import (
+    Claim,
+    Draft,
+    Group,
+    Head,
+    Outcome,
+    Placed,
+    Query,
+    Seal,
+    StoredBody,
+    StoredCheckpoint,
+    verify_of,
+)
 from hansard.store.jsonl.bodies import Encode, all_but, encode_body, find_body, find_everywhere, read_body
 from hansard.store.jsonl.checkpoints import decode_checkpoint, encode_checkpoint
 from hansard.store.jsonl.claims import Claims, read_claims
@@ -216,7 +228,7 @@ class JsonlStore:
             if strange is not None and not set(parts) <= set(places.values()):
                 raise StoreError(
                     f"{_named(parts)} may still be in {self._paths.bodies}: whose body lies at byte {strange} cannot be told;"
-                    f" run: hansard verify --deep {self.place}"
+                    f" {verify_of(self.place, deep=True)}"
                 )
 
     def _rewrite_without(self, places: Items[tuple[int, int]], parts: Items[tuple[int, str]]) -> None:
@@ -242,9 +254,7 @@ class JsonlStore:
                     at = -1
             except Malformed as error:
                 where = f"the checkpoint at byte {at} of " if at >= 0 else ""
-                raise StoreError(
-                    f"{where}{self._paths.checkpoints}: {error}; run: hansard verify {self.place}"
-                ) from error
+                raise StoreError(f"{where}{self._paths.checkpoints}: {error}; {verify_of(self.place)}") from error
 
     def add_checkpoint(self, checkpoint: StoredCheckpoint, epoch: int) -> None:
         with self._writing():
@@ -380,7 +390,7 @@ class JsonlStore:
         if not self._lock.here():
             raise StoreError(f"{self.place} was opened by another process before a fork; open it again here")
         if self.broken:
-            raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
+            raise StoreError(f"{self.place} may not be extended: {self.broken}; {verify_of(self.place)}")
         if self._left:
             self._mend(self._left)
 

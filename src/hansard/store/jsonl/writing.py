@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
+from hansard.store.base import verify_of
 from hansard.store.jsonl.files import NotSynced, Paths, Tail, spare, sync_folder
 
 Durability = Literal["each", "batched"]
@@ -68,7 +69,7 @@ class Writer:
 
     def _taken_away(self, why: str) -> StoreError:
         self.trouble = why
-        return StoreError(f"nothing was written: {why}; run: hansard verify {self._paths.entries}")
+        return StoreError(f"nothing was written: {why}; {verify_of(str(self._paths.entries))}")
 
     def write(self, count: int, bodies: bytes, lines: bytes, note: bytes) -> None:
         """Write so many entries, their bodies and what seals them: one write to each file that grows, kept all or none."""

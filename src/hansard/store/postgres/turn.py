@@ -14,7 +14,7 @@ import psycopg
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash
-from hansard.store.base import repair_of
+from hansard.store.base import repair_of, verify_of
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
 from hansard.store.postgres.session import (
@@ -162,7 +162,7 @@ class Writer:
 
     def refusal(self) -> StoreError:
         """What whoever wants to extend a broken log is told."""
-        return StoreError(f"{self._place} may not be extended: {self.broken}; run: hansard verify {self._place}")
+        return StoreError(f"{self._place} may not be extended: {self.broken}; {verify_of(self._place)}")
 
     def _alive(self) -> Connection:
         if self._closed:

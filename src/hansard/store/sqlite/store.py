@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple, Self
 
 from hansard.errors import Fenced, StoreError, Uncleaned, UsageError, plainly, unwritten
@@ -17,7 +18,19 @@ from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.ledger.layout import APPLICATION_ID, LONGEST_PATH, USER_VERSION, body_id
 from hansard.ledger.merkle import block_root, leaf_hash
-from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, StoredBody, StoredCheckpoint, repair_of
+from hansard.store.base import (
+    Claim,
+    Draft,
+    Group,
+    Head,
+    Outcome,
+    Query,
+    Seal,
+    StoredBody,
+    StoredCheckpoint,
+    repair_of,
+    verify_of,
+)
 from hansard.store.holder import Holder, why_free
 from hansard.store.sequence import place_all
 from hansard.store.sqlite.mending import fault, finish_redactions, rebuild
@@ -332,9 +345,7 @@ class SqliteStore:
 
     def _number(self, value: object) -> int:
         if not isinstance(value, int) or abs(value) > MAX_NUMBER:
-            raise StoreError(
-                f"{self.place} holds {value!r:.40} where a number belongs; run: hansard verify {self.place}"
-            )
+            raise StoreError(f"{self.place} holds {value!r:.40} where a number belongs; {verify_of(self.place)}")
         return value
 
     def _parsed(self, seq: int, line: bytes) -> Entry:
@@ -416,7 +427,7 @@ def _unopened(path: Path, error: sqlite3.Error | OSError) -> UsageError | StoreE
         return StoreError(f"cannot open {path}: {error.strerror}")
     if code & 0xFF in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
         return StoreError(f"cannot open {path}: {error}; SQLite has to write beside it: see whether its disk is full")
-    return StoreError(f"cannot open {path}: {error}; `hansard verify` tells what is left of it")
+    return StoreError(f"cannot open {path}: {error}; `hansard verify {quote(str(path))}` tells what is left of it")
 
 
 def _clear(path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
-from hansard.store.base import repair_of
+from hansard.store.base import repair_of, verify_of
 from hansard.store.sequence import Sequence
 from hansard.store.sqlite.rows import READ_HEAD, sequence_of
 
@@ -119,7 +119,7 @@ class Writer:
             # SQLite would go on to write, durably, into a file that nobody can find any more.
             self.broken = "it was deleted, moved or replaced while it was open"
         if self.broken:
-            raise StoreError(f"{self.place} may not be extended: {self.broken}; run: hansard verify {self.place}")
+            raise StoreError(f"{self.place} may not be extended: {self.broken}; {verify_of(self.place)}")
 
     def epoch(self, name: str) -> int:
         """A claim's newest epoch, inside a transaction."""
@@ -316,7 +316,7 @@ def refusal(what: str, place: str, error: Exception) -> StoreError:
     """Why SQLite refused: a disk that may take it later, or a file that is damaged, which nobody should try again."""
     if isinstance(error, OSError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:
         return Unavailable(f"{what} {place}: {error}")
-    return StoreError(f"{what} {place}: {error}; run: hansard verify {place}")
+    return StoreError(f"{what} {place}: {error}; {verify_of(place)}")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
