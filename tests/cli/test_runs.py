@@ -99,6 +99,21 @@ def test_runs_of_two_ledgers_are_compared_whichever_of_them_is_named(place: Path
     assert (compared.returncode, "the answers are the same" in compared.stdout) == (0, True), compared.stderr
 
 
+def test_figures_of_a_run_that_came_to_little_agree_with_what_is_shown_of_it(tmp_path: Path) -> None:
+    folder = workplace(tmp_path)
+    for more, code in ((("--max-calls", "1"), 12), (("--gate", "plan"), 14)):
+        words = ("--plan", "plan.json", "--provider", "rehearsal", "--ledger", "l.db", *more)
+        assert hansard(folder, "submit", "x", *words).returncode == code
+    stopped, waiting = (
+        each["run"] for each in reversed(json.loads(hansard(folder, "runs", "--json", "--ledger", "l.db").stdout))
+    )
+    said = hansard(folder, "runs", "compare", stopped, waiting, "--ledger", "l.db").stdout
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines()}
+    assert (rows["state"], rows["tasks"][:2], rows["skipped"][0]) == (["stopped", "waiting"], ["3", "3"], "3")
+    assert rows["answer_bytes"] == ["–", "–"]
+    assert "task first: skipped: budget in A, no verdict in B" in said
+
+
 def test_a_rerun_says_who_was_asked(tmp_path: Path) -> None:
     place = workplace(tmp_path)
     (place / "hansard.toml").write_text('ledger = "l.db"')

@@ -32,7 +32,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
     ended = end_of(entries)
     text = answer_of(store, entries)
     return {
-        "state": ended.data["state"] if ended else "unfinished",
+        "state": spent.state,
         "entries": len(entries),
         "calls": spent.calls,
         "calls_by_role": _by_role(calls),
@@ -43,7 +43,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
         "cost_usd_nano": spent.cost_usd_nano,
         "model_us": _waited(entries, calls),
         "elapsed_us": ended.data["elapsed_us"] if ended else None,
-        "tasks": len({entry.data["task"] for entry in entries if entry.kind == "task.attempted"}),
+        "tasks": next((entry.data["tasks"] for entry in reversed(entries) if entry.kind == "plan.made"), 0),
         "attempts": kinds["task.attempted"],
         "passed": sum(1 for each in verdicts if each["ok"] is True),
         "rejected": sum(1 for each in verdicts if each["ok"] is not True),
@@ -206,5 +206,9 @@ def shown(view: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         if isinstance(value, dict) or key == "answer_sha256":
             continue
         more = view["more_in_b"].get(key)
-        rows.append((key, str(value), str(other), "" if not more else f"{more:+,}"))
+        rows.append((key, _said(value), _said(other), "" if not more else f"{more:+,}"))
     return rows
+
+
+def _said(value: Any) -> str:
+    return "–" if value is None else f"{value:,}" if _is_number(value) else str(value)

@@ -107,7 +107,7 @@ def _tell_comparison(view: View, args: argparse.Namespace) -> int:
     for name, a, b, more in shown(view):
         say(f"{name:<22}{a:>16}{b:>16}{more:>14}")
     for task, sides in view["tasks_that_differ"].items():
-        say(f"task {task}: {sides['a'] or 'not there'} in A, {sides['b'] or 'not there'} in B")
+        say(f"task {task}: {sides['a'] or 'no verdict'} in A, {sides['b'] or 'no verdict'} in B")
     if not has_answers(view):
         say("neither has an answer in the ledger")
     else:
