@@ -50,6 +50,12 @@ def test_show_lists_the_newest_entries_in_order(run: Any, ledger: Path) -> None:
     assert len(out.splitlines()) == 13
 
 
+def test_a_line_that_does_not_tell_everything_says_so(run: Any, ledger: Path) -> None:
+    lines = run("ledger", "show", "--ledger", str(ledger), "--limit", "0")[1].splitlines()
+    returned = next(line for line in lines if " task.returned " in line)
+    assert (lines[0][-1], returned[-1], lines[1][-1] != "…") == ("…", "…", True)
+
+
 def test_show_filters_by_run_kind_and_actor(run: Any, ledger: Path) -> None:
     _, out, _ = run("ledger", "show", "--ledger", str(ledger), "--kind", "task.judged", "--json")
     assert {json.loads(line)["kind"] for line in out.splitlines()} == {"task.judged"}

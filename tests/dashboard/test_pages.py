@@ -1,6 +1,7 @@
 """What stands on the pages: the same as the views say, and nothing that a browser would act on."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -197,6 +198,9 @@ def test_the_ledger_is_filtered_and_paged(daemon: Served, visitor: Visitor, host
     first = visitor.text("/dashboard/ledger?after=-1")
     assert "log.genesis" in first
     assert "Newest" in first
+    # Neither values nor facts are cut off in silence.
+    assert re.search(r'<span class="dim">epoch_key</span> \S{40}…', first)
+    assert re.search(r"data-label=\"Says\"[^\n]*…</td></tr>", visitor.text("/dashboard/ledger?kind=task.returned"))
 
 
 def test_an_entry_shows_its_parts_and_both_ways_of_causes(daemon: Served, visitor: Visitor, hostile: str) -> None:

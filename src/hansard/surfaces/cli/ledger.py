@@ -15,6 +15,9 @@ from hansard.surfaces.cli.arguments import count
 from hansard.surfaces.cli.show import as_json, as_json_line, say, tell_broken
 from hansard.surfaces.cli.streams import has_reader
 
+MOST_FACTS = 120
+"""Characters of what an entry says, in a line of a list."""
+
 
 def show(args: argparse.Namespace) -> int:
     with _open(args) as ledger:
@@ -154,9 +157,10 @@ def _line(view: dict[str, Any]) -> str:
         else ""
     )
     facts = " ".join(f"{name}={value}" for name, value in view["data"].items())
+    facts = facts if len(facts) <= MOST_FACTS else f"{facts[: MOST_FACTS - 1]}…"
     mark = f"  BROKEN: {view['broken']}" if view["broken"] else ""
     run = view["run"] or "-"
-    return f"{view['seq']:>6}  {view['time']}  {run}  {view['kind']:<16} {view['actor']}{because}  {facts[:120]}{mark}"
+    return f"{view['seq']:>6}  {view['time']}  {run}  {view['kind']:<16} {view['actor']}{because}  {facts}{mark}"
 
 
 def _print_body(body: bytes) -> None:
