@@ -155,7 +155,13 @@ def test_a_mistyped_first_command_leaves_the_folder_as_it_was(
 def test_no_task_at_once_is_wrong_usage_and_records_no_run(place: Path) -> None:
     refused = hansard(place, "submit", "x", *REHEARSAL, "--max-parallel", "0", "--ledger", "l.db")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "'0' is not a number of 1 or more" in refused.stderr
+    assert "'0' is not a whole number from 1 to 999,999,999,999,999" in refused.stderr
+    for flag, word, said in (
+        ("calls", "1e3", "whole number from 0"),
+        ("tokens", "9" * 16, "to 999,999,999,999,999"),
+        ("seconds", "1e9", "less than 1,000,000,000"),
+    ):
+        assert said in hansard(place, "submit", "x", *REHEARSAL, f"--max-{flag}", word).stderr
     assert not (place / "l.db").exists()
 
 

@@ -216,15 +216,17 @@ def add_asking(command: argparse.ArgumentParser) -> None:
 
 
 def count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 15:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 0 or more")
-    return int(text)
+    return _whole(text, 0)
 
 
 def positive(text: str) -> int:
-    if not (found := count(text)):
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 1 or more")
-    return found
+    return _whole(text, 1)
+
+
+def _whole(text: str, least: int) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 15 or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from {least} to {10**15 - 1:,}")
+    return int(text)
 
 
 def limit_s(text: str) -> float:
@@ -233,7 +235,7 @@ def limit_s(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of seconds from 0 to less than {10**9:,}")
     return value
 
 
