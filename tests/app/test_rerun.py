@@ -1120,5 +1120,15 @@ async def test_a_run_that_a_redaction_took_an_answer_from_says_so() -> None:
         await again(at, ended.run)
 
 
+@pytest.mark.parametrize(("kind", "part"), [("run.requested", "request"), ("run.routed", "evidence")])
+async def test_what_a_redaction_took_is_not_called_a_divergence(kind: str, part: str) -> None:
+    at = desk(Answers())
+    ended = await at.run()
+    [entry] = at.entries(ended.run, kind)
+    at.store.erase((entry.seq, part))
+    with pytest.raises(StoreError, match=f"the {part} of entry {entry.seq} is not in the ledger any more"):
+        await again(at, ended.run)
+
+
 def test_the_verdicts_that_these_tests_speak_of_differ() -> None:
     assert FINE["ok"] is not POOR["ok"]

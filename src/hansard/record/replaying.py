@@ -25,6 +25,10 @@ UNMISSED = frozenset({"intent_judge", "reviser"})
 """Roles whose silence nothing on the record is built on."""
 
 
+class Gone(StoreError):
+    """A body that a re-run needs was redacted, or is missing: nothing can be said of the decisions behind it."""
+
+
 class Reader:
     """Reads a run's entries and bodies, and checks each against the log."""
 
@@ -45,7 +49,7 @@ class Reader:
             return None
         stored = read_body(self._store, entry, part)
         if stored is None:
-            raise StoreError(f"the {part} of entry {entry.seq} is not in the ledger any more: the run cannot be re-run")
+            raise Gone(f"the {part} of entry {entry.seq} is not in the ledger any more: the run cannot be re-run")
         return Body(stored.media, stored.body)
 
     def data(self, entry: Entry, part: str) -> bytes:

@@ -40,7 +40,7 @@ from hansard.providers.base import Provider
 from hansard.providers.prices import Price
 from hansard.record.reading import came_of
 from hansard.record.recorder import Recorder, Step, Within
-from hansard.record.replaying import Reader, recording_of
+from hansard.record.replaying import Gone, Reader, recording_of
 from hansard.store.base import Query, Store
 
 BEYOND_US = 1 << 52
@@ -143,6 +143,8 @@ class _Rerun:
         try:
             await self._submit(recorder)
             state = await self._driven(engine, recorder)
+        except Gone:
+            raise
         except HansardError as stop:
             state, error = "stopped", str(stop)
         finally:
