@@ -114,6 +114,20 @@ def test_figures_of_a_run_that_came_to_little_agree_with_what_is_shown_of_it(tmp
     assert "task first: skipped: budget in A, no verdict in B" in said
 
 
+def test_what_was_redacted_of_a_run_is_told_to_be_gone(tmp_path: Path) -> None:
+    folder, there = workplace(tmp_path), ("--ledger", "l.db")
+    words = ("--plan", "plan.json", "--provider", "rehearsal", "--gate", "plan", "--max-calls", "1")
+    assert hansard(folder, "submit", "call 555-1234", *words, *there).returncode == 14
+    made = json.loads(hansard(folder, "runs", "show", "last", "--json", *there).stdout)["plan"]["seq"]
+    parts = ("1", "request", "1", "plan", made, "plan")
+    assert hansard(folder, "ledger", "redact", *parts, "--reason", "legal", *there).returncode == 0
+    assert hansard(folder, "runs", *there).stdout.endswith("(not in the ledger any more)\n")
+    shown = hansard(folder, "runs", "show", "last", *there).stdout
+    assert "\nlimits   1 call\n" in shown
+    assert "plan     3 tasks in 3 waves, by the user" in shown
+    assert "\n  - 3 tasks that nobody began: (not in the ledger any more)\n" in shown
+
+
 def test_a_rerun_says_who_was_asked(tmp_path: Path) -> None:
     place = workplace(tmp_path)
     (place / "hansard.toml").write_text('ledger = "l.db"')

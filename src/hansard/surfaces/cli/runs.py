@@ -30,6 +30,7 @@ from hansard.surfaces.cli.streams import has_reader
 from hansard.surfaces.hearing import Event, Watcher
 from hansard.surfaces.narrate import dollars, duration, first_line, many, reason, spent
 
+GONE = "(not in the ledger any more)"
 MARKS = {"passed": "+", "rejected": "x", "skipped": "-", "waiting": "."}
 
 
@@ -43,7 +44,7 @@ def listed(args: argparse.Namespace) -> int:
             cost = view["spent"]
             said = f"{cost['calls']:>5,} calls  {cost['tokens']:>9,} tokens  {dollars(cost['cost_usd_nano']):<9}"
             say(
-                f"{view['run'][:SHORT]}  {view['state']:<12}{_ago(view['last']):>9}  {said}  {first_line(view['request'] or '', 60)}"
+                f"{view['run'][:SHORT]}  {view['state']:<12}{_ago(view['last']):>9}  {said}  {first_line(view['request'] or GONE, 60)}"
             )
         if not views and args.state and hansard.runs.listed(limit=1):
             note(f"no run is {args.state}; {typed(args, 'runs list')} shows the others")
@@ -168,7 +169,7 @@ def _tell(view: View, args: argparse.Namespace) -> None:
             f"{words(unusable['error'])} (entry {unusable['seq']}): {first_line(unusable['said'] or '(nothing)', 200)}"
         )
         say(f"why      the {unusable['role']} gave no usable answer: {found}")
-    say(f"request  {first_line(view['request'] or '(not in the ledger any more)', 200)}")
+    say(f"request  {first_line(view['request'] or GONE, 200)}")
     say(f"started  {view['started']}, last entry {_ago(view['last'])} ago")
     say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}{took}")
     if limits:
@@ -181,12 +182,14 @@ def _tell(view: View, args: argparse.Namespace) -> None:
         say(f"plan     {size}, by the {plan['by']} (entry {plan['seq']})")
     for task in view["tasks"]:
         _tell_task(task, cut_short=view["state"] in ("interrupted", *ENDED))
+    if plan and (unnamed := plan["tasks"] - len(view["tasks"])) > 0:
+        say(f"  - {many(unnamed, 'task')} that nobody began: {GONE}")
     if folder := view.get("run_dir"):
         say(f"folder   {folder}")
     if view["answer_seq"] is not None:
         missing = f", without {', '.join(view['missing'])}" if view["missing"] else ""
         say(f"answer   entry {view['answer_seq']}{missing}")
-        answer = view["answer"] or "(not in the ledger any more)"
+        answer = view["answer"] or GONE
         for line in answer.rstrip("\n").replace("\t", "    ").split("\n"):
             say(f"         {line}")
     for check in view["checks"]:
@@ -245,7 +248,7 @@ def _attempt(attempt: View, *, awaited: bool) -> str:
 def _limit(name: str, value: Any) -> str:
     if name == "max_cost_usd_nano":
         return dollars(value)
-    return f"{value:,} {name.removeprefix('max_')}"
+    return many(value, name.removeprefix("max_").removesuffix("s"))
 
 
 def _ago(moment: str) -> str:
