@@ -1,4 +1,5 @@
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import get_args
@@ -159,6 +160,16 @@ def test_follow_tells_the_story_and_ends_with_the_runs_own_code(place: Path) -> 
     assert words == ["requested", "planned", "started", "passed", "started", "rejected", "skipped", "answered", "ended"]
     lines = hansard(place, "runs", "follow", "last", "--json").stdout.splitlines()
     assert [json.loads(line)["kind"] for line in lines][-1] == "run.ended"
+
+
+def test_what_is_not_there_is_told_with_where_to_look_in_that_ledger(tmp_path: Path) -> None:
+    there = ("--ledger", "a log.db")
+    assert hansard(tmp_path, "submit", "x", "--provider", "rehearsal", "--gate", "plan", *there).returncode == 14
+    for words in (("runs", "show", "zzz"), ("runs", "rerun", "zzz"), ("gates", "show", "zzz")):
+        refused = hansard(tmp_path, *words, *there)
+        advised = shlex.split(refused.stderr.partition("`")[2].partition("`")[0])
+        assert (refused.returncode, advised[2]) == (2, "list")
+        assert hansard(tmp_path, *advised[1:]).stdout.count("\n") == 1
 
 
 def test_a_run_that_ended_is_neither_resumed_nor_cancelled(place: Path) -> None:

@@ -1,5 +1,7 @@
 """A run by what people type for it."""
 
+from shlex import quote
+
 from hansard.errors import UsageError
 from hansard.store.base import Query, Store
 
@@ -29,4 +31,6 @@ def find_run(store: Store, run: str) -> str:
 def unknown_run(store: Store, run: str) -> UsageError:
     if not any(store.select(ANY_RUN)):
         return UsageError(f"there is no run {run!r}: there are no runs yet; `hansard submit REQUEST` starts one")
-    return UsageError(f"there is no run {run!r} in {store.place}; `hansard runs list` shows them")
+    return UsageError(
+        f"there is no run {run!r} in {store.place}; `hansard runs list --ledger {quote(store.place)}` shows them"
+    )

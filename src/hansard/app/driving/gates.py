@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from shlex import quote
 from typing import Any
 
 from hansard.app.driving.brought import brought_plan
@@ -125,7 +126,8 @@ class Gates:
         if view["state"] != "open":
             raise UsageError(f"gate {gate} is {view['state']} already, by {_by(view)}; nothing was changed")
         if shown is not None and shown != tuple(opened.data["shown"]):
-            raise UsageError(f"gate {gate} shows something else by now; look at it again: hansard gates show {gate}")
+            look = f"hansard gates show {quote(gate)} --ledger {quote(self._store.place)}"
+            raise UsageError(f"gate {gate} shows something else by now; look at it again: {look}")
         return opened
 
     def _check_edit(self, opened: Entry, edit: str, *, commands: bool) -> None:
@@ -184,7 +186,10 @@ class Gates:
         for entry in self._store.select(Query(kind="gate.opened", newest_first=True)):
             if entry.data.get("gate") == gate:
                 return formed(self._store, entry)
-        raise UsageError(f"there is no gate {gate!r} in {self._store.place}; `hansard gates list` shows them")
+        place = self._store.place
+        raise UsageError(
+            f"there is no gate {gate!r} in {place}; `hansard gates list --ledger {quote(place)}` shows them"
+        )
 
     def _entry(self, seq: int) -> Entry:
         return formed(self._store, self._store.entry(seq))

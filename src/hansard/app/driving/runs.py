@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from hansard.app.driving.brought import brought_plan
@@ -367,7 +368,8 @@ class Runs(RecordedRuns):
         if progress.requested is None:
             raise unknown_run(self._store, run)
         if progress.ended is not None:
-            again = f"`hansard runs retry {run} TASK` does a task again" if progress.tasks else SUBMIT_AGAIN
+            retry = f"`hansard runs retry {run} TASK --ledger {quote(self._store.place)}` does a task again"
+            again = retry if progress.tasks else SUBMIT_AGAIN
             again = OF_A_PANEL if self._is_of_a_panel(run) else again
             raise UsageError(f"run {run} has ended ({progress.ended.data['state']}); {again}")
         return progress.requested

@@ -12,6 +12,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from hansard.app.finding import unknown_run
 from hansard.app.reruns.bounds import LOOK_S, Bounded, Until
 from hansard.app.reruns.decisions import Key, decisions
 from hansard.app.reruns.order import Order
@@ -26,7 +27,7 @@ from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
 from hansard.domain.value import value
 from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunRequested
-from hansard.errors import HansardError, UsageError
+from hansard.errors import HansardError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
@@ -113,7 +114,7 @@ class _Rerun:
         self._reader = Reader(store)
         self._entries = self._reader.entries(run)
         if not any(entry.kind == "run.configured" for entry in self._entries):
-            raise UsageError(f"there is no run {run!r} in {store.place}; `hansard runs list` shows them")
+            raise unknown_run(store, run)
         self._progress = progress_of(run, self._entries)
         self._given_up = given_up(self._entries)
         kept = self._kept = [entry for entry in self._entries if entry.seq not in self._given_up]
