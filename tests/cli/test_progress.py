@@ -131,6 +131,13 @@ def test_a_picture_shows_waves_states_rungs_and_the_budget() -> None:
     assert "$4.00 of $10.00 ━" in lines[-1]
 
 
+def test_a_narrow_terminal_cuts_no_figure() -> None:
+    shown = board([*story(), event("run.ended", 4_000_000, state="answered", reason="answered")])
+    shown.limits = {"max_calls": 4, "max_cost_usd_nano": 0}
+    said = drawn(shown, width=40)
+    assert all(figure in said for figure in ("answered ", "2 of 4 calls ━", "80 tokens", "$4.00 of $0 ━"))
+
+
 def test_hostile_text_neither_drives_the_terminal_nor_speaks_markup() -> None:
     shown = drawn(board(story(task=HOSTILE)), width=400)
     assert "[bold red]x[/] \\x1b[2J\\x9b31m\\u2028" in shown

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 
+from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -111,15 +112,15 @@ def _told(row: Row, now_us: int) -> Text:
 def _foot(board: Board, now_us: int) -> RenderableType:
     limits, seconds = board.limits, board.elapsed_s(now_us)
     cost = limits.get("max_cost_usd_nano")
-    table = Table.grid(padding=(0, 3))
-    table.add_row(
+    gauges = [
         _state(board, now_us),
         _gauge("calls", f"{board.calls:,}", board.calls, limits.get("max_calls"), "{:,}"),
         _gauge("tokens", f"{board.tokens:,}", board.tokens, limits.get("max_tokens"), "{:,}"),
-        _gauge("", dollars(board.cost_usd_nano), board.cost_usd_nano, cost, dollars(cost) if cost else ""),
+        _gauge("", dollars(board.cost_usd_nano), board.cost_usd_nano, cost, dollars(cost or 0)),
         _gauge("", duration(seconds), seconds, limits.get("max_seconds"), "{:,} s"),
-    )
-    return table
+    ]
+    # Below each other where the terminal is narrow: a table would cut the words.
+    return Columns(gauges, padding=(0, 3))
 
 
 def _state(board: Board, now_us: int) -> Text:
