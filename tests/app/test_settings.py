@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hansard.app.driving.runs import read_plan
+from hansard.app.service import Hansard
 from hansard.app.settings import ledger_settings, read_settings
 from hansard.app.starting.doctor import examine
 from hansard.errors import UsageError
@@ -34,6 +35,13 @@ def test_the_ledger_is_found_by_argument_then_environment_then_file_then_default
     assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == "memory:"
     config(tmp_path, 'ledger = "postgresql://db/x"')
     assert read_settings(environ={"HOME": "/h"}, folder=inner).ledger == "postgresql://db/x"
+
+
+def test_an_empty_path_is_no_ledger_for_a_program_either(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the path of the ledger is empty"):
+        read_settings("", environ={"HANSARD_STATE": str(tmp_path)}, folder=tmp_path)
+    with pytest.raises(UsageError, match="the path of the ledger is empty"):
+        Hansard.open("")
 
 
 def test_a_path_may_begin_at_home_where_no_shell_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ def read_settings(
 ) -> Settings:
     """Settings from, in this order: the argument, the environment, the nearest hansard.toml upward, the defaults."""
     env = os.environ if environ is None else environ
+    _refuse_empty(ledger)
     config = _nearest(folder or working_folder())
     table = _read(config) if config else {}
     Fields(table, str(config)).done(KNOWN)
@@ -132,14 +133,18 @@ def _own_tiers(table: dict[str, Any], config: Path | None) -> list[str]:
     return [name for name in _table(table, "tiers", config) if lanes or (isinstance(ladder, list) and name in ladder)]
 
 
+def _refuse_empty(ledger: str | None) -> None:
+    if ledger == "":
+        raise UsageError("the path of the ledger is empty; name one, or leave it out")
+
+
 def ledger_settings(ledger: str | None = None, *, environ: Mapping[str, str] | None = None) -> Settings:
     """Settings to read and look after one ledger with: hansard.toml is asked only where nothing else names the ledger.
 
     So a bad one does not keep a ledger from being read or verified.
     """
     env = os.environ if environ is None else environ
-    if ledger == "":
-        raise UsageError("the path of the ledger is empty; name one, or leave it out")
+    _refuse_empty(ledger)
     named = ledger or _from_environment(env)
     if not named:
         return read_settings(environ=env)
