@@ -194,6 +194,10 @@ def test_the_ledger_is_filtered_and_paged(daemon: Served, visitor: Visitor, host
     newest = daemon.submit("the newest", wait=30)
     shown = visitor.text("/dashboard/ledger?run=last")
     assert shown.count('data-label="Kind"') == newest["entries"]
+    named = newest["run"][-12:]
+    assert named in visitor.text("/dashboard/")
+    assert visitor.text(f"/dashboard/ledger?run={named}").count('data-label="Kind"') == newest["entries"]
+    assert visitor.see("/dashboard/ledger?run=no-such").status_code == 404
     assert "No entry is like this" in visitor.text("/dashboard/ledger?kind=no.such")
     first = visitor.text("/dashboard/ledger?after=-1")
     assert "log.genesis" in first

@@ -16,7 +16,6 @@ from hansard.surfaces.http.dashboard.graphs import causal
 from hansard.surfaces.http.dashboard.pages import Page, page
 from hansard.surfaces.http.desk import desk_of
 from hansard.surfaces.http.problems import refusing
-from hansard.surfaces.http.runs import found
 
 router = APIRouter(route_class=Page)
 At = Annotated[int, Path(ge=0, le=MAX_SEQ)]
@@ -38,7 +37,9 @@ async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Respons
     chosen = {name: value.strip() for name, value in query.model_dump(exclude={"after"}).items()}
     filters: dict[str, Any] = {name: value or None for name, value in chosen.items()}
     if chosen["run"]:
-        filters["run"] = await found(desk, chosen["run"])
+        # Pages name a run by the end of its id, and people type what they see.
+        with refusing(404):
+            filters["run"] = await desk.hansard.heavily(desk.hansard.runs.find, chosen["run"])
 
     def read() -> list[View]:
         return list(ledger.show(**filters, after=query.after, limit=PAGE))
