@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from daemons import ONE, Served, place, serving
+from shell import hansard
 from visitors import Visitor
 
 
@@ -187,3 +188,20 @@ def test_what_was_cut_short_goes_on_from_the_page(tmp_path: Path) -> None:
         assert "Resume" in visitor.text(f"/dashboard/runs/{run}")
         assert visitor.send(f"/dashboard/runs/{run}/resume").status_code == 303
         assert daemon.until(run, "answered")["answer"] == "the slow result"
+
+
+def test_a_run_whose_gate_is_decided_is_resumed_and_not_decided_again(tmp_path: Path) -> None:
+    place(tmp_path)
+    assert hansard(tmp_path, "submit", "x", "--provider", "rehearsal", "--gate", "plan").returncode == 14
+    [gate] = json.loads(hansard(tmp_path, "gates", "--json").stdout)
+    assert hansard(tmp_path, "gates", "approve", gate["gate"]).returncode == 0
+    with serving(tmp_path, "--no-resume") as daemon:
+        visitor = Visitor(daemon)
+        path = f"/dashboard/runs/{gate['run']}"
+        assert ("Decide at the gate" in visitor.text(path), ">decide</a>" in visitor.text("/dashboard/")) == (
+            False,
+            False,
+        )
+        assert f'action="{path}/resume"' in visitor.text(path)
+        assert visitor.send(f"{path}/resume").status_code == 303
+        daemon.until(gate["run"], "answered")

@@ -7,7 +7,9 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from hansard.app.driving.gates import Gates
 from hansard.app.driving.runs import Runs
+from hansard.app.service import Hansard
 from hansard.app.serving.publishing import is_deliberation, runs_page
 from hansard.app.telling.compare import has_answers, shown
 from hansard.app.telling.following import over_at
@@ -40,6 +42,7 @@ async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Respons
     views, after = await desk.hansard.heavily(
         runs_page, desk.hansard.store, before=query.after, limit=PAGE, state=query.state or None
     )
+    await desk.hansard.heavily(_without_decided, desk.hansard.gates, views)
     return page(
         request,
         "runs.html",
@@ -59,13 +62,22 @@ async def show(request: Request, run: str) -> Response:
     known = await api.found(desk, run)
     if await asyncio.to_thread(is_deliberation, desk.hansard.store, known):
         return to(f"/dashboard/deliberations/{known}")
-    values = await desk.hansard.heavily(_run, desk.hansard.runs, known)
+    values = await desk.hansard.heavily(_run, desk.hansard, known)
     return page(request, "run.html", **values)
 
 
-def _run(runs: Runs, run: str) -> dict[str, Any]:
+def _without_decided(gates: Gates, views: list[View]) -> None:
+    """Leave out gates that have got the words they need: they wait for a driver, and nobody can decide there any more."""
+    for view in (each for each in views if each["open_gates"]):
+        waiting = {each["gate"] for each in gates.listed(run=view["run"])}
+        view["open_gates"] = [gate for gate in view["open_gates"] if gate in waiting]
+
+
+def _run(hansard: Hansard, run: str) -> dict[str, Any]:
+    runs = hansard.runs
     view, entries = runs.show(run), runs.views(run)
     _with_texts(runs, view, entries)
+    _without_decided(hansard.gates, [view])
     return {
         "run": view,
         "graph": waves(view["tasks"]),
