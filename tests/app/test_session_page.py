@@ -142,3 +142,9 @@ async def test_nothing_that_anybody_said_comes_to_life_in_the_markdown() -> None
     assert "[1]:" not in as_markdown(made)
     made["canonical_transcript"][1]["content"]["text"] = "https://elsewhere.invalid www.elsewhere.invalid @somebody"
     assert not re.search(r"https://|www\.|@", as_markdown(made))
+
+
+async def test_what_a_session_cost_is_not_shown_as_nothing() -> None:
+    made = await artifact()
+    made["cumulative_usage"]["cost_usd"] = 0.000000045
+    assert "tokens, 0.000000045 USD" in as_markdown(made)

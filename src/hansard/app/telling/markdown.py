@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hansard.app.views import usd
 from hansard.deliberation.documents import Artifact
+from hansard.domain.budget import NANO_PER_USD
 
 Json = Mapping[str, Any]
 
@@ -23,13 +25,13 @@ def _lines(artifact: Json) -> Iterator[str]:
     yield ""
     yield f"- outcome: {ending['reason'] if ending else 'synthesis'}"
     yield f"- from {artifact['started_at']} to {artifact['ended_at']}"
-    yield f"- {used['total_tokens']:,} tokens, {used['cost_usd']:.6f} USD"
+    yield f"- {used['total_tokens']:,} tokens, {usd(round(used['cost_usd'] * NANO_PER_USD))} USD"
     yield f"- transcript digest: `{artifact['transcript_digest']}`"
-    round = 0
+    told = 0
     for message in artifact["canonical_transcript"]:
-        if message["round"] > round:
-            round = message["round"]
-            yield from ("", f"## Round {round}")
+        if message["round"] > told:
+            told = message["round"]
+            yield from ("", f"## Round {told}")
         yield from _message(message)
     if artifact["cumulative_unresolved"]:
         yield from ("", "## Unresolved", "")
