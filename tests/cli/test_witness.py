@@ -110,6 +110,12 @@ def test_a_receipt_carries_its_word(keeper: Path, witness: Watching) -> None:
     assert (late.returncode, "no witness has seen entry 14" in late.stderr) == (2, True)
 
 
+def test_where_there_is_no_witness_yet_what_makes_one_names_its_folder(tmp_path: Path) -> None:
+    refused = hansard(tmp_path, "witness", "key", "--folder", "a witness")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("give it a name: hansard witness --name NAME --folder 'a witness'\n")
+
+
 def test_a_log_is_made_known_by_its_pin(keeper: Path, stranger: Watching) -> None:
     typed = hansard(keeper, "ledger", "pin", "--ledger", "l.db").stdout.strip()
     assert typed == _pin(keeper)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
@@ -64,7 +65,8 @@ class Witness:
         """The witness of this folder; a new one under this name where there is none yet."""
         known = private.read(folder / "vkey") if folder.is_dir() else None
         if known is None and name is None:
-            raise UsageError(f"there is no witness in {folder} yet; give it a name: hansard witness --name NAME")
+            how = f"hansard witness --name NAME --folder {quote(str(folder))}"
+            raise UsageError(f"there is no witness in {folder} yet; give it a name: {how}")
         if name is not None:
             _check_name(name)
         private.make_folder(folder)
