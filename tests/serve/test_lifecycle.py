@@ -315,12 +315,27 @@ def children(pid: int) -> list[str]:
     return [child for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
 
 
+def stopped_verifier(daemon: int) -> int | None:
+    """A verifier that works for a daemon, brought to a halt; None where there is none, or it is done already.
+
+    Before it is that other program, a child that is stopped would stop its parent too.
+    """
+    for each in map(Path, (f"/proc/{child}" for child in children(daemon))):
+        with contextlib.suppress(OSError):
+            if b"--json" in (each / "cmdline").read_bytes():
+                os.kill(int(each.name), signal.SIGSTOP)
+                return int(each.name) if " T " in (each / "stat").read_text() else None
+    return None
+
+
 def test_a_verification_under_way_does_not_hold_up_the_end(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--provider", "quick") as daemon, ThreadPoolExecutor(1) as beside:
-        asked = beside.submit(daemon.post, "/v1/ledger/verify")
         # One that takes very long, as with a ledger of many millions of entries.
-        verifier = int(wait_for(lambda: children(daemon.process.pid))[0])
-        os.kill(verifier, signal.SIGSTOP)
+        verifier = None
+        while verifier is None:
+            asked = beside.submit(daemon.post, "/v1/ledger/verify")
+            while verifier is None and not asked.done():
+                verifier = stopped_verifier(daemon.process.pid)
         assert daemon.stop(timeout_s=60) == 0
         assert asked.result().status_code == 503
         assert not Path(f"/proc/{verifier}").exists()
