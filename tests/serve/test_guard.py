@@ -513,3 +513,32 @@ async def test_where_the_library_of_mcp_is_missing_its_install_line_is_told() ->
     await make_app(desk, None)(head, receive, send)
     assert said[0]["status"] == 404
     assert "pip install 'hansard[mcp]'" in json.loads(said[1]["body"])["detail"]
+
+
+async def test_a_bug_is_told_as_a_problem_and_logged_under_its_request(tmp_path: Path) -> None:
+    said, logged = list[Any](), list[Any]()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Message) -> None:
+        said.append(message)
+
+    # Nothing that a route needs is there.
+    nobody: Any = None
+    tokens = Tokens(tmp_path)
+    headers = [(b"host", b"x"), (b"authorization", f"Bearer {tokens.add('ann', ('reader',))}".encode())]
+    head = {"type": "http", "method": "GET", "path": "/v1/status", "headers": headers, "query_string": b""}
+    doors = Doors(hosts=frozenset({"x"}))
+    guard = Guard(
+        make_app(nobody), tokens, doors, Limits(), Metrics(), lambda *what, **more: logged.append((what, more))
+    )
+    with pytest.raises(AttributeError):
+        await guard({**head, "root_path": ""}, receive, send)
+    start, body = said
+    problem = json.loads(body["body"])
+    assert (start["status"], dict(start["headers"])[b"content-type"]) == (500, b"application/problem+json")
+    [bug] = [more for what, more in logged if what == ("bug",)]
+    assert problem["request_id"] == bug["request_id"]
+    assert "AttributeError" in bug["error"]
+    assert "AttributeError" not in problem["detail"]

@@ -138,7 +138,7 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
             refused.headers = {"allow": ", ".join(_allowed(routes, request.scope["path"]))}
         return problem(request, refused)
 
-    for kind in (HansardError, HTTPException, RequestValidationError, ClientDisconnect):
+    for kind in (HansardError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
         app.add_exception_handler(kind, handle)
 
 
