@@ -86,8 +86,8 @@ def summary(args: argparse.Namespace) -> int:
             say(f"{name}:")
             for key, count in value.items():
                 say(f"  {key:<24} {count:,}")
-        else:
-            say(f"{name:<16}{value}")
+        elif value is not None:
+            say(f"{name:<16}{value:,}" if type(value) is int else f"{name:<16}{value}")
     return 0
 
 
