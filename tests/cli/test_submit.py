@@ -68,6 +68,15 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
     assert json.loads(piped.stdout)["request"] == "from a pipe"
 
 
+def test_whoever_has_a_file_is_told_to_name_a_provider_there_and_not_to_make_one(place: Path) -> None:
+    assert "hansard init " in hansard(place, "submit", "x", "--ledger", "l.db").stderr
+    (place / "hansard.toml").write_text("")
+    said = hansard(place, "submit", "x", "--ledger", "l.db").stderr
+    assert "nobody can be asked yet" in said
+    assert f"[providers.NAME]           in {place / 'hansard.toml'} names one for good" in said
+    assert "hansard init" not in said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

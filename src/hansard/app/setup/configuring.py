@@ -34,17 +34,22 @@ ITS_OWN = "default"
 _NOBODY = """\
 nobody can be asked yet. One of these lines is enough:
   --cmd "my-agent --stdin"   or   --chat-url http://127.0.0.1:11434/v1 --model llama3.2   or   --api MODEL
-  hansard init               writes a hansard.toml to name providers in;  hansard doctor  says what works here
+  {table};  hansard doctor  says what works here
   --provider rehearsal       goes through the motions with canned answers, marked as such, and asks no model"""
 _NOBODY_HERE = (
-    "nobody can be asked yet: no provider is configured here. Whoever runs this names one in hansard.toml, which "
-    "`hansard init` writes; the provider rehearsal goes through the motions with canned answers, and asks no model"
+    "nobody can be asked yet: no provider is configured here. Whoever runs this names one in {named}; "
+    "the provider rehearsal goes through the motions with canned answers, and asks no model"
 )
 
 
-def nobody(wishes: Wishes) -> UsageError:
+def nobody(settings: Settings, wishes: Wishes) -> UsageError:
     """That there is nobody to ask, and what to do about it: for whoever types flags, and for whoever has none."""
-    return UsageError(_NOBODY if wishes.typed else _NOBODY_HERE)
+    if file := settings.config:
+        table, named = f"[providers.NAME]           in {file} names one for good", f"[providers.NAME] of {file}"
+    else:
+        table = "hansard init               writes a hansard.toml to name providers in"
+        named = "hansard.toml, which `hansard init` writes"
+    return UsageError(_NOBODY.format(table=table) if wishes.typed else _NOBODY_HERE.format(named=named))
 
 
 def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
@@ -61,7 +66,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
         known = ", ".join(dict.fromkeys((*tables, REHEARSAL)))
         raise UsageError(f"there is no provider {chosen!r}; known are {known}")
     if not tables:
-        raise nobody(wishes)
+        raise nobody(settings, wishes)
     # A provider that is named for this run goes before the tiers and roles of the file, and those that lanes name.
     tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
     lanes = _asked_of_one(roster) if chosen else roster

@@ -354,7 +354,7 @@ def _default_provider(settings: Settings, wishes: Wishes) -> str:
         return found
     if _may_be_bare(CLI_AUTO, wishes) and installed(settings.environment):
         return CLI_AUTO
-    raise nobody(wishes)
+    raise nobody(settings, wishes)
 
 
 def _as_wished(config: Config, call: Call) -> Config:
