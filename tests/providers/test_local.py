@@ -167,8 +167,13 @@ async def test_closing_while_it_loads_leaves_no_server(weights: Path, monkeypatc
     done = await provider.complete(asked(timeout_s=0.4))
     assert done.failure is not None
     assert done.failure.kind == "timeout"
+    waits = asyncio.create_task(provider.complete(asked()))
+    await asyncio.sleep(0.1)
     await provider.close()
     assert served(weights) == []
+    told = (await waits).failure
+    assert told is not None
+    assert (told.kind, told.message) == ("model_unavailable", "the local model was closed while it loaded")
 
 
 def test_without_the_library_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ class Local:
 
     async def _asked(self, exchange: Exchange, heard: Heard) -> Completion:
         try:
-            inner = await asyncio.shield(self._ready())
+            inner = await _waited(self._ready())
         except ProviderError as error:
             return failed(self, exchange, failure("model_unavailable", str(error)), heard=heard)
         completion = await inner.complete(exchange)
@@ -134,6 +134,14 @@ def _seen(starting: asyncio.Task[Provider]) -> None:
     """Whoever waits is told of its error, and perhaps nobody does any more."""
     if not starting.cancelled():
         starting.exception()
+
+
+async def _waited(starting: asyncio.Task[Provider]) -> Provider:
+    """What was started, without stopping it where somebody gives up; where it was stopped, nobody who waits is cancelled."""
+    await asyncio.wait({starting})
+    if starting.cancelled():
+        raise ProviderError("the local model was closed while it loaded")
+    return starting.result()
 
 
 async def _port(process: Process) -> int:
