@@ -25,6 +25,24 @@ from ledgers import full_disk
 from running import Answers, obliging
 
 
+class Heard:
+    """What a worker tells, and a way to wait for a line with some words in it."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, text: str) -> None:
+        self._lines.append(text)
+        self._more.set()
+
+    async def of(self, words: str) -> None:
+        async with asyncio.timeout(60):
+            while not any(words in line for line in self._lines):
+                self._more.clear()
+                await self._more.wait()
+
+
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])
 async def test_who_is_told_to_stop_while_he_takes_the_ledger_leaves_it_to_others(who: object, tmp_path: Path) -> None:
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
@@ -72,21 +90,14 @@ async def test_a_run_that_could_not_be_recorded_goes_on_when_it_can(
 ) -> None:
     monkeypatch.setattr("hansard.app.serving.worker.AGAIN_S", 0.1)
     settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
-    refused, over = asyncio.Event(), asyncio.Event()
-
-    def hear(text: str) -> None:
-        for word, event in ("disk is full", refused), ("answered", over):
-            if word in text:
-                event.set()
-
+    heard = Heard()
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
         wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
         run = await hansard.runs.submit("please", wished, lane="backend")
         with full_disk(settings.ledger):
-            work = asyncio.create_task(Worker(hansard, tell=hear).work())
-            await refused.wait()
-        async with asyncio.timeout(30):
-            await over.wait()
+            work = asyncio.create_task(Worker(hansard, tell=heard).work())
+            await heard.of("disk is full")
+        await heard.of("answered")
         assert hansard.runs.show(run)["state"] == "answered"
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
@@ -97,36 +108,23 @@ async def test_a_run_that_could_not_be_taken_is_taken_when_it_can(
 ) -> None:
     monkeypatch.setattr("hansard.app.serving.worker.AGAIN_S", 0.1)
     settings = Settings(ledger=str(tmp_path / "log.jsonl"), state=tmp_path)
-    begun, over = asyncio.Event(), asyncio.Event()
-
-    def hear(text: str) -> None:
-        for word, event in ("working on", begun), ("answered", over):
-            if word in text:
-                event.set()
-
+    heard = Heard()
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
         wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
-        work = asyncio.create_task(Worker(hansard, tell=hear).work())
-        await begun.wait()
+        work = asyncio.create_task(Worker(hansard, tell=heard).work())
+        await heard.of("working on")
         # The next claim is written there first, and that takes nothing.
         (tmp_path / "log.claims.json").unlink()
         spare(tmp_path / "log.claims.json").symlink_to("/dev/full")
         run = await hansard.runs.submit("please", wished, lane="backend")
-        async with asyncio.timeout(30):
-            await over.wait()
+        await heard.of("answered")
         assert hansard.runs.show(run)["state"] == "answered"
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 
 
 async def test_what_breaks_in_one_run_does_not_end_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings, heard, over = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), list[str](), asyncio.Event()
-
-    def hear(text: str) -> None:
-        heard.append(text)
-        if "answered" in text:
-            over.set()
-
+    settings, heard = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), Heard()
     async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
         wished = run_config(hansard.settings, hansard.pool, Wishes(provider="told", judge="checks", answer="join"))
         broken = await hansard.runs.submit("please", wished, lane="backend")
@@ -137,10 +135,9 @@ async def test_what_breaks_in_one_run_does_not_end_the_others(tmp_path: Path, mo
             return await drive({sound: run}[run])
 
         monkeypatch.setattr(hansard.runs, "drive", breaks)
-        work = asyncio.create_task(Worker(hansard, tell=hear).work())
-        async with asyncio.timeout(30):
-            await over.wait()
-        assert f"{broken} left alone: KeyError: '{broken}'" in heard
+        work = asyncio.create_task(Worker(hansard, tell=heard).work())
+        await heard.of(f"{broken} left alone: KeyError: '{broken}'")
+        await heard.of(f"{sound} answered")
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 
