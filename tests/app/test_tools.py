@@ -198,6 +198,21 @@ async def test_a_panel_inside_of_a_run_uses_its_tools_within_the_runs_budget() -
     audit(d.store, ended.run)
 
 
+async def test_what_a_tool_takes_is_no_time_of_its_lane_whoever_reads_it_from_the_record() -> None:
+    d = desk(Answers(), Voices(curious), settings={"panels": ARMED, "tools": {"almanac": ALMANAC}})
+    ended = await d.run("x", plan=plan(task("a")), wishes=Wishes(roster=roster(alpha={"provider": "panel:bench"})))
+    entries = d.entries(ended.run)
+    returned = one(d.entries(ended.run, "tools.returned")).seq
+    slower = [each._replace(ts=each.ts + 60_000_000 * (each.seq >= returned)) for each in entries]
+    assert progress_of(ended.run, slower).lanes == progress_of(ended.run, entries).lanes
+    # While a model that takes its time takes that of its lane, whether it wants a tool or answers.
+    for kind in ("tools.called", "turn.taken"):
+        at = d.entries(ended.run, kind)[-1].seq
+        later = [each._replace(ts=each.ts + 60_000_000 * (each.seq >= at)) for each in entries]
+        took_us = [progress_of(ended.run, told).lanes["alpha"].elapsed_us for told in (entries, later)]
+        assert took_us[1] - took_us[0] == 60_000_000
+
+
 async def test_a_rerun_counts_the_time_of_a_call_for_tools_once() -> None:
     async def slowly() -> Any:
         await asyncio.sleep(0.6)

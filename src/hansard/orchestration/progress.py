@@ -272,20 +272,16 @@ class Progress:
                 self._asked_ts[entry.seq] = entry.ts
                 self._calling.add(entry.seq)
             case "tools.returned":
-                # The model is asked again.
+                # The model is asked again. What the tools took is no time of a call.
                 self._task_of[entry.seq] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
+                self._asked_ts[entry.seq] = entry.ts
                 self._calling.add(entry.seq)
             case "session.ended":
                 self._advance(self._task_of.get(str(data["session"]), ""))
             case "tools.called":
-                task = self._task_of[entry.seq] = self._task_of.get(entry.causes[0], "") if entry.causes else ""
-                # How long it took is counted with the turn that it led to.
-                self._count_turn(entry, task, 0)
+                self._task_of[entry.seq] = self._count_turn(entry)
             case _ if "result" in entry.body:
-                asked = next((seq for seq in entry.causes if seq in self._asked_ts), None)
-                took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0
-                task = self._task_of.get(asked, "") if asked is not None else ""
-                self._count_turn(entry, task, took_us)
+                task = self._count_turn(entry)
                 if entry.kind == "turn.taken":
                     self._advance(task)
 
@@ -294,10 +290,15 @@ class Progress:
         if task is not None and task.last is not None:
             task.last.advanced = True
 
-    def _count_turn(self, entry: Entry, task: str, took_us: int) -> None:
+    def _count_turn(self, entry: Entry) -> str:
+        """Count what a model was asked last in a turn; comes back whose task that was."""
         data = entry.data
+        asked = max((seq for seq in entry.causes if seq in self._asked_ts), default=None)
+        took_us = max(0, entry.ts - self._asked_ts[asked]) if asked is not None else 0
+        task = self._task_of.get(asked, "") if asked is not None else ""
         tokens = int(data["prompt_tokens"]) + int(data["completion_tokens"])
         self._count(task, calls_of_turn(entry), tokens, int(data.get("cost_usd_nano", 0)), took_us)
+        return task
 
     def _spend(self, entry: Entry, task: str | None) -> None:
         data = entry.data
