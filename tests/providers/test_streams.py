@@ -56,6 +56,15 @@ def test_a_stream_that_ends_early_and_politely_is_a_network_failure(form: Form, 
     assert completion.usage.estimated
 
 
+def test_what_a_stream_had_counted_when_it_broke_off_counts(wire: Wire) -> None:
+    [form] = [each for each in STREAMED if str(each) == "messages-streamed"]
+    text = "Paris. \ud83d" * 200
+    usage = answers(form, wire, Cut(say=Say(text=text, tokens=(900, 500, 80)), keep=0.6, cleanly=True)).usage
+    assert (usage.input_tokens, usage.cached_tokens, usage.estimated) == (980, 80, True)
+    # Of the answer it had counted one token, at its beginning.
+    assert 100 < usage.output_tokens < 500
+
+
 @streamed
 def test_a_connection_that_breaks_behind_the_end_of_an_answer_takes_nothing_from_it(form: Form, wire: Wire) -> None:
     completion = answers(form, wire, Cut(say=Say(headers={"content-length": "1000000"}), keep=1.0))
@@ -78,6 +87,16 @@ def test_a_server_that_stays_on_the_line_behind_its_answer_is_not_waited_for(for
     assert completion.failure is None
     assert completion.text == "Paris."
     assert not completion.usage.estimated
+    assert wire.was_given_up()
+
+
+def test_a_server_that_never_says_that_its_stream_is_over_is_not_waited_for_either(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "LINGER_S", 0.2)
+    completion = answers(CHAT[1], wire, Cut(keep=0.95, silently=True), exchange=asked(timeout_s=WITHIN_S))
+    assert completion.failure is None
+    assert completion.text == "Paris."
     assert wire.was_given_up()
 
 

@@ -338,9 +338,14 @@ def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -
     return Usage(input_tokens=_tokens(asked), output_tokens=_tokens(said), estimated=True)
 
 
+def estimated(text: str) -> int:
+    """About how many tokens a text has."""
+    return _tokens(_length(text))
+
+
 def _length(text: str) -> int:
     """How many bytes a text is."""
-    return len(text) if text.isascii() else len(text.encode())
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def _size(calls: Sequence[ToolCall]) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 END = b"[DONE]"
 DRAIN_S = 0.1
+LINGER_S = 5.0
 BOM = b"\xef\xbb\xbf"
 
 
@@ -61,6 +62,14 @@ def _object(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise NotAnEvent(f"an event of the stream is no JSON object; it begins {data[:80].decode(errors='replace')!r}")
     return value
+
+
+async def following(stream: AsyncGenerator[dict[str, Any], None], *, is_answered: bool) -> dict[str, Any] | None:
+    """The next event; None behind the last. Where the answer is there, what it cost may follow, and is not waited for long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S if is_answered else None):
+            return await anext(stream, None)
+    return None
 
 
 async def drain(rest: AsyncIterator[object]) -> None:

@@ -17,7 +17,7 @@ from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
 from hansard.providers.hosted import faults, transport
 from hansard.providers.hosted.dialect import Dialect, Lost, Refused, Said
-from hansard.providers.hosted.events import NotAnEvent, drain, events
+from hansard.providers.hosted.events import NotAnEvent, drain, events, following
 from hansard.providers.hosted.place import Place
 from hansard.providers.prices import Prices
 from hansard.providers.schema import compile
@@ -114,7 +114,7 @@ class Hosted:
                 self._dialect.stream(body, exchange.limits.timeout_s) as response,
                 aclosing(events(response.iter_bytes())) as stream,
             ):
-                async for event in stream:
+                while (event := await following(stream, is_answered=fold.done)) is not None:
                     if event.get("error"):
                         raise Refused(faults.read_error(event))
                     begun = True
@@ -136,11 +136,24 @@ class Hosted:
                 raise
         finally:
             # Also when we are cancelled or late: what was said so far was paid for.
-            heard.raw = json.dumps(fold.reply(), ensure_ascii=False).encode(errors="replace") if begun else None
+            if begun:
+                reply = fold.reply()
+                heard.raw = json.dumps(reply, ensure_ascii=False).encode(errors="replace")
+                heard.usage = None if fold.done else self._counted(exchange, reply, heard.text)
         if not fold.done:
             kind: ErrorKind = "network" if begun else "internal"
             raise Lost(kind, "the stream ended before the answer did" if begun else "no stream came with status 200")
         return fold.reply()
+
+    def _counted(self, exchange: Exchange, reply: Mapping[str, Any], text: str) -> Usage | None:
+        """What a stream that broke off has told of the tokens. Its count of the answer is the one of its beginning."""
+        try:
+            told = self._dialect.read(reply, exchange).usage
+        except (Lost, Refused):
+            return None
+        if told is None or not told.total:
+            return None
+        return replace(told, output_tokens=max(told.output_tokens, checks.estimated(text)), estimated=True)
 
     def _priced(self, completion: Completion) -> Completion:
         model = self._prices.known(completion.returned_model, completion.requested_model)
