@@ -41,6 +41,7 @@ PLACES = {
     "orjson": ("hansard.record",),
     "psycopg": ("hansard.store.postgres",),
     "pydantic": ("hansard.surfaces.http", "hansard.surfaces.mcp", "hansard.surfaces.shapes"),
+    "requests": ("hansard.surfaces.http",),
     "rich": ("hansard.surfaces.cli",),
     "starlette": ("hansard.surfaces.http", "hansard.surfaces.mcp"),
     "structlog": ("hansard.surfaces.http",),

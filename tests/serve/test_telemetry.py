@@ -196,6 +196,22 @@ async def test_what_ended_just_before_the_end_is_told_of(monkeypatch: pytest.Mon
     assert len(collector.spans) == 10 * len(run_spans(here.store, ended.run))
 
 
+async def test_a_collector_on_this_machine_is_not_looked_for_behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(telemetry_module, "GOODBYE_S", 60.0)
+    here, collector = desk(Answers()), Collector()
+    ended = await here.run(plan=plan(task("one")))
+    telemetry = Telemetry(cast(Hansard, here), f"http://127.0.0.1:{collector.server_port}", "0")
+    telemetry.take(ended.run, here.entries(ended.run)[-1].seq)
+    await asyncio.to_thread(telemetry.close)
+    collector.shutdown()
+    collector.server_close()
+    assert {path for path, _ in collector.got} == {"/v1/traces", "/v1/metrics"}
+
+
 async def test_runs_that_a_collector_does_not_take_are_counted() -> None:
     here, collector = desk(Answers()), Collector(status=400)
     ended = await here.run(plan=plan(task("one")))

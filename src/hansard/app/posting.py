@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -81,6 +82,14 @@ def check_url(url: str, where: str) -> None:
         raise UsageError(f"{where}: a name or password stands before the @ of this URL; write it without")
     if not fits or not url.isascii() or not url.isprintable():
         raise UsageError(f"{where} {url!r:.100}: write http://… or https://…, in ASCII")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this name or address is of this machine alone."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _hang_up(connected: socket.socket) -> None:

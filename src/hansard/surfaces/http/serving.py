@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from ipaddress import ip_address
 from pathlib import Path
 
 import uvicorn
@@ -17,7 +16,7 @@ from starlette.types import ASGIApp
 from hansard.__about__ import __version__
 from hansard.app.ledgers.cosigning import configured
 from hansard.app.pool import Pool
-from hansard.app.posting import check_url
+from hansard.app.posting import check_url, is_loopback
 from hansard.app.service import Hansard
 from hansard.app.serving.cosigner import Cosigner
 from hansard.app.serving.daemon import Daemon
@@ -250,13 +249,6 @@ def address_of(listening: socket.socket) -> str:
 def names(host: str, port: int, more: tuple[str, ...]) -> list[str]:
     """Under which names the daemon is meant, with and without its port."""
     found = [host if ":" not in host else f"[{host}]", *(each.lower() for each in more)]
-    if host in ("0.0.0.0", "::") or _is_loopback(host):
+    if host in ("0.0.0.0", "::") or is_loopback(host):
         found += ["localhost", "127.0.0.1", "[::1]"]
     return [*found, *(f"{each}:{port}" for each in found)]
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
-from hansard.app.posting import check_url
+from hansard.app.posting import check_url, is_loopback
 from hansard.app.service import Hansard
 from hansard.app.telling import span_names as names
 from hansard.app.telling.spans import Span, run_spans
@@ -143,7 +144,7 @@ def _tracing(about: Any, url: str, drop: Callable[[int], None]) -> Any:
             return taken
 
     made = TracerProvider(resource=about, shutdown_on_exit=False)
-    made.add_span_processor(BatchSpanProcessor(Exporter(f"{url}/v1/traces", timeout=TIMEOUT_S)))
+    made.add_span_processor(BatchSpanProcessor(Exporter(f"{url}/v1/traces", timeout=TIMEOUT_S, session=_session(url))))
     return made
 
 
@@ -152,6 +153,17 @@ def _metering(about: Any, url: str) -> Any:
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-    exporter = OTLPMetricExporter(f"{url}/v1/metrics", timeout=TIMEOUT_S)
+    exporter = OTLPMetricExporter(f"{url}/v1/metrics", timeout=TIMEOUT_S, session=_session(url))
     reader = PeriodicExportingMetricReader(exporter, INTERVAL_MS)
     return MeterProvider([reader], about, shutdown_on_exit=False)
+
+
+def _session(url: str) -> Any:
+    """One that asks no proxy for a collector on this machine; None where the SDK may make its own."""
+    if not is_loopback(urlsplit(url).hostname or ""):
+        return None
+    from requests import Session
+
+    made = Session()
+    made.trust_env = False
+    return made
