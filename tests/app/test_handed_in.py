@@ -1,4 +1,7 @@
-"""Providers that a Python program hands in, and the names that they and others have."""
+"""Providers that a Python program hands in, the names that they and others have, and how it comes to an end."""
+
+import asyncio
+import signal
 
 import pytest
 
@@ -52,3 +55,23 @@ async def test_each_run_asks_the_provider_that_was_handed_in_for_it_also_behind_
         assert (await hansard.runs.drive(waits.id)).state == "answered"
         assert await waits.answer() == "said by the first"
     assert (len(first.calls), len(second.calls)) == (2, 1)
+
+
+async def test_closing_comes_to_an_end_in_the_moment_in_which_a_run_has_ended() -> None:
+    here = desk(Answers())
+    task_of_run = here.runs.begin(await here.submit(plan=plan(task("a"))))
+    while not task_of_run.done():  # noqa: ASYNC110 - in each turn of the loop, and not behind what is called back
+        await asyncio.sleep(0)
+    # The loop has not come yet to what is called back at its end. No timeout of a loop ends what never lets go of it.
+    before = signal.signal(signal.SIGALRM, never_ends)
+    signal.alarm(60)
+    try:
+        await here.runs.close()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert task_of_run.result().state == "answered"
+
+
+def never_ends(*_: object) -> None:
+    raise AssertionError("closing never ends")

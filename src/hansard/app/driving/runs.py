@@ -236,6 +236,8 @@ class Runs(RecordedRuns):
             for task in driving:
                 task.cancel()
             await asyncio.gather(*driving, return_exceptions=True)
+            # From Python 3.12 on nothing waits for what is done already, and what is called back then comes to nobody.
+            await asyncio.sleep(0)
 
     def _driven(self, run: str, task: asyncio.Task[Ended]) -> None:
         if self._driving.get(run) is task:
