@@ -4,10 +4,10 @@ import asyncio
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -28,6 +28,8 @@ pytest.register_assert_rewrite("hansard.store.conformance", "hansard.providers.c
 # No deadline: the machines that run this are shared, and slowness is measured by `make bench`, not by chance.
 hypothesis.settings.register_profile("hansard", deadline=None, derandomize=bool(os.environ.get("CI")))
 hypothesis.settings.load_profile("hansard")
+
+FOR_EVER_S = 600.0
 
 # As in every process of ours: looking for what may be freed takes a twelfth of the time of all tests.
 collect_seldom()
@@ -82,12 +84,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Async tests run on a loop of their own."""
+    """Async tests run on a loop of their own. One that waits for ever fails by its name, and holds up no run of all."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted})
+    asyncio.run(_within(None if pyfuncitem.get_closest_marker("long") else FOR_EVER_S, test))
     return True
+
+
+async def _within(seconds: float | None, test: Coroutine[Any, Any, None]) -> None:
+    async with asyncio.timeout(seconds):
+        await test
 
 
 @pytest.fixture(autouse=True)

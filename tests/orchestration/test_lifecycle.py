@@ -542,7 +542,13 @@ async def test_what_goes_on_without_a_task_waits_until_the_record_says_that_it_i
     scarce = Wishes(roster=roster(alpha={"budget": Budget(max_calls=1)})) if lost == "budget" else Wishes()
     rules = read_rules([{"tasks": ["a"], "deadline_s": 0.01}] if lost == "gate" else [], "test")
     config = replace(at.config(scarce), gates=rules)
-    rows = plan(task("a"), task("b", lane="beta"), task("c", "a", "b", lane="beta", on_upstream_failure="run"))
+    # Behind another task, so that the other one is under way when it is lost, however soon that is.
+    rows = plan(
+        task("first", lane="beta"),
+        task("a", "first"),
+        task("b", lane="beta"),
+        task("c", "a", "b", lane="beta", on_upstream_failure="run"),
+    )
     run = await at.runs.submit("please", config, plan=rows)
     driving = asyncio.ensure_future(at.runs.drive(run))
     await settled.wait()
