@@ -148,3 +148,9 @@ async def test_what_a_session_cost_is_not_shown_as_nothing() -> None:
     made = await artifact()
     made["cumulative_usage"]["cost_usd"] = 0.000000045
     assert "tokens, 0.000000045 USD" in as_markdown(made)
+
+
+async def test_a_cost_beyond_all_numbers_is_shown_and_is_no_bug() -> None:
+    made = await artifact()
+    made["cumulative_usage"]["cost_usd"] = 1e308
+    assert "USD" in as_markdown(made)

@@ -57,6 +57,7 @@ def renumbered(messages: Messages) -> None:
         (lambda m: m[5]["content"].update(next_action="finalize"), "R-4.2-4"),
         (lambda m: m.append(dict(m[-1], id="msg-999", turn_index=99)), "R-4.10-8"),
         (lambda m: m[1]["usage"].update(total_tokens=10**9), "R-4.10-8"),
+        (lambda m: m[1]["usage"].update(cost_usd=1e308), "R-4.10-8"),
     ],
 )
 def test_a_transcript_that_no_machine_would_have_written_is_caught(change: Any, rule: str) -> None:
