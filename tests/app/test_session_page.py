@@ -1,6 +1,8 @@
 """The page of a session: everything is on it, and nothing that anybody said is more than text."""
 
+import json
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
@@ -10,10 +12,13 @@ from deliberating import Heard, Room, config, fails, says, synthesis, turn, verd
 from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.telling.markdown import as_markdown
 from hansard.app.telling.sessionpage import session_page
-from hansard.deliberation.documents import Config
+from hansard.deliberation.documents import Artifact, Config
+from hansard.deliberation.evaluation import evaluation_of, postmortem_of
+from hansard.errors import UsageError
 
 HOSTILE = '</p></div></style><script>alert(1)</script><img src=x onerror="alert(2)">&lt;b&gt; \u202e'
 OPEN = {"topic": f"when {HOSTILE}", "positions": [{"agent": "ada", "claim": HOSTILE}, {"agent": "ben", "claim": "no"}]}
+PANEL_TURNS = ("problem_statement", "primary_turn", "branch_turn")
 SETTLED = {"topic": "where", "resolution": f"here {HOSTILE}"}
 
 
@@ -146,8 +151,45 @@ async def test_nothing_that_anybody_said_comes_to_life_in_the_markdown() -> None
 
 async def test_what_a_session_cost_is_not_shown_as_nothing() -> None:
     made = await artifact()
-    made["cumulative_usage"]["cost_usd"] = 0.000000045
-    assert "tokens, 0.000000045 USD" in as_markdown(made)
+    for message in made["canonical_transcript"]:
+        message["usage"]["cost_usd"] = 0.000000045 if message["speaker"] == "ben" else 0.0
+    spoken = sum(message["speaker"] == "ben" for message in made["canonical_transcript"])
+    made["cumulative_usage"]["cost_usd"] = 0.000000045 * spoken
+    assert f"tokens, 0.{45 * spoken:09d} USD" in as_markdown(made)
+
+
+def second_problem(made: dict[str, Any]) -> None:
+    made["canonical_transcript"].insert(1, {**made["canonical_transcript"][0], "id": "again"})
+
+
+def no_synthesis(made: dict[str, Any]) -> None:
+    made["canonical_transcript"][-1] = {**made["canonical_transcript"][-2], "id": "other"}
+
+
+def a_stranger(made: dict[str, Any]) -> None:
+    made["canonical_transcript"][1]["speaker"] = "nobody"
+
+
+def no_verdict(made: dict[str, Any]) -> None:
+    asked = {"pending_external_research_request": {"query": "what?"}, "most_recent_verdict": None}
+    ending = {"schema_version": "1.0.0", "reason": "external_research_required", "final_round": 2, **asked}
+    ending |= {"cumulative_usage": made["cumulative_usage"], "transcript_digest": made["transcript_digest"]}
+    made["outcome"] = {"kind": "termination", "termination_artifact": {**ending, "unresolved_disagreements": []}}
+    made["canonical_transcript"] = [m for m in made["canonical_transcript"] if m["type"] in PANEL_TURNS]
+
+
+@pytest.mark.parametrize("change", [second_problem, no_synthesis, a_stranger, no_verdict])
+async def test_an_artifact_that_contradicts_itself_is_refused_and_is_no_bug(
+    change: Callable[[dict[str, Any]], None],
+) -> None:
+    made = json.loads(json.dumps(await artifact()))
+    change(made)
+    used = [message["usage"] for message in made["canonical_transcript"]]
+    made["cumulative_usage"] |= {name: sum(each[name] for each in used) for name in used[0]}
+    Artifact.parse(made)
+    for look in (session_page, postmortem_of, evaluation_of):
+        with pytest.raises(UsageError, match="contradicts itself"):
+            look(made)
 
 
 async def test_a_cost_beyond_all_numbers_is_shown_and_is_no_bug() -> None:

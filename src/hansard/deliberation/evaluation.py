@@ -11,7 +11,7 @@ from math import floor
 from typing import Any
 
 from hansard.deliberation.documents import Artifact, Message, Persona, Verdict
-from hansard.deliberation.documents.semantics import moment
+from hansard.deliberation.documents.semantics import moment, refuse_incoherent
 from hansard.deliberation.personas import Personas
 
 TURNS = ("primary_turn", "branch_turn")
@@ -24,7 +24,7 @@ Event = Mapping[str, Any]
 
 def evaluation_of(data: object, events: Iterable[Event] | None = None) -> dict[str, Any]:
     """The figures of §9.10. Those that need events are None where there are none to look at."""
-    artifact = Artifact.parse(data)
+    artifact = _coherent(data)
     edges = _edges(artifact)
     total = sum(edge["count"] for edge in edges)
     delegated = sum(edge["count"] for edge in edges if edge["type"] == "delegation")
@@ -44,6 +44,12 @@ def evaluation_of(data: object, events: Iterable[Event] | None = None) -> dict[s
     }
 
 
+def _coherent(data: object) -> Artifact:
+    artifact = Artifact.parse(data)
+    refuse_incoherent(artifact)
+    return artifact
+
+
 def disagreement_series(artifact: Artifact) -> dict[int, int]:
     """How many disagreements each round's verdict left open."""
     return {
@@ -55,7 +61,7 @@ def disagreement_series(artifact: Artifact) -> dict[int, int]:
 
 def postmortem_of(data: object) -> dict[str, Any]:
     """What a session shows about its panel: violations of scope, gaps, overlap, and who contributed most."""
-    artifact = Artifact.parse(data)
+    artifact = _coherent(data)
     gaps = _gaps(artifact)
     turns = _turns(artifact)
     spoke = all(turns[agent] for agent in artifact.config.selector.default_deliberation_panel)

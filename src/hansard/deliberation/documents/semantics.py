@@ -12,8 +12,9 @@ from hansard.deliberation.documents.artifact import Artifact, RunManifest, Termi
 from hansard.deliberation.documents.breach import Breach, Invalid
 from hansard.deliberation.documents.exchange import Usage
 from hansard.deliberation.documents.jcs import jcs, transcript_digest
-from hansard.deliberation.documents.transcript import transcript_breaches
+from hansard.deliberation.documents.transcript import opening_breaches, speaker_breaches, transcript_breaches
 from hansard.deliberation.documents.turns import SynthesisContent, Verdict
+from hansard.errors import UsageError
 
 COST_TOLERANCE = 1e-6
 
@@ -38,6 +39,12 @@ def semantic_breaches(
         *(() if config is None else _config_file(data, config)),
         *_secrets(data, tuple(secrets)),
     ]
+
+
+def refuse_incoherent(artifact: Artifact) -> None:
+    """UsageError where an artifact names what is not in it: whoever shows or measures it would look there."""
+    for breach in (*opening_breaches(artifact), *speaker_breaches(artifact), *_outcome(artifact)):
+        raise UsageError(f"the artifact contradicts itself, so it is not measured: {breach}")
 
 
 def _breach(path: str, rule: str, message: str) -> Breach:

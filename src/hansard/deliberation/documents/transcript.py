@@ -16,14 +16,21 @@ _ANNOTATIONS = {
 
 def transcript_breaches(artifact: Artifact) -> list[Breach]:
     """Every rule between messages that this transcript breaks."""
-    return [*_opening(artifact), *_order(artifact), *_each(artifact), *_speakers(artifact), *_rounds(artifact)]
+    return [
+        *opening_breaches(artifact),
+        *_order(artifact),
+        *_each(artifact),
+        *speaker_breaches(artifact),
+        *_rounds(artifact),
+    ]
 
 
 def _breach(index: int, member: str, rule: str, message: str) -> Breach:
     return Breach(document="Artifact", path=f"/canonical_transcript/{index}{member}", rule=rule, message=message)
 
 
-def _opening(artifact: Artifact) -> Iterator[Breach]:
+def opening_breaches(artifact: Artifact) -> Iterator[Breach]:
+    """A transcript begins with its problem, and has no other."""
     first, *others = artifact.canonical_transcript
     if first.type != "problem_statement":
         yield _breach(0, "/type", "R-4.1-3", "the first message must be the problem statement")
@@ -67,7 +74,8 @@ def _counts(message: Message) -> tuple[float, ...]:
     return usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, usage.cost_usd
 
 
-def _speakers(artifact: Artifact) -> Iterator[Breach]:
+def speaker_breaches(artifact: Artifact) -> Iterator[Breach]:
+    """Whoever speaks, or leaves, is in the configuration."""
     config = artifact.config
     agents = {agent.id for agent in config.agents}
     for index, message in enumerate(artifact.canonical_transcript):
