@@ -156,6 +156,8 @@ async def test_what_a_session_cost_is_not_shown_as_nothing() -> None:
     spoken = sum(message["speaker"] == "ben" for message in made["canonical_transcript"])
     made["cumulative_usage"]["cost_usd"] = 0.000000045 * spoken
     assert f"tokens, 0.{45 * spoken:09d} USD" in as_markdown(made)
+    cells = re.findall(r"<td class=number>(0[0-9.]*)</td>", session_page(made))
+    assert cells.count(f"0.{45 * spoken:09d}".rstrip("0")) == 2, "in the row of ben, and in that of all"
 
 
 def second_problem(made: dict[str, Any]) -> None:

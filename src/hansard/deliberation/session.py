@@ -291,7 +291,7 @@ def _notes(held: Held | None) -> str:
     outcome = held.outcome
     saved = outcome.instead_of if isinstance(outcome, Synthesized) else None
     parts = [
-        f"{held.calls} calls, {held.tokens} tokens, {held.cost_usd_nano / 1e9:.6f} USD in all, failed ones included"
+        f"{held.calls} calls, {held.tokens} tokens, {held.cost_usd_nano / 1e9:.9f} USD in all, failed ones included"
     ]
     if isinstance(outcome, Stopped) and outcome.cap:
         parts.append(f"ended by {outcome.cap}")

@@ -8,8 +8,10 @@ from typing import Any
 from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runpage import whole_page
+from hansard.app.views import usd
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.metrics import metrics_of
+from hansard.domain.budget import nano_usd
 
 Json = Mapping[str, Any]
 SIZE, RADIUS, NODE = 420, 150, 26
@@ -38,7 +40,7 @@ def session_page(artifact: Json, events: Sequence[Json] | None = None) -> str:
         "<h2>Outcome</h2>",
         _outcome(artifact),
         "<h2>Spend</h2>",
-        _spend(figures),
+        _spend(artifact, figures),
         "<h2>Who asked whom</h2>",
         _graph(more["interaction_graph"]),
         "<h2>Disagreements</h2>",
@@ -83,12 +85,16 @@ def _open(content: Json) -> str:
     return f"<p>Open questions</p><ul>{asked}</ul>" if asked else ""
 
 
-def _spend(figures: Json) -> str:
-    tokens, costs = figures["tokens_per_agent"], figures["cost_per_agent"]
+def _spend(artifact: Json, figures: Json) -> str:
+    tokens = figures["tokens_per_agent"]
+    # From the messages: the figures are rounded to a millionth, as the protocol has them.
+    costs: Counter[str] = Counter()
+    for message in artifact["canonical_transcript"]:
+        costs[message["speaker"]] += nano_usd(message["usage"]["cost_usd"])
     most = max((each["total_tokens"] for each in tokens.values()), default=0) or 1
     rows = "".join(
         f"<tr><th scope=row>{escape(agent)}</th><td class=number>{each['total_tokens']:,}</td>"
-        f"<td class=number>{costs[agent]['cost_usd']:.6f}</td>"
+        f"<td class=number>{usd(costs[agent])}</td>"
         f'<td><span class="bar" style="width:{round(160 * each["total_tokens"] / most)}px"></span></td></tr>'
         for agent, each in tokens.items()
     )
@@ -97,7 +103,7 @@ def _spend(figures: Json) -> str:
     return (
         "<table><tr><th>agent</th><th class=number>tokens</th><th class=number>US$</th><th></th></tr>"
         f"{rows}<tr><th>all</th><td class=number>{total:,}</td>"
-        f"<td class=number>{figures['cost_cumulative']['cost_usd']:.6f}</td><td class=dim>{about}</td></tr></table>"
+        f"<td class=number>{usd(nano_usd(artifact['cumulative_usage']['cost_usd']))}</td><td class=dim>{about}</td></tr></table>"
     )
 
 
