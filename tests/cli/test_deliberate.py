@@ -457,3 +457,18 @@ def test_the_figures_and_the_debate_of_the_last_session_are_found_and_printed_as
     assert shell.type("session", "export", "last", "--json", "-o", "debate.json") == (0, "")
     assert json.loads((shell.folder / "debate.json").read_bytes()) == artifact
     assert shell.type("session", "export", "last", "--json", "--html")[0] == 2
+
+
+def test_no_session_is_put_into_the_directory_of_another(tmp_path: Path) -> None:
+    assert hansard(tmp_path, "deliberate", *SKELETON).returncode == 0
+    held = tmp_path / "runs" / "walking-skeleton"
+    (tmp_path / "link").symlink_to(held)
+    before = sorted(held.iterdir())
+    for place in ("runs/walking-skeleton", "runs/walking-skeleton/deeper", "link"):
+        done = hansard(tmp_path, "deliberate", *SKELETON, "--output", place)
+        assert done.returncode == 2
+        assert f"{held} is the directory of a session" in done.stderr
+    again = ("session", "execution-replay", held, *SKELETON[2:], "--output", held)
+    assert hansard(tmp_path, *again).returncode == 1
+    assert sorted(held.iterdir()) == before
+    assert hansard(tmp_path, "session", "validate", held).returncode == 0

@@ -261,6 +261,15 @@ def read_manifest(folder: Path) -> RunManifest:
         raise UsageError(f"{folder / MANIFEST} is no manifest of a session: {plainly(error)}") from error
 
 
+def is_session(folder: Path) -> bool:
+    """Whether this is the directory of a session, whatever state it is in."""
+    try:
+        read_manifest(folder)
+    except UsageError:
+        return False
+    return True
+
+
 def read_journal(folder: Path) -> list[dict[str, Any]]:
     """The messages of a journal, of each its last line, which adds nothing but annotations to those before it. A torn end is
     passed over [R-7.4-3]."""
