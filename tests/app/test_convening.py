@@ -128,6 +128,23 @@ def test_where_no_money_is_allowed_nobody_is_convened_who_costs_some(tmp_path: P
         convening(given, pool, call)
 
 
+@pytest.mark.parametrize("price", [None, 0, 1])
+def test_nor_where_the_session_itself_may_spend_none(tmp_path: Path, price: int | None) -> None:
+    prices = {"prices": {"": {"input": 0, "output": price}}} if price is not None else {}
+    given = settings(tmp_path, panels={"bench": {**PANELS["bench"], "max_usd": 0}}, **prices)
+    pool = Pool(given, {"voices": Voices(unmetered=False)})
+    free = {**default_config("Keep it?", "voices", "voice").as_data()}
+    free["budget"] |= {"max_total_cost_usd": 0.0}
+    for call in (Call(config=free), Call(problem="Keep it?", panel=["panel:bench"])):
+        if not price:
+            assert convening(given, pool, call).config.budget.max_total_cost_usd == 0
+            continue
+        with pytest.raises(
+            UsageError, match=r"max_total_cost_usd leaves it no money, and 'voice' \(voices\) costs some"
+        ):
+            convening(given, pool, call)
+
+
 async def held_with(folder: Path, voices: Voices, most: int, **more: Any) -> tuple[Hansard, str]:
     """A session under a cap of calls, and its run."""
     hansard = Hansard.open(settings=settings(folder, budget={"max_calls": most}), providers={"fake": voices})

@@ -386,6 +386,15 @@ def test_under_a_limit_of_money_the_models_of_a_panel_have_a_price() -> None:
     assert set_up(Voices(unmetered=False), budget={"max_usd": "1"}, prices=priced).config()
 
 
+def test_a_panel_that_may_spend_nothing_asks_nobody_who_costs_some() -> None:
+    broke: dict[str, Any] = {"panels": {"bench": {**PANELS["bench"], "max_usd": 0}}}
+    priced = {"voice": {"input": 0, "output": 1}}
+    with pytest.raises(UsageError, match=r"panel:bench may spend no money .* 'voice' \(voices\) costs some"):
+        set_up(Voices(unmetered=False), **broke, prices=priced).config()
+    assert set_up(Voices(), **broke, prices=priced).config()
+    assert set_up(Voices(unmetered=False), **broke, prices={"voice": {"input": 0, "output": 0}}).config()
+
+
 def test_lanes_and_their_snapshots_keep_a_panel_whole() -> None:
     d = set_up(Voices())
     config = d.config(replace(Wishes(), roster=Roster.default()))

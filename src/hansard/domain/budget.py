@@ -8,7 +8,7 @@ MOST_SPENT = 10**15
 """No sum says more, and no limit allows for more: the record holds no number beyond 2^53 - 1."""
 
 
-def nano_usd(usd: float) -> int:
+def in_nano(usd: float) -> int:
     """Dollars in billionths. What a stranger says that something cost may be any number, and is MOST_SPENT at most."""
     return round(min(usd, MOST_SPENT / NANO_PER_USD) * NANO_PER_USD)
 

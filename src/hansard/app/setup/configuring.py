@@ -13,7 +13,8 @@ from hansard.app.seams import installed
 from hansard.app.settings import Settings, check_name, recordable
 from hansard.app.setup.rehearsal import REHEARSAL, rehearsal_table
 from hansard.app.setup.wishes import Wishes, flagged, words_of
-from hansard.domain.budget import NANO_PER_USD, Budget
+from hansard.domain.budget import NANO_PER_USD, Budget, in_nano
+from hansard.domain.exchange import Usage
 from hansard.domain.fields import Fields
 from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
@@ -109,6 +110,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     config = _without_unasked(_with_panels(config, settings, pool), pool)
     _check_targets(config)
     _check_names(config)
+    _check_panels(config, pool)
     return replace(config, prices=_prices(config, pool))
 
 
@@ -362,6 +364,22 @@ def check_price(pool: Pool, provider: Provider, model: str) -> None:
             f'write [prices."{model}"] with input and output in dollars per million tokens, or unmetered = true into the '
             f"provider's table where nobody sends a bill for it"
         )
+
+
+def costs_some(pool: Pool, provider: Provider, model: str) -> bool:
+    """Whether somebody sends a bill for a model, as far as its price is known."""
+    price = None if provider.unmetered else pool.prices.find(model)
+    return price is not None and price.of(Usage(input_tokens=1, output_tokens=1)) > 0
+
+
+def _check_panels(config: RunConfig, pool: Pool) -> None:
+    """A panel that may spend no money asks nobody who costs some: what a call costs is known only when it is back."""
+    for panel in (target for target in config.targets if is_panel(target)):
+        if in_nano(config.providers[panel]["config"]["budget"]["max_total_cost_usd"]):
+            continue
+        for provider, model in _asked(config, pool, panel):
+            if costs_some(pool, provider, model):
+                raise UsageError(f"{panel} may spend no money (max_usd = 0), and {model!r} ({provider.id}) costs some")
 
 
 def _asked(config: RunConfig, pool: Pool, target: str) -> list[tuple[Provider, str]]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.settings import Settings, recordable
 from hansard.app.setup.allowance import Allowance, Charged
-from hansard.app.setup.configuring import ITS_OWN, MOST_USD, allowed, check_price, nobody
+from hansard.app.setup.configuring import ITS_OWN, MOST_USD, allowed, check_price, costs_some, nobody
 from hansard.app.setup.panels import panel_of, personas_of
 from hansard.app.setup.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.setup.tooltables import handlers_of
@@ -30,8 +30,7 @@ from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, 
 from hansard.deliberation.session import PRODUCER
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.turn import MessageShape
-from hansard.domain.budget import NANO_PER_USD, Budget
-from hansard.domain.exchange import Usage
+from hansard.domain.budget import NANO_PER_USD, Budget, in_nano
 from hansard.domain.value import value
 from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import is_panel
@@ -226,7 +225,7 @@ def within_limits(settings: Settings, pool: Pool, made: Convening, wishes: Wishe
     made = replace(made, config=config, cut=cut, max_calls=calls)
     # Opened now: what cannot be opened here is a mistake of usage, and its keys are known before anything is recorded.
     setting = made.setting(pool)
-    if most.max_cost_usd_nano is not None and made.script is None:
+    if made.script is None:
         _check_prices(setting, pool, most.max_cost_usd_nano)
     made.check()
     return made
@@ -273,16 +272,19 @@ def _within(config: Config, most: Budget) -> tuple[Config, tuple[str, ...]]:
     return (Config.parse(data), tuple(cut)) if cut else (config, ())
 
 
-def _check_prices(setting: Setting, pool: Pool, most_usd_nano: int) -> None:
-    """Under a host's limit of money each model has a known price, or nobody sends a bill for it; under one of 0 none costs any."""
+def _check_prices(setting: Setting, pool: Pool, host_usd_nano: int | None) -> None:
+    """Under a host's limit of money each model has a known price, or nobody sends a bill for it; where there is none, by
+    whatever limit, none costs any."""
+    broke = not in_nano(setting.config.budget.max_total_cost_usd)
     for agent in (*setting.config.agents, setting.config.coordinator):
         if provider := setting.providers.get(agent.provider):
             model = provider.describe().get("model", "") if agent.model == ITS_OWN else agent.model
-            check_price(pool, provider, model)
-            price = None if provider.unmetered else pool.prices.find(model)
-            if price is not None and price.of(Usage(input_tokens=1, output_tokens=1)) and not most_usd_nano:
+            if host_usd_nano is not None:
+                check_price(pool, provider, model)
+            if broke and costs_some(pool, provider, model):
+                whose = "here: the host's limit" if host_usd_nano == 0 else "with that: max_total_cost_usd"
                 raise UsageError(
-                    f"no session can be held here: the host's limit leaves it no money, and {model!r} ({provider.id}) costs some"
+                    f"no session can be held {whose} leaves it no money, and {model!r} ({provider.id}) costs some"
                 )
 
 

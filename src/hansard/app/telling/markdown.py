@@ -5,7 +5,7 @@ from typing import Any
 
 from hansard.app.views import usd
 from hansard.deliberation.documents import Artifact
-from hansard.domain.budget import nano_usd
+from hansard.domain.budget import in_nano
 
 Json = Mapping[str, Any]
 
@@ -25,7 +25,7 @@ def _lines(artifact: Json) -> Iterator[str]:
     yield ""
     yield f"- outcome: {ending['reason'] if ending else 'synthesis'}"
     yield f"- from {artifact['started_at']} to {artifact['ended_at']}"
-    yield f"- {used['total_tokens']:,} tokens, {usd(nano_usd(used['cost_usd']))} USD"
+    yield f"- {used['total_tokens']:,} tokens, {usd(in_nano(used['cost_usd']))} USD"
     yield f"- transcript digest: `{artifact['transcript_digest']}`"
     told = 0
     for message in artifact["canonical_transcript"]:

@@ -11,7 +11,7 @@ from hansard.app.telling.runpage import whole_page
 from hansard.app.views import usd
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.metrics import metrics_of
-from hansard.domain.budget import nano_usd
+from hansard.domain.budget import in_nano
 
 Json = Mapping[str, Any]
 SIZE, RADIUS, NODE = 420, 150, 26
@@ -90,7 +90,7 @@ def _spend(artifact: Json, figures: Json) -> str:
     # From the messages: the figures are rounded to a millionth, as the protocol has them.
     costs: Counter[str] = Counter()
     for message in artifact["canonical_transcript"]:
-        costs[message["speaker"]] += nano_usd(message["usage"]["cost_usd"])
+        costs[message["speaker"]] += in_nano(message["usage"]["cost_usd"])
     most = max((each["total_tokens"] for each in tokens.values()), default=0) or 1
     rows = "".join(
         f"<tr><th scope=row>{escape(agent)}</th><td class=number>{each['total_tokens']:,}</td>"
@@ -103,7 +103,7 @@ def _spend(artifact: Json, figures: Json) -> str:
     return (
         "<table><tr><th>agent</th><th class=number>tokens</th><th class=number>US$</th><th></th></tr>"
         f"{rows}<tr><th>all</th><td class=number>{total:,}</td>"
-        f"<td class=number>{usd(nano_usd(artifact['cumulative_usage']['cost_usd']))}</td><td class=dim>{about}</td></tr></table>"
+        f"<td class=number>{usd(in_nano(artifact['cumulative_usage']['cost_usd']))}</td><td class=dim>{about}</td></tr></table>"
     )
 
 

@@ -26,7 +26,7 @@ from hansard.deliberation.protocol.moves import (
     Synthesized,
 )
 from hansard.deliberation.protocol.rules import Rules
-from hansard.domain.budget import nano_usd
+from hansard.domain.budget import in_nano
 
 _RULE_OF = {
     "type": "R-4.2-4",
@@ -87,7 +87,7 @@ class _Walk:
             kind = "malformed_response" if malformed else "internal"
             return Failed(reading=Reading(), kind=kind, retriable=False, spent=Spent())  # type: ignore[arg-type]
         content, usage = message["content"], message["usage"]
-        spent = Spent(tokens=usage["total_tokens"], cost_usd_nano=nano_usd(usage["cost_usd"]))
+        spent = Spent(tokens=usage["total_tokens"], cost_usd_nano=in_nano(usage["cost_usd"]))
         wanted = {"primary_turn", "branch_turn"} if ask.expect == "turn_structured_output" else _TYPE_OF[ask.expect]
         if message["type"] not in wanted:
             # A message of another type: its content would mean nothing to the rules. The comparison reports it.

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Literal, Self
 
 from hansard.deliberation.documents.config import Config
-from hansard.domain.budget import MOST_SPENT, nano_usd
+from hansard.domain.budget import MOST_SPENT, in_nano
 from hansard.domain.value import value
 
 
@@ -39,7 +39,7 @@ class Rules:
             coordinator=config.coordinator.id,
             max_rounds=budget.max_rounds,
             max_total_tokens=min(budget.max_total_tokens, MOST_SPENT),
-            max_total_cost_usd_nano=nano_usd(budget.max_total_cost_usd),
+            max_total_cost_usd_nano=in_nano(budget.max_total_cost_usd),
             max_wallclock_us=budget.max_wallclock_seconds * 1_000_000,
             agent_tokens=budget.per_agent_token_budget or {},
             max_branch_depth=knobs.max_branch_depth,
