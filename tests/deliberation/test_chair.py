@@ -433,6 +433,20 @@ async def test_a_session_that_is_cancelled_before_it_begins_asks_nobody() -> Non
     assert not provider.calls
 
 
+@pytest.mark.parametrize(("late", "reason"), [(False, "user_cancel"), (True, "timeout")])
+async def test_nobody_is_asked_for_a_panel_when_the_session_is_over_before_it(late: bool, reason: str) -> None:
+    cancel, room = asyncio.Event(), Room()
+    if not late:
+        cancel.set()
+    pins = replace(pinned(), elapsed_us=lambda: 1_800_000_001 if late else 0)
+    sitting = await room.hold(by_model(), ROUND, cancel=cancel, pins=pins)
+    assert sitting.held is not None
+    assert (sitting.reason, sitting.held.calls) == (reason, 0)
+    assert not room.facts("turn.asked")
+    assert not room.facts("turn.failed")
+
+
+
 @requirement("R-5.4-1", "R-6.2-1")
 async def test_what_the_schema_does_not_know_is_trimmed_and_what_it_knows_stays() -> None:
     def chatty(exchange: Exchange, number: int) -> Any:

@@ -297,6 +297,10 @@ class Chair:
 
     async def _select_by_model(self) -> Step:
         setting, config = self._setting, self._setting.config
+        before = self._reading()
+        if before.cancelled or before.elapsed_us > self.machine.state.rules.max_wallclock_us:
+            # As for a turn: a question is recorded when it is asked. The rules say why the session is over.
+            return self._unselected("provider_unrecoverable", "nobody was asked for a panel")
         ask = Ask(agent=config.coordinator.id, expect="verdict", round=0, turn_index=0)
         fence = Fence(self._pins.seed, ask)
         messages = selector.selection_messages(config, setting.registry, fence.data)
