@@ -521,6 +521,44 @@ async def test_first_answers_do_not_take_together_what_there_is_for_one(
         assert sum(each.data["prompt_tokens"] + each.data["completion_tokens"] for each in found) <= tokens
 
 
+@pytest.mark.parametrize(
+    ("caps", "cap", "more"),
+    [
+        ({"max_total_cost_usd": 0.000001_5}, "max_total_cost_usd", {"ensemble": True}),
+        ({"max_total_cost_usd": 0.000002}, "max_total_cost_usd", {"ensemble": True}),
+        ({"max_total_cost_usd": 0.000000_5}, "max_total_cost_usd", {"experts": ["a lawyer"]}),
+        ({"max_total_tokens": 9_000}, "max_total_tokens", {"experts": ["a lawyer"]}),
+    ],
+)
+async def test_a_session_for_which_nothing_is_left_asks_nobody_wherever_its_driver_died(
+    caps: dict[str, Any], cap: str, more: dict[str, Any]
+) -> None:
+    voices = Voices(versed, tokens=(8_000, 4_000) if "max_total_tokens" in caps else (10, 5))
+    at = desk(voices)
+    config = default_config("Keep it?", "voices", "voice")
+    made = convening(at.settings, at.pool, Call(config=config, panel=["critic", "engineer"], caps=caps, **more))
+    whole = Deliberations(at.recorder, at.store, at.pool)
+    run = await whole.convene(made)
+    sat = await whole.hold(run)
+    assert sat.sitting.reason == "budget_exceeded"
+    assert at.entries(run, "session.ended")[-1].data["why"] == f"{cap} was used up before the session began"
+    assert {each.schema_name for each in voices.calls} <= {"expert", "ensemble_answer"}
+    assert artifact_breaches(sat.sitting.artifact) == []
+    store: Any = at.store
+    behind = [commits for commits in range(2, len(store.commits)) if "session.convened" in _kinds(store, commits, run)]
+    assert behind
+    for commits in behind:
+        quiet = Voices(versed)
+        again = desk(quiet, store=store.until(commits))
+        await Deliberations(again.recorder, again.store, again.pool).resume(run)
+        assert again.entries(run, "run.ended")[-1].data["reason"] == "budget_exceeded"
+        assert not quiet.calls
+
+
+def _kinds(store: Any, commits: int, run: str) -> list[str]:
+    return [entry.kind for entry in store.until(commits).select(Query(run=run))]
+
+
 async def test_the_time_before_a_session_is_the_runs_and_the_sessions_too(tmp_path: Path) -> None:
     """Also where the driver ends in between: what was taken of a cap does not come back."""
     stop, gone_s = asyncio.Event(), 0.2

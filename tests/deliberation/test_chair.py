@@ -446,7 +446,6 @@ async def test_nobody_is_asked_for_a_panel_when_the_session_is_over_before_it(la
     assert not room.facts("turn.failed")
 
 
-
 @requirement("R-5.4-1", "R-6.2-1")
 async def test_what_the_schema_does_not_know_is_trimmed_and_what_it_knows_stays() -> None:
     def chatty(exchange: Exchange, number: int) -> Any:

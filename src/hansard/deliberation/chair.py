@@ -24,6 +24,7 @@ from hansard.deliberation.prompt import Fence, Prompt, Prompts
 from hansard.deliberation.protocol.machine import Machine
 from hansard.deliberation.protocol.moves import (
     Ask,
+    Cap,
     Pause,
     Reading,
     Rested,
@@ -287,6 +288,9 @@ class Chair:
         setting = self._setting
         if setting.breaches:
             return self._unselected("schema_error", "; ".join(map(str, setting.breaches)))
+        if setting.used_up is not None:
+            why = f"{setting.used_up} was used up before the session began"
+            return self._unselected("budget_exceeded", why, setting.used_up)
         try:
             if setting.config.selector.strategy == "llm":
                 return await self._select_by_model()
@@ -321,10 +325,10 @@ class Chair:
         self._minutes.failed(called, ask, reading.elapsed_us)
         return self._unselected(reason, why)
 
-    def _unselected(self, reason: Any, why: str) -> Step:
+    def _unselected(self, reason: Any, why: str, cap: Cap = "selector_budget") -> Step:
         # It stands in the data of the record, which take no longer text.
         short = why if len(why) <= MAX_TEXT else f"{why[: MAX_TEXT - 1]}…"
-        return self.machine.send(Unselected(reading=self._reading(), reason=reason, why=short))
+        return self.machine.send(Unselected(reading=self._reading(), reason=reason, why=short, cap=cap))
 
     def _seat(self, output: SelectorOutput, called: Called | None = None) -> Step:
         self._minutes.selected(output, called)

@@ -9,6 +9,7 @@ from hansard.deliberation.documents.config_rules import config_breaches
 from hansard.deliberation.offering import offered
 from hansard.deliberation.packet import Window
 from hansard.deliberation.personas import Personas
+from hansard.deliberation.protocol.moves import Cap
 from hansard.deliberation.turn import MessageShape
 from hansard.domain.exchange import Tool
 from hansard.domain.value import value
@@ -37,6 +38,8 @@ class Setting:
     toolbox: Toolbox = field(default_factory=lambda: Toolbox(handlers={}))
     window: Window = field(default_factory=Window)
     shape: MessageShape = "golden"
+    used_up: Cap | None = None
+    """What those who were asked before the session have left nothing of: nobody is asked in it then."""
 
     @classmethod
     def of(

@@ -26,6 +26,7 @@ from hansard.deliberation.experts import (
     taken_by,
     with_experts,
 )
+from hansard.deliberation.protocol.moves import Cap
 from hansard.deliberation.result import as_body
 from hansard.deliberation.session import Pen
 from hansard.deliberation.setting import Setting
@@ -62,6 +63,8 @@ class Ready:
     """Which limit kept an expert from being made, in words, where one did."""
     elapsed_us: int = 0
     """The time that is gone when the session begins."""
+    nothing_left: Cap | None = None
+    """The cap of which nothing is left for the session."""
 
 
 async def prepared(store: Store, pool: Pool, made: Convening, pen: Pen, cancel: asyncio.Event, tell: Tell) -> Ready:
@@ -73,9 +76,17 @@ async def prepared(store: Store, pool: Pool, made: Convening, pen: Pen, cancel: 
     made = replace(made, config=with_experts(made.config, experts))
     answers, from_answers = await preparing.first_answers(made) if made.ensemble else ([], [])
     spent = spent_on_record(store, pen.run)
+    gone = nothing_left(made.config, spent)
     made = replace(made, config=_less(with_first_answers(made.config, answers), spent))
     causes = [*pen.causes, *from_experts, *from_answers]
-    return Ready(made=made, causes=causes, used_up=preparing.used_up, elapsed_us=spent.elapsed_us)
+    return Ready(made=made, causes=causes, used_up=preparing.used_up, elapsed_us=spent.elapsed_us, nothing_left=gone)
+
+
+def nothing_left(config: Config, spent: Spent) -> Cap | None:
+    """The cap that was reached before the session. A cap of no money at all is not: what costs nothing keeps to it."""
+    if spent.tokens >= config.budget.max_total_tokens:
+        return "max_total_tokens"
+    return "max_total_cost_usd" if spent.cost_usd_nano and spent.cost_usd_nano >= _nano(config) else None
 
 
 def _less(config: Config, spent: Spent) -> Config:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from hansard.app.driving.adapting import Tell, prepared
+from hansard.app.driving.adapting import Ready, Tell, nothing_left, prepared
 from hansard.app.pool import Pool
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.deliberationviews import Spent, convening_of, has_session, spent_on_record
@@ -70,7 +70,7 @@ class Hold:
             if story is None:
                 ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
                 pins = pins or live(elapsed_before_us=ready.elapsed_us)
-                sitting = await self._begin(ready.made, replace(pen, causes=ready.causes), pins)
+                sitting = await self._begin(ready, replace(pen, causes=ready.causes), pins)
             else:
                 sitting = await self._go_on(made, pen, story, pins)
         except asyncio.CancelledError:
@@ -142,12 +142,13 @@ class Hold:
         known = [each for each in (progress.requested, progress.configured) if each is not None]
         return Pen(recorder=self._recorder, run=progress.run, claim=claim, causes=known)
 
-    async def _begin(self, made: Convening, pen: Pen, pins: Pins) -> Sitting:
+    async def _begin(self, ready: Ready, pen: Pen, pins: Pins) -> Sitting:
+        made = ready.made
         runs = Path(made.runs) if made.runs else None
         async with self._or_ended():
             made.check()
         # A provider that cannot be opened here may be opened elsewhere, so that ends nothing.
-        setting = made.setting(self._pool, calls=self._calls(made))
+        setting = replace(made.setting(self._pool, calls=self._calls(made)), used_up=ready.nothing_left)
         async with self._or_ended():
             while True:
                 # A crash may have left an empty directory behind, which is never used again [R-7.3-2].
@@ -167,11 +168,13 @@ class Hold:
                     continue
 
     async def _go_on(self, made: Convening, pen: Pen, story: Story, pins: Pins | None) -> Sitting:
+        gone = nothing_left(made.config, spent_on_record(self._store, pen.run, before=story.convened))
         # What the record says: experts and first answers came to it before the session began.
         made = replace(made, config=story.config)
         gone_us = max(story.elapsed_us, spent_on_record(self._store, pen.run).elapsed_us)
+        setting = made.setting(self._pool, answered=story.calls, calls=self._calls(made))
         return await resume_session(
-            made.setting(self._pool, answered=story.calls, calls=self._calls(made)),
+            replace(setting, used_up=gone),
             pen,
             story,
             pins=pins or live(elapsed_before_us=gone_us, seed=story.seed),

@@ -137,9 +137,11 @@ class Spent:
     ended_seq: int
 
 
-def spent_on_record(store: Store, run: str) -> Spent:
-    """The same for a session that was over before this process came. Calls of which nothing came back were made, too."""
-    entries = list(read_entries(store, Query(run=run)))
+def spent_on_record(store: Store, run: str, *, before: int | None = None) -> Spent:
+    """The same for a session that was over before this process came, or of what comes `before` an entry. Calls of which
+    nothing came back were made, too.
+    """
+    entries = list(read_entries(store, Query(run=run, before=before)))
     spent = fold(entries).runs[run]
     return Spent(
         calls=spent.calls + len(spent.calling),

@@ -60,11 +60,12 @@ class Selected:
 
 @value
 class Unselected:
-    """There is no panel: the configuration or the selector failed, or the selector's own budget is gone."""
+    """There is no panel: the configuration or the selector failed, or a budget is gone: by default the selector's own."""
 
     reading: Reading
     reason: Literal["schema_error", "budget_exceeded", "provider_unrecoverable"]
     why: str = ""
+    cap: Cap = "selector_budget"
 
 
 @value

@@ -61,7 +61,7 @@ def _lifecycle(s: State) -> Course[Outcome]:
     )
     chosen = yield from _selection(s)
     if isinstance(chosen, Unselected):
-        cap: Cap | None = "selector_budget" if chosen.reason == "budget_exceeded" else None
+        cap: Cap | None = chosen.cap if chosen.reason == "budget_exceeded" else None
         return gate(s) or Stopped(reason=chosen.reason, cap=cap, why=chosen.why)
     s.panel, s.active = chosen.panel, set(chosen.panel)
     while True:
