@@ -294,6 +294,26 @@ def test_a_session_that_was_killed_is_found_crashed_and_resumed(tmp_path: Path) 
     assert hansard(tmp_path, "session", "resume", folder).returncode == 2
 
 
+def test_the_files_of_a_session_that_was_cut_short_are_held_against_the_record(tmp_path: Path) -> None:
+    process = under_way(tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    [folder] = (tmp_path / "runs").iterdir()
+    looked_at = hansard(tmp_path, "session", "validate", folder)
+    assert (looked_at.returncode, "the session is crashed" in looked_at.stderr) == (0, True)
+    for name in ("transcript.jsonl", "config.json"):
+        written = (folder / name).read_text()
+        (folder / name).write_text(written.replace('"user"', '"somebody"'))
+        assert (folder / name).read_text() != written
+        found = hansard(tmp_path, "session", "validate", folder)
+        assert (found.returncode, found.stdout.startswith(name)) == (1, True), found.stdout
+        (folder / name).write_text(written)
+    with (folder / "transcript.jsonl").open("rb+") as journal:
+        # A line that a crash tore is one.
+        journal.truncate(20)
+    assert hansard(tmp_path, "session", "validate", folder).returncode == 0
+
+
 def test_a_session_that_asks_for_something_ends_the_same_whoever_goes_on_with_it(tmp_path: Path) -> None:
     process = under_way(tmp_path)
     process.kill()
@@ -323,6 +343,8 @@ def test_a_directory_that_could_not_be_written_is_told_and_can_be_completed(shel
     assert (code, out.startswith("Forty-two.")) == (0, True)
     assert "\nfault    the folder is not complete: " in out
     assert f"{folder} is not complete: " in shell.err
+    assert shell.type("session", "validate", folder)[0] == 0
+    assert f"the session is over, and its directory is not complete; `hansard session resume {folder}`" in shell.err
     assert f"`hansard session resume {folder}` completes it" in shell.err
     assert "metrics.json" in shell.asks(*asks)["fault"]
     assert "is not complete" in shell.err

@@ -20,6 +20,7 @@ from hansard.app.telling.deliberationviews import (
     deliberations,
     directory_of,
     find_session,
+    has_session,
     held_none,
     listing_of,
     listings_of,
@@ -27,6 +28,8 @@ from hansard.app.telling.deliberationviews import (
 from hansard.app.wiring import found_ledger, open_script
 from hansard.deliberation.archive import (
     ARTIFACT,
+    CONFIG,
+    JOURNAL,
     MANIFEST,
     SEAL,
     closest,
@@ -45,12 +48,13 @@ from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.replay import TranscriptReplay, read_original, transcript_replay
 from hansard.deliberation.session import Pen
+from hansard.deliberation.story import read_story
 from hansard.deliberation.validate import artifact_breaches, directory_breaches, same_json
 from hansard.domain.fact import Body
 from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
 from hansard.domain.work import RunRequested
-from hansard.errors import UsageError, plainly
+from hansard.errors import StoreError, Tampered, UsageError, plainly
 from hansard.record.recorder import Recorder
 from hansard.store.base import Store
 
@@ -208,7 +212,7 @@ def _directory(folder: Path, store: Store | None, named: bool) -> Validation:
         unsealed = "the directory has no seal: what lies outside of the transcript may have been changed"
         return _judged("directory", found, unknown, named, *([unsealed] if bare else []))
     manifest = read_manifest(folder)
-    listed, unknown = _finished(folder, store, manifest.session_id)
+    listed, unknown, run = _finished(folder, store, manifest.session_id)
     if listed is not None:
         return _judged("directory", seal_breaches(folder, listed))
     if manifest.status in {"complete", "terminated"}:
@@ -216,7 +220,18 @@ def _directory(folder: Path, store: Store | None, named: bool) -> Validation:
         return _judged("directory", [Breach(document="RunManifest", path="/status", rule="R-7.4-2", message=message)])
     read_journal(folder)
     state = "crashed" if is_crashed(folder) else manifest.status
-    return _judged("directory", [], unknown, named, f"the session is {state}; only its journal was looked at")
+    if store is None or run is None:
+        return _judged("directory", [], unknown, named, f"the session is {state}; only its journal was looked at")
+    try:
+        found, is_over = _begun(folder, store, run)
+    except Tampered:
+        raise
+    except StoreError as error:
+        # Redacted meanwhile.
+        return _judged("directory", [], f"not held against the record: {error}", named)
+    go_on = f"`hansard session resume {shlex.quote(str(folder))}` completes it"
+    said = f"the session is over, and its directory is not complete; {go_on}" if is_over else f"the session is {state}"
+    return _judged("directory", found, None, named, f"{said}; only its journal and its config were looked at")
 
 
 def _judged(
@@ -271,16 +286,37 @@ def _misplaced(folder: Path, entries: Sequence[int]) -> list[Breach]:
     return [Breach(document=SEAL, path="", rule="seal", message=message)]
 
 
-def _finished(folder: Path, store: Store | None, session: str) -> tuple[bytes | None, str | None]:
-    """The list of a session that was complete once, where the record has one; or what the record does not know of it."""
+def _finished(folder: Path, store: Store | None, session: str) -> tuple[bytes | None, str | None, str | None]:
+    """The list of a session that was complete once, where the record has one; or what the record does not know of it; and
+    the run whose session lies here."""
     if store is None:
-        return None, None
+        return None, None, None
     try:
         # The session that lies in this very place: another one of the same id may be complete elsewhere.
-        return listing_of(store, find_session(store, folder)), None
+        run = find_session(store, folder)
+        return listing_of(store, run), None, run if has_session(store, run) else None
     except UsageError as error:
         listings = listings_of(store, session)
-        return (closest(folder, listings), None) if listings else (None, f"not held against the record: {error}")
+        unknown = f"not held against the record: {error}"
+        return (closest(folder, listings), None, None) if listings else (None, unknown, None)
+
+
+def _begun(folder: Path, store: Store, run: str) -> tuple[list[Breach], bool]:
+    """What the files of a session that was cut short say otherwise than the record, and whether the session is over there."""
+    # The files first: whoever holds it meanwhile writes them behind the record.
+    try:
+        journal = read_file(folder / JOURNAL)
+        config = _stored(folder / CONFIG) if os.path.lexists(folder / CONFIG) else None
+    except OSError as error:
+        raise UsageError(f"cannot read {folder / JOURNAL}: {plainly(error)}") from error
+    story = read_story(store, run)
+    found = []
+    if not b"".join(line + b"\n" for line in story.lines).startswith(journal):
+        found.append(Breach(document=JOURNAL, path="", rule="record", message="says something else than the record"))
+    if config is not None and not same_json(config, story.config.as_data()):
+        message = "is not the configuration that the record has"
+        found.append(Breach(document=CONFIG, path="", rule="record", message=message))
+    return found, story.ended is not None
 
 
 def conformance() -> Report:
