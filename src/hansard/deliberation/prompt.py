@@ -51,6 +51,7 @@ _ANSWER_IT = (
     "Answer the request below, which another member has made of you. It is answered in one turn; what you request "
     "yourself is noted and not followed now.\n\n"
 )
+_NONE_WAITS = "No request waits for the next round."
 GAP = "\n\n"
 
 
@@ -222,8 +223,9 @@ def _now(packet: Packet, fence: Fence) -> Telling:
         _quote_or_tell(telling, fence, said, packet.ask.parent, [], words_of(parent))
         telling.say(GAP)
     if packet.queue is not None:
-        queued = [f"{each['originator']} asks {each['target']} ({each['type']})" for each in packet.queue]
-        waiting = _listed("Requests that wait for the next rounds", queued) or "No request waits for the next round."
+        # Of what type a request is says whoever made it, in any words.
+        queued = [f"- {each['originator']} asks {each['target']} ({each['type']})" for each in packet.queue]
+        waiting = fence.data("requests that wait for the next rounds", "\n".join(queued)) if queued else _NONE_WAITS
         telling.say(f"{waiting}{GAP}")
     if packet.disagreements is not None:
         telling.say(f"{fence.data('disagreements over all rounds', as_json(packet.disagreements))}{GAP}")
