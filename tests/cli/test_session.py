@@ -181,6 +181,13 @@ def test_metrics_are_made_anew_from_the_artifact(held: Shell) -> None:
     assert held.type("session", "metrics", "s-1", "-o", "m.json")[0] == 2
 
 
+@pytest.mark.parametrize("verb", [("metrics",), ("export",), ("export", "--html")])
+def test_nothing_is_written_into_the_directory_of_a_session(verb: tuple[str, ...], held: Shell) -> None:
+    assert held.type("session", *verb, "s-1", "-o", "runs/s-1/mine")[0] == 2
+    assert "is the directory of a session, and what is added there breaks its seal" in held.err
+    assert held.type("session", "validate", "s-1")[0] == 0
+
+
 def test_an_export_quotes_what_agents_say(held: Shell) -> None:
     code, out = held.type("session", "export", "s-1")
     assert code == 0

@@ -261,13 +261,14 @@ def read_manifest(folder: Path) -> RunManifest:
         raise UsageError(f"{folder / MANIFEST} is no manifest of a session: {plainly(error)}") from error
 
 
-def is_session(folder: Path) -> bool:
-    """Whether this is the directory of a session, whatever state it is in."""
-    try:
-        read_manifest(folder)
-    except UsageError:
-        return False
-    return True
+def session_around(place: Path) -> Path | None:
+    """The directory of a session, in whatever state, that this is or lies in: whatever is added there breaks its seal."""
+    real = Path(os.path.realpath(place))
+    for folder in (real, *real.parents):
+        with suppress(UsageError):
+            read_manifest(folder)
+            return folder
+    return None
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:

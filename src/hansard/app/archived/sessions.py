@@ -38,6 +38,7 @@ from hansard.deliberation.archive import (
     read_journal,
     read_manifest,
     seal_breaches,
+    session_around,
     write_whole,
 )
 from hansard.deliberation.conformance import Report, run_conformance
@@ -169,6 +170,14 @@ def _stored(path: Path) -> Any:
 
 def _member(data: object, name: str) -> Any:
     return data.get(name) if isinstance(data, Mapping) else None
+
+
+def check_apart(path: str) -> None:
+    """UsageError where a file would lie in the directory of a session."""
+    if (folder := session_around(Path(path).parent)) is not None:
+        raise UsageError(
+            f"{folder} is the directory of a session, and what is added there breaks its seal; choose another place"
+        )
 
 
 def as_text(data: Mapping[str, Any]) -> str:

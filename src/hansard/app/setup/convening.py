@@ -20,7 +20,7 @@ from hansard.app.setup.tooltables import handlers_of
 from hansard.app.setup.wishes import Wishes, flagged
 from hansard.app.wiring import open_script
 from hansard.deliberation.archive import check_name as check_name
-from hansard.deliberation.archive import is_session
+from hansard.deliberation.archive import session_around
 from hansard.deliberation.documents import SCHEMA_VERSION, Config, FakeProviderScript, Producer, unrepresentable
 from hansard.deliberation.documents.config_rules import config_warnings
 from hansard.deliberation.documents.scripting import neutral_script
@@ -233,13 +233,9 @@ def within_limits(settings: Settings, pool: Pool, made: Convening, wishes: Wishe
 
 def check_folder(runs: Path) -> None:
     """UsageError where sessions cannot have their directories in here; it is made where it is not there yet."""
-    place = Path(os.path.realpath(runs))
-    for each in (place, *place.parents):
-        if is_session(each):
-            # Whatever is added there breaks its seal, and keeps it from being resumed.
-            raise UsageError(
-                f"sessions cannot have their directories in {runs}: {each} is the directory of a session; name another folder"
-            )
+    if (other := session_around(runs)) is not None:
+        said = f"{other} is the directory of a session, and what is added there breaks its seal"
+        raise UsageError(f"sessions cannot have their directories in {runs}: {said}; name another folder")
     try:
         runs.mkdir(parents=True, exist_ok=True)
     except OSError as error:

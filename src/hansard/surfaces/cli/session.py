@@ -72,6 +72,8 @@ def validate(args: argparse.Namespace) -> int:
 
 
 def metrics(args: argparse.Namespace) -> int:
+    if args.output:
+        sessions.check_apart(args.output)
     session = held(args, args.directory)
     found = figures(session) if args.v1 else measured(session)
     if args.output:
@@ -84,6 +86,8 @@ def metrics(args: argparse.Namespace) -> int:
 def export(args: argparse.Namespace) -> int:
     if args.html and args.json:
         raise UsageError("--html and --json contradict each other; keep one")
+    if args.output:
+        sessions.check_apart(args.output)
     session = held(args, args.directory)
     if args.html:
         text = session_page(session.artifact, session.events)
