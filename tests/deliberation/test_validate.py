@@ -199,6 +199,17 @@ async def test_a_pipe_in_the_place_of_a_file_is_seen_and_not_waited_for(name: st
     assert directory_breaches(folder)
 
 
+@pytest.mark.parametrize(("name", "member"), [("seal.json", "files"), ("transcript.jsonl", "speaker")])
+async def test_a_file_with_two_readings_is_a_breach(tmp_path: Path, name: str, member: str) -> None:
+    folder = await held(tmp_path)
+    if name != "seal.json":
+        (folder / "seal.json").unlink()
+    written = (folder / name).read_bytes()
+    (folder / name).write_bytes(b'{"%b":"other",' % member.encode() + written.removeprefix(b"{"))
+    [breach] = directory_breaches(folder)
+    assert (breach.document, f"{member!r} stands twice" in breach.message) == (name, True)
+
+
 def test_a_directory_that_is_none_is_a_breach_and_no_crash(tmp_path: Path) -> None:
     assert len(directory_breaches(tmp_path)) == 1
     shutil.rmtree(tmp_path)

@@ -19,6 +19,7 @@ from typing import Any, Self
 from hansard.deliberation.documents import SCHEMA_VERSION, Breach, Invalid, RunManifest
 from hansard.deliberation.documents.vocabulary import NAME
 from hansard.deliberation.quoting import ANNOTATIONS
+from hansard.domain.strict_json import read_json
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.seal.private import sync_folder
 
@@ -282,12 +283,12 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
     whole, _, _ = data.rpartition(b"\n")
     for number, line in enumerate(whole.split(b"\n") if whole else [], 1):
         try:
-            message = json.loads(line)
+            message = read_json(line, where="it")
             before = found.setdefault(message["id"], message)
             if _unannotated(before) != _unannotated(message):
                 raise ValueError("it says something else of a message than a line before it")
             found[message["id"]] = message
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (UsageError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise StoreError(f"{folder / JOURNAL} is damaged in line {number}: {error}") from error
     return list(found.values())
 
@@ -369,11 +370,11 @@ def closest(folder: Path, listings: Iterable[bytes]) -> bytes:
 def seal_breaches(folder: Path, recorded: bytes | None = None) -> list[Breach]:
     """Every file that is not as it was sealed. With the list that is on the record, a seal that was made anew is found too."""
     try:
-        found, sealed = listing(folder), json.loads(read_file(folder / SEAL))
+        found, sealed = listing(folder), read_json(read_file(folder / SEAL), where="it")
         listed = sealed.get("files") if isinstance(sealed, dict) else None
         if not isinstance(listed, dict):
-            raise ValueError("it lists no files")
-    except (OSError, ValueError, RecursionError) as error:
+            raise UsageError("it lists no files")
+    except (OSError, UsageError) as error:
         return [_unsealed(SEAL, f"cannot be read: {error}"[:200])]
     known = listed if recorded is None else json.loads(recorded)
     return [

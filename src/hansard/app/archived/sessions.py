@@ -286,8 +286,8 @@ def _listed(folder: Path, store: Store | None) -> tuple[bytes | None, list[int],
 def _misplaced(folder: Path, entries: Sequence[int]) -> list[Breach]:
     """A seal that points to another entry than those that hold its list, or that says more; what is no seal is told already."""
     try:
-        sealed = json.loads(read_file(folder / SEAL)) if entries else None
-    except (OSError, ValueError, RecursionError):
+        sealed = read_json(read_file(folder / SEAL), where=SEAL) if entries else None
+    except (OSError, UsageError):
         return []
     if not isinstance(sealed, dict) or (sealed.keys() == {"entry", "files"} and sealed["entry"] in entries):
         return []
