@@ -19,7 +19,7 @@ from hansard.app.telling.deliberationviews import convening_of
 from hansard.app.telling.span_names import INPUT_TOKENS, OUTPUT_TOKENS
 from hansard.app.telling.spans import run_spans
 from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
-from hansard.deliberation.validate import artifact_breaches
+from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.domain.value import replace
 from hansard.errors import ProviderError, Unavailable, UsageError
@@ -557,6 +557,46 @@ async def test_a_session_for_which_nothing_is_left_asks_nobody_wherever_its_driv
 
 def _kinds(store: Any, commits: int, run: str) -> list[str]:
     return [entry.kind for entry in store.until(commits).select(Query(run=run))]
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "more"),
+    [
+        ("turn_structured_output", {}),
+        ("verdict", {"ensemble": True}),
+        ("ensemble_answer", {"ensemble": True}),
+        ("expert", {"experts": ["a lawyer"]}),
+    ],
+)
+async def test_a_deliberation_can_be_cancelled_where_its_providers_are_not(
+    tmp_path: Path, asked_for: str, more: dict[str, Any]
+) -> None:
+    asked = asyncio.Event()
+
+    def says(exchange: Exchange) -> Any:
+        if exchange.schema_name == asked_for:
+            asked.set()
+            return asyncio.sleep(600, {})
+        return versed(exchange)
+
+    async with opened(tmp_path, Voices(says)) as hansard:
+        run = await convened(hansard, tmp_path, **more)
+        held = asyncio.ensure_future(hansard.deliberations.hold(run))
+        await asked.wait()
+        held.cancel()
+        await asyncio.gather(held, return_exceptions=True)
+    async with Hansard.open(settings=Settings(ledger=str(tmp_path / "log.db"), state=tmp_path / "state")) as elsewhere:
+        with pytest.raises(UsageError, match="handed in by a Python program"):
+            await elsewhere.deliberations.resume(run)
+        await elsewhere.deliberations.cancel(run)
+        assert elsewhere.runs.show(run)["state"] == "cancelled"
+        assert entries(elsewhere, run, "session.ended")[-1].data["reason"] == "user_cancel"
+        audit(elsewhere.store, run)
+    async with opened(tmp_path, Voices(versed)) as hansard:
+        done = (await hansard.deliberations.resume(run)).sitting
+        assert (done.reason, done.fault) == ("user_cancel", None)
+        assert done.directory is not None
+        assert directory_breaches(done.directory) == []
 
 
 async def test_the_time_before_a_session_is_the_runs_and_the_sessions_too(tmp_path: Path) -> None:

@@ -215,18 +215,20 @@ class _Preparing:
 
     async def first_answers(self, made: Convening) -> tuple[list[EnsembleAnswer], list[int]]:
         """An answer of each agent that has none on the record yet, all asked at once."""
-        setting = self._setting(made)
         known = {
             str(entry.data["agent"]): (EnsembleAnswer.parse(json.loads(self._body(entry.seq, "answer"))), entry.seq)
             for entry in read_entries(self._store, Query(run=self._pen.run, kind=EnsembleAnswered.KIND))
         }
         panel = made.config.selector.default_deliberation_panel
+        wanted = {id: index for index, id in enumerate(panel) if id not in known and not self._cancel.is_set()}
+        # Who has nobody to ask any more may be where the others cannot be opened.
+        setting = self._setting(made) if wanted else None
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {
                     id: group.create_task(self._first_answer(setting, id, index))
-                    for index, id in enumerate(panel)
-                    if id not in known and not self._cancel.is_set()
+                    for id, index in wanted.items()
+                    if setting is not None
                 }
         except ExceptionGroup as errors:
             # Whoever drives the run must see whether it was fenced off, or the ledger refuses for now.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hansard.app.driving.adapting import Ready, Tell, nothing_left, prepared
+from hansard.app.driving.panel_provider import Nobody
 from hansard.app.pool import Pool
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.deliberationviews import Spent, convening_of, has_session, spent_on_record
@@ -21,11 +22,12 @@ from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins, live
 from hansard.deliberation.replay import LONGEST_ID, ExecutionReplay, Original, execution_replay
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
+from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story, read_story
 from hansard.domain.budget import MOST_SPENT
 from hansard.domain.fact import Body
 from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded, RunInterrupted
-from hansard.errors import Fenced, StoreError, Unavailable, UsageError
+from hansard.errors import Fenced, ProviderError, StoreError, Unavailable, UsageError
 from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.progress import Progress
 from hansard.record.codec import MAX_TEXT, decode
@@ -144,11 +146,11 @@ class Hold:
 
     async def _begin(self, ready: Ready, pen: Pen, pins: Pins) -> Sitting:
         made = ready.made
-        runs = Path(made.runs) if made.runs else None
         async with self._or_ended():
             made.check()
         # A provider that cannot be opened here may be opened elsewhere, so that ends nothing.
-        setting = replace(made.setting(self._pool, calls=self._calls(made)), used_up=ready.nothing_left)
+        setting, runs = self._setting(made, calls=self._calls(made))
+        setting = replace(setting, used_up=ready.nothing_left)
         async with self._or_ended():
             while True:
                 # A crash may have left an empty directory behind, which is never used again [R-7.3-2].
@@ -172,17 +174,30 @@ class Hold:
         # What the record says: experts and first answers came to it before the session began.
         made = replace(made, config=story.config)
         gone_us = max(story.elapsed_us, spent_on_record(self._store, pen.run).elapsed_us)
-        setting = made.setting(self._pool, answered=story.calls, calls=self._calls(made))
+        setting, runs = self._setting(made, answered=story.calls, calls=self._calls(made))
         return await resume_session(
             replace(setting, used_up=gone),
             pen,
             story,
             pins=pins or live(elapsed_before_us=gone_us, seed=story.seed),
-            runs=Path(made.runs) if made.runs else None,
+            runs=runs,
             cancel=self._cancel,
             listener=lambda recorded: self._tell(pen.run, [recorded]),
             producer=made.producer,
         )
+
+    def _setting(self, made: Convening, **how: int) -> tuple[Setting, Path | None]:
+        """The setting, and where its directory is to be. A session that is only to end needs nobody who can be asked; what
+        its directory says of its providers can be told only where they are, so it is left to be completed there.
+        """
+        try:
+            return made.setting(self._pool, **how), Path(made.runs) if made.runs else None
+        except (UsageError, ProviderError):
+            if not self._cancel.is_set():
+                raise
+        agents = (*made.config.agents, made.config.coordinator)
+        nobody = {agent.provider: Nobody(agent.provider) for agent in agents}
+        return Setting.of(made.config, providers=nobody, secrets=self._pool.secrets, shape=made.shape), None
 
     def _calls(self, made: Convening) -> int:
         """How many calls the run has made, where that is limited."""
