@@ -37,6 +37,7 @@ from hansard.deliberation.quoting import put_together
 from hansard.deliberation.session import Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import read_story
+from hansard.deliberation.validate import directory_breaches
 from hansard.domain.budget import MOST_SPENT
 from hansard.domain.exchange import Completion, Cost, Exchange, Usage
 from hansard.errors import StoreError, UsageError
@@ -322,6 +323,37 @@ async def test_a_session_that_was_cancelled_while_nobody_held_it_asks_nobody() -
     resumed = await room.resume(provider, cancel=cancel)
     assert resumed.reason == "user_cancel"
     assert (len(provider.asked), len(room.facts("turn.asked"))) == (0, before)
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "transcript.jsonl", "config.json", ".lock"])
+async def test_a_session_is_cancelled_also_where_its_directory_cannot_be_gone_on_with(
+    tmp_path: Path, name: str
+) -> None:
+    asked, room, folder = asyncio.Event(), Room(), tmp_path / "s-1"
+
+    async def hang(exchange: Exchange, number: int) -> Any:
+        asked.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(room.hold(config(), Told(hang), runs=tmp_path))
+    await asked.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    with pytest.raises((UsageError, StoreError)):
+        await room.resume(Told(usual), runs=tmp_path)
+    cancel = asyncio.Event()
+    cancel.set()
+    ended = await room.resume(Told(usual), runs=tmp_path, cancel=cancel)
+    assert (ended.reason, ended.directory) == ("user_cancel", folder)
+    assert ended.fault
+    with pytest.raises((UsageError, StoreError)):
+        await room.resume(Told(usual), runs=tmp_path, cancel=cancel)
+    (folder / name).rmdir()
+    completed = await room.resume(Told(usual), runs=tmp_path, cancel=cancel)
+    assert (completed.reason, completed.fault) == ("user_cancel", None)
+    assert directory_breaches(folder) == []
 
 
 async def test_a_session_that_cannot_be_recorded_stops() -> None:

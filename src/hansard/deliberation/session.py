@@ -40,7 +40,7 @@ from hansard.deliberation.transcript import Transcript
 from hansard.domain.council import SessionArchived
 from hansard.domain.fact import Fact
 from hansard.domain.strict_json import read_json
-from hansard.domain.value import value
+from hansard.domain.value import replace, value
 from hansard.errors import StoreError, UsageError, plainly
 from hansard.providers.secrets import Secrets
 from hansard.record.encoder import fast_dumper
@@ -124,9 +124,15 @@ async def resume_session(
     if setting.config != story.config:
         raise UsageError("this session was convened with another configuration; resume it with the one on the record")
     pins = pins or live(elapsed_before_us=story.elapsed_us, seed=story.seed)
-    archive = None
+    archive, fault = None, None
     if runs is not None:
-        archive = _reopened(runs, setting, pins, story, producer)
+        try:
+            archive = _reopened(runs, setting, pins, story, producer)
+        except (UsageError, StoreError) as error:
+            if cancel is None or not cancel.is_set() or story.ended is not None:
+                raise
+            # Whoever wants it to end does not wait for its directory [R-4.1-8].
+            fault = str(error)
     sitting = _Sitting(setting, pen, pins, archive, cancel, listener, producer)
     sitting.events = [event for told in story.told if (event := event_of(told.seq, told.fact))]
     sitting.tools = [line for told in story.told if (line := tool_line(told.fact))]
@@ -136,7 +142,10 @@ async def resume_session(
             sitting.chair.selection = story.selection
             return await sitting.close(artifact, None, story.archived)
         held = await sitting.chair.resume(story)
-        return await sitting.close(held.artifact, held)
+        closed = await sitting.close(held.artifact, held)
+        if runs is None or fault is None:
+            return closed
+        return replace(closed, directory=runs / setting.config.session_id, fault=fault)
     finally:
         if archive is not None:
             archive.close()
