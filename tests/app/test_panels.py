@@ -220,6 +220,7 @@ async def test_a_panel_is_tried_on_a_set_of_problems_and_measured_from_the_recor
         '{"problem": "x", "expect": 3}',
         '{"problem": "x", "expect": ""}',
         '{"problem": "x", "expect": " "}',
+        '{"problem": "x", "problem": "y"}',
         "{",
         'fine\n{"problem": "\\ud800"}',
     ],

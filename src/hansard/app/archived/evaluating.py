@@ -20,6 +20,7 @@ from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.metrics import metrics_of
 from hansard.deliberation.questions import read_questions
 from hansard.deliberation.story import entries_of, read_story
+from hansard.domain.strict_json import read_json
 from hansard.domain.value import value
 from hansard.domain.work import Surface
 from hansard.errors import Tampered, UsageError
@@ -210,10 +211,7 @@ def read_problems(path: Path) -> list[Problem]:
 def _problem(line: str, where: str, number: int) -> Problem:
     if not line.lstrip().startswith("{"):
         return Problem(id=str(number), text=line.strip())
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is no JSON object: {error}") from error
+    row = read_json(line, where=where)
     if not isinstance(row.get("problem"), str) or not row["problem"].strip():
         raise UsageError(f'{where} has no problem: write {{"problem": "…"}}')
     expect = row.get("expect")
