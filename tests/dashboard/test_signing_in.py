@@ -132,6 +132,7 @@ def test_a_form_that_comes_too_late_is_told_to_be_undone_and_leads_back_to_its_p
         ("/dashboard/gates/g-1/decision", "/dashboard/gates"),
         ("/dashboard/runs/r-1/cancel", "/dashboard/runs/r-1"),
         ("/dashboard/runs/r-1/tasks/one/retry", "/dashboard/runs/r-1"),
+        ("/dashboard/deliberations/r-1/continue", "/dashboard/deliberations/r-1"),
     ):
         said = guest.client.post(path, data=made)
         assert (said.status_code, said.headers["location"]) == (303, f"/dashboard/sign-in?to={place}&again=1&undone=1")

@@ -15,7 +15,7 @@ SIGN_IN, SIGN_OUT = f"{ROOT}/sign-in", f"{ROOT}/sign-out"
 STATIC, DATA = f"{ROOT}/static/", f"{ROOT}/data/"
 COOKIE = "hansard"
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_SENT = re.compile(rf"({ROOT}/(?:gates|runs/[^/]+))/.+")
+_SENT = re.compile(rf"({ROOT}/(?:gates|(?:runs|deliberations)/[^/]+))/.+")
 _PLACE = re.compile(rf"{ROOT}/[A-Za-z0-9/_-]*")
 
 
