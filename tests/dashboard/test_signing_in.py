@@ -1,6 +1,8 @@
 import re
 import socket
 import time
+from html import unescape
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -110,7 +112,13 @@ def test_signing_out_takes_the_cookie_away(daemon: Served) -> None:
 
 ELSEWHERE = (
     *("https://evil.example/", "//evil.example", "/dashboard//evil", "/dashboard/\\x"),
-    *("/v1/runs", "/dashboard/data/head", "/dashboard/../v1"),
+    *(
+        "/v1/runs",
+        "/dashboard/data/head",
+        "/dashboard/../v1",
+        "/dashboard//evil?run=x",
+        "/dashboard/?x=\r\nSet-Cookie: y=z",
+    ),
 )
 
 
@@ -123,6 +131,26 @@ def test_whoever_wanted_a_page_gets_it_after_signing_in(daemon: Served) -> None:
     assert (
         Visitor(daemon, None).sign_in(daemon.token, "/dashboard/ledger/3").headers["location"] == "/dashboard/ledger/3"
     )
+
+
+FILTERED = (
+    *("/dashboard/compare?run=a-1&run=b-2", "/dashboard/?state=waiting&after=5"),
+    *(
+        "/dashboard/ledger?run=&kind=run.ended&actor=human%3Ame%2F%26%C3%BC&after=-1",
+        "/dashboard/ledger?actor=human:me@x//y",
+    ),
+)
+
+
+@pytest.mark.parametrize("place", FILTERED)
+def test_what_was_chosen_on_a_page_is_still_chosen_after_signing_in(daemon: Served, place: str) -> None:
+    guest = Visitor(daemon, None)
+    leads = guest.see(place).headers["location"]
+    kept = re.search(r'name="to" value="([^"]*)"', guest.text(leads))
+    assert kept
+    assert guest.sign_in(daemon.token, unescape(kept[1])).headers["location"] == place
+    wrong = guest.sign_in("no token", unescape(kept[1])).headers["location"]
+    assert parse_qs(urlsplit(wrong).query)["to"] == [place]
 
 
 def test_a_form_that_comes_too_late_is_told_to_be_undone_and_leads_back_to_its_page(daemon: Served) -> None:

@@ -162,8 +162,12 @@ class Guard:
             client = (scope.get("client") or ("?",))[0]
             self._take(f"wrong {client}", max(1.0, self._limits.rate / WRONG_SHARE))
             if session.is_page(path) and not path.startswith(session.DATA):
-                leads = session.sign_in_at if scope["method"] in SAFE else session.sign_in_for
-                raise Refused(303, "sign in first", {"location": leads(path, again=bool(secret))})
+                again = bool(secret)
+                if scope["method"] in SAFE:
+                    leads = session.sign_in_at(_asked_for(scope), again=again)
+                else:
+                    leads = session.sign_in_for(path, again=again)
+                raise Refused(303, "sign in first", {"location": leads})
             why = "this token has expired" if token else "a token is needed: Authorization: Bearer TOKEN"
             raise Refused(401, f"{why}; `hansard serve token list` shows what there is", challenge)
         request.token = token
@@ -217,6 +221,12 @@ def role_for(method: str, path: str) -> Role:
     if method in SAFE or path in ("/v1/ledger/verify", session.SIGN_OUT, MCP):
         return "reader"
     return "approver" if _DECISION.fullmatch(path) else "operator"
+
+
+def _asked_for(scope: Scope) -> str:
+    """The page that somebody wants to see, with what he filters it by or chose on it."""
+    query = scope["query_string"].decode("latin-1")
+    return f"{scope['path']}?{query}" if query else str(scope["path"])
 
 
 def _secret(path: str, headers: dict[bytes, list[bytes]]) -> str:

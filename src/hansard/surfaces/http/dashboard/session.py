@@ -16,7 +16,7 @@ STATIC, DATA = f"{ROOT}/static/", f"{ROOT}/data/"
 COOKIE = "hansard"
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _SENT = re.compile(rf"({ROOT}/(?:gates|(?:runs|deliberations)/[^/]+))/.+")
-_PLACE = re.compile(rf"{ROOT}/[A-Za-z0-9/_-]*")
+_PLACE = re.compile(rf"({ROOT}/[A-Za-z0-9/_-]*)(?:\?[A-Za-z0-9%=&+.,:@/_~*-]*)?")
 
 
 def is_page(path: str) -> bool:
@@ -57,9 +57,9 @@ def no_cookie() -> str:
     return _cookie("", https=False) + "; Max-Age=0"
 
 
-def sign_in_at(path: str, *, again: bool) -> str:
+def sign_in_at(place: str, *, again: bool) -> str:
     """Where somebody signs in who wanted to see this."""
-    return f"{SIGN_IN}?to={quote(safe_place(path))}" + ("&again=1" if again else "")
+    return f"{SIGN_IN}?to={quote(safe_place(place))}" + ("&again=1" if again else "")
 
 
 def sign_in_for(path: str, *, again: bool) -> str:
@@ -68,9 +68,10 @@ def sign_in_for(path: str, *, again: bool) -> str:
     return sign_in_at(found[1], again=again) + "&undone=1" if found else sign_in_at(ROOT, again=again)
 
 
-def safe_place(path: str) -> str:
-    """A path of the dashboard, or its beginning where it is none: nobody is sent anywhere else after signing in."""
-    return path if _PLACE.fullmatch(path) and "//" not in path and not path.startswith(DATA) else f"{ROOT}/"
+def safe_place(place: str) -> str:
+    """A path of the dashboard with its query, or its beginning where it is none: nobody is sent anywhere else after signing in."""
+    found = _PLACE.fullmatch(place)
+    return place if found and "//" not in found[1] and not place.startswith(DATA) else f"{ROOT}/"
 
 
 def _cookie(value: str, *, https: bool) -> str:
