@@ -218,6 +218,7 @@ async def greeted(http: httpx2.AsyncClient, address: str) -> dict[str, str]:
 
 LONG = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "submit", "arguments": {"request": "x"}}}
 
+PING = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
 CANCELLING = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": LONG["id"]}}
 
 
@@ -316,6 +317,33 @@ async def test_a_session_is_used_with_the_token_that_opened_it(tmp_path: Path) -
         assert hansard.runs.show(run)["state"] == "running"
         assert (await owner.post(address, json=CANCELLING, headers=session)).status_code == 202
         await eventually(lambda: hansard.runs.show(run)["state"] == "cancelled")
+        await call
+
+
+async def test_sessions_that_a_client_leaves_behind_make_room_and_lock_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.surfaces.mcp.http.MOST", 3)
+    slow = Answers(pause_s=3600)
+    wishes, people = Wishes(provider=slow.id), {"forgetful": ROLES, "other": ROLES}
+    async with (
+        served(tmp_path, people=people, slow=slow, wishes=wishes) as (address, _),
+        httpx2.AsyncClient(headers={"x-who": "forgetful"}) as forgetful,
+        httpx2.AsyncClient(headers={"x-who": "other"}) as other,
+    ):
+        busy, used = await greeted(forgetful, address), await greeted(forgetful, address)
+        kept = await greeted(other, address)
+        call = asyncio.create_task(forgetful.post(address, json=LONG, headers=busy))
+        await slow.asked_times(1)
+        left = [await greeted(forgetful, address)]
+        for _ in range(4):
+            assert (await forgetful.post(address, json=PING, headers=used)).status_code == 200
+            left.append(await greeted(forgetful, address))
+        for session in left[:-1]:
+            assert (await forgetful.post(address, json=PING, headers=session)).status_code == 404
+        for who, session in ((forgetful, busy), (forgetful, used), (forgetful, left[-1]), (other, kept)):
+            assert (await who.post(address, json=PING, headers=session)).status_code == 200
+        assert (await forgetful.post(address, json=CANCELLING, headers=busy)).status_code == 202
         await call
 
 

@@ -1,7 +1,7 @@
 """The server over streamable HTTP, as an ASGI application. Host, Origin, tokens and sizes are the guard's who stands before it."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 from anyio import BrokenResourceError, ClosedResourceError
@@ -14,10 +14,12 @@ from starlette.types import Message, Receive, Scope, Send
 from hansard.app.serving.tokens import Token
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.server import build
+from hansard.surfaces.mcp.sessions import MOST, Sessions
 
 MAX_BODY = 4_000_000
 IDLE_S = 1_800.0
-STREAM = 200
+STREAM, NOT_FOUND = 200, 404
+SESSION = b"mcp-session-id"
 LIBRARY = logging.getLogger("mcp.server.streamable_http")
 
 
@@ -26,6 +28,7 @@ class HttpApp:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._open = Sessions(MOST)
         self._sessions = StreamableHTTPSessionManager(
             app=build(desk), session_idle_timeout=IDLE_S, max_request_body_size=MAX_BODY
         )
@@ -50,25 +53,56 @@ class HttpApp:
         if isinstance(token, Token):
             # A session is his who opened it: nobody else may end it, or cancel what is called in it.
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[*token.roles]))
-        answer = _Answer(send)
+        who, session = token.name if isinstance(token, Token) else "", _session(scope["headers"])
+        idle: list[str] = []
+        answer = _Answer(send, lambda new: idle.extend(() if session else self._open.opened(who, new)))
         try:
-            await self._sessions.handle_request(scope, receive, answer.send)
-        except (BrokenResourceError, ClosedResourceError):
-            answer.overtaken()
-        await answer.release()
+            with self._open.used(who, session):
+                try:
+                    await self._sessions.handle_request(scope, receive, answer.send)
+                except (BrokenResourceError, ClosedResourceError):
+                    answer.overtaken()
+                await answer.release()
+        finally:
+            if session and (scope["method"] == "DELETE" or answer.status == NOT_FOUND):
+                self._open.ended(who, session)
+            for each in idle:
+                await self._end(each, scope)
+
+    async def _end(self, session: str, scope: Scope) -> None:
+        """End a session as its client would."""
+
+        async def nothing() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def unheard(_: Message) -> None:
+            return
+
+        ending = {**scope, "method": "DELETE", "headers": [(SESSION, session.encode())]}
+        await self._sessions.handle_request(ending, nothing, unheard)
+
+
+def _session(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The session that a head speaks of, empty where it speaks of none."""
+    return next((value.decode("latin-1") for name, value in headers if name.lower() == SESSION), "")
 
 
 class _Answer:
     """What the library answers. It says 202 to a notice before it hands it on: whoever hears that and ends his session would
     overtake his own notice. And where an end overtakes one after all, it would say two things."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, opened: Callable[[str], None]) -> None:
+        self._send, self._opened = send, opened
         self._held: list[Message] = []
+        self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._held.clear()
+            self.status = message["status"]
+            if self.status == STREAM and (session := _session(message["headers"])):
+                # Before its client hears of it, and comes again.
+                self._opened(session)
         if self._held or message.get("status", STREAM) != STREAM:
             self._held.append(message)
         else:
@@ -79,7 +113,7 @@ class _Answer:
         if self._held:
             body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session has been terminated"}}'
             headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            start = {"type": "http.response.start", "status": 404, "headers": headers}
+            start = {"type": "http.response.start", "status": NOT_FOUND, "headers": headers}
             self._held = [start, {"type": "http.response.body", "body": body}]
 
     async def release(self) -> None:
