@@ -307,6 +307,49 @@ def test_a_receipt_holds_and_a_tampered_one_is_rejected(
     expect(page.locator("#receipt-result")).to_contain_text("The witness witness.example/w1 has not cosigned it.")
 
 
+def test_what_was_held_against_one_pin_is_not_told_of_another(
+    daemon: Served, browsing: Browsing, receipt: bytes, pin: str, tmp_path: Path
+) -> None:
+    page, file = browsing.visit(daemon), tmp_path / "chosen.tlog-proof"
+    file.write_bytes(receipt)
+    page.goto("/dashboard/verify")
+    page.locator("#pin").fill(pin)
+    page.get_by_role("button", name="Verify the ledger").click()
+    ledger, chosen = page.locator("#ledger-result"), page.locator("#receipt-result")
+    expect(ledger).to_contain_text("Whole, and signed by the pinned key")
+    page.locator("#receipt").set_input_files(file)
+    expect(chosen).to_contain_text("holds, for the pinned log")
+    page.locator("#witnesses").fill(WITNESS.text())
+    expect(chosen).to_have_text("The witnesses are other ones now: check again.")
+    expect(ledger).to_contain_text("Whole, and signed by the pinned key")
+    page.locator("#pin").fill(honest().pin)
+    expect(ledger).to_have_text("The pin is another one now: check again.")
+    page.get_by_role("button", name="Verify the ledger").click()
+    expect(ledger).to_contain_text("this is another log")
+    with page.expect_file_chooser() as choosing:
+        page.locator("#receipt").click()
+    choosing.value.set_files(file)
+    expect(chosen).to_contain_text("rejected")
+    page.get_by_role("button", name="Forget it").click()
+    for each in (ledger, chosen):
+        expect(each).to_have_text("The pin is another one now: check again.")
+
+
+def test_a_pin_that_changes_while_the_ledger_is_verified_gets_no_verdict_of_the_other(
+    daemon: Served, browsing: Browsing, pin: str
+) -> None:
+    page, held = browsing.visit(daemon), list[Route]()
+    page.goto("/dashboard/verify")
+    page.route("**/dashboard/data/lines?start=0", lambda route: held.append(route))
+    page.locator("#pin").fill(pin)
+    with page.expect_request("**/dashboard/data/lines?start=0"):
+        page.get_by_role("button", name="Verify the ledger").click()
+    page.locator("#pin").fill(honest().pin)
+    held.pop().continue_()
+    expect(page.locator("#verify")).to_be_enabled()
+    expect(page.locator("#ledger-result")).to_have_text("The pin is another one now: check again.")
+
+
 def test_what_hides_is_spelled_alike_by_the_server_and_in_the_browser(daemon: Served, browsing: Browsing) -> None:
     page = browsing.visit(daemon)
     # What was named since one of the two learned Unicode is left out.
@@ -428,5 +471,7 @@ def test_a_receipt_as_a_page_checks_itself_offline(
     page.locator("#witnesses").fill(WITNESS.text())
     page.get_by_role("button", name="Check against it").click()
     expect(result).to_contain_text("The witness witness.example/w1 has not cosigned it.")
+    page.locator("#pin").fill(honest().pin)
+    expect(page.locator("#result")).to_have_text("It is to be held against something else now: check again.")
     page.goto(bad.as_uri())
     expect(page.locator("#result .result")).to_contain_text("bad.tlog-proof: rejected")

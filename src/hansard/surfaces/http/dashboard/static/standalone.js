@@ -3,20 +3,20 @@
 import { fromBase64 } from "./bytes.js";
 import { parsePin, parseWitnesses } from "./note.js";
 import { verifyReceipt } from "./receipt.js";
-import { failure, receiptResult } from "./telling.js";
+import { failure, receiptResult, telling, withdraw } from "./telling.js";
 
 const byId = (id) => document.getElementById(id);
 const receipt = fromBase64(byId("receipt").textContent.trim(), "the receipt");
 
 async function check(event) {
   event?.preventDefault();
-  const place = byId("result");
+  const tell = telling("result");
   try {
     const given = byId("pin").value.trim();
     const witnesses = await parseWitnesses(byId("witnesses").value);
-    place.replaceChildren(receiptResult(document.title, await verifyReceipt(receipt, given ? await parsePin(given) : null, witnesses)));
+    tell(receiptResult(document.title, await verifyReceipt(receipt, given ? await parsePin(given) : null, witnesses)));
   } catch (error) {
-    place.replaceChildren(failure(error));
+    tell(failure(error));
   }
 }
 
@@ -28,6 +28,7 @@ function save() {
 }
 
 byId("pin-form").addEventListener("submit", check);
+byId("pin-form").addEventListener("input", () => withdraw("result", "It is to be held against something else now"));
 byId("save").addEventListener("click", save);
 if (globalThis.crypto?.subtle) check();
 else byId("result").replaceChildren(failure(new Error("this browser hashes nothing here; use another, or hansard verify")));

@@ -13,6 +13,21 @@ export function element(name, content, kind) {
   return made;
 }
 
+// A verdict is told while it is the newest of its place, and while what it was held against still stands on the page.
+const newest = new Map();
+
+export function telling(id) {
+  const place = document.getElementById(id);
+  const mine = Symbol();
+  newest.set(id, mine);
+  place.replaceChildren();
+  return (verdict) => newest.get(id) === mine && place.replaceChildren(verdict);
+}
+
+export function withdraw(id, why) {
+  if (newest.delete(id)) document.getElementById(id).replaceChildren(element("p", `${why}: check again.`, "warn"));
+}
+
 export const list = (items) => element("ul", items.map((each) => element("li", each)));
 
 export function receiptResult(name, report) {

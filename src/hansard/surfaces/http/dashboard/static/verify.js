@@ -4,7 +4,7 @@ import { Malformed } from "./bytes.js";
 import { verifyLedger } from "./ledger.js";
 import { parsePin, parseWitnesses } from "./note.js";
 import { verifyReceipt } from "./receipt.js";
-import { element, failure, list, receiptResult, shown } from "./telling.js";
+import { element, failure, list, receiptResult, shown, telling, withdraw } from "./telling.js";
 
 const KEPT = "hansard.pin";
 const MAX_RECEIPT = 256 * 2 ** 20;
@@ -47,9 +47,8 @@ async function fetched(path) {
 }
 
 async function checkLedger() {
-  const [place, bar] = [byId("ledger-result"), byId("progress")];
+  const [tell, bar] = [telling("ledger-result"), byId("progress")];
   byId("verify").disabled = true;
-  place.replaceChildren();
   bar.hidden = false;
   try {
     const pin = await currentPin();
@@ -59,9 +58,9 @@ async function checkLedger() {
     const began = performance.now();
     const progress = (size) => ((bar.max = Math.max(entries, size, 1)), (bar.value = size));
     const report = await verifyLedger({ pages: pagesOf(entries), notes, pin, progress });
-    place.replaceChildren(ledgerResult(report, (performance.now() - began) / 1000));
+    tell(ledgerResult(report, (performance.now() - began) / 1000));
   } catch (error) {
-    place.replaceChildren(failure(error));
+    tell(failure(error));
   } finally {
     bar.hidden = true;
     byId("verify").disabled = false;
@@ -103,20 +102,27 @@ function limits(report) {
 }
 
 async function checkFile(file) {
-  const place = byId("receipt-result");
+  const tell = telling("receipt-result");
   try {
     if (file.size > MAX_RECEIPT) throw new Malformed("this is too large for a receipt");
     const witnesses = await parseWitnesses(byId("witnesses").value);
     const report = await verifyReceipt(new Uint8Array(await file.arrayBuffer()), await currentPin(), witnesses);
-    place.replaceChildren(receiptResult(file.name, report));
+    tell(receiptResult(file.name, report));
   } catch (error) {
-    place.replaceChildren(failure(error));
+    tell(failure(error));
   }
 }
 
 function showPin() {
-  byId("pin").value = localStorage.getItem(KEPT) ?? "";
+  const [before, kept] = [byId("pin").value.trim(), localStorage.getItem(KEPT) ?? ""];
+  byId("pin").value = kept;
   showPinState();
+  if (before !== kept) repin();
+}
+
+// What was held against one pin says nothing of another.
+function repin() {
+  for (const id of ["ledger-result", "receipt-result"]) withdraw(id, "The pin is another one now");
 }
 
 function showPinState() {
@@ -129,7 +135,8 @@ function showPinState() {
 
 function listen() {
   byId("verify").addEventListener("click", checkLedger);
-  byId("pin").addEventListener("input", showPinState);
+  byId("pin").addEventListener("input", () => (showPinState(), repin()));
+  byId("witnesses").addEventListener("input", () => withdraw("receipt-result", "The witnesses are other ones now"));
   byId("pin-form").addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
@@ -142,6 +149,8 @@ function listen() {
   });
   byId("forget").addEventListener("click", () => (localStorage.removeItem(KEPT), showPin()));
   const drop = byId("drop");
+  // The same file can be chosen again.
+  byId("receipt").addEventListener("click", (event) => (event.target.value = ""));
   byId("receipt").addEventListener("change", (event) => event.target.files[0] && checkFile(event.target.files[0]));
   for (const name of ["dragover", "dragleave", "drop"]) {
     drop.addEventListener(name, (event) => {
