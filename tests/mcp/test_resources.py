@@ -10,6 +10,8 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
+from deliberating import config, fails, script, synthesis, turn, verdict
+from hansard.app.serving.publishing import artifact
 from hansard.errors import StoreError
 from mcp_clients import called, client_of, desk_in
 
@@ -37,6 +39,19 @@ async def test_runs_transcripts_and_entries_can_be_read(tmp_path: Path) -> None:
             await client.read_resource(f"transcript://{done['run']}")
         templates = (await client.list_resource_templates()).resource_templates
         assert [each.uri_template for each in templates] == ["run://{run}", "transcript://{run}", "ledger://{seq}"]
+
+
+async def test_a_transcript_is_the_one_whose_digest_is_told_also_where_a_message_was_annotated_later(
+    tmp_path: Path,
+) -> None:
+    first = (turn("ben", "cyd"), turn(), turn(), fails("auth_failure"), verdict())
+    said = (*first, turn(), turn(), verdict("finalize"), synthesis())
+    asked = {"config": config(on_agent_failure="continue_without").as_data(), "script": script(said).as_data()}
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        held = await called(client, "deliberate", asked)
+        run, store = held["run"], desk.hansard.store
+        assert [each["data"]["what"] for each in desk.hansard.runs.views(run) if each["kind"] == "turn.amended"]
+        assert (await read(client, f"transcript://{run}"))["messages"] == artifact(store, run)["canonical_transcript"]
 
 
 async def test_many_runs_are_listed_page_by_page(tmp_path: Path) -> None:

@@ -94,11 +94,15 @@ def _run(desk: Desk, name: str) -> View:
 def _transcript(desk: Desk, name: str) -> View:
     runs = desk.hansard.runs
     run = exact_run(desk.hansard.store, name)
-    turns = [each["seq"] for each in runs.views(run) if each["kind"] == "turn.taken"]
+    turns: dict[int, int] = {}
+    for each in runs.views(run):
+        if each["kind"] in ("turn.taken", "turn.amended"):
+            # What was annotated later stands in place of what it annotates.
+            turns[each["data"].get("amends", each["seq"])] = each["seq"]
     if not turns:
         # Nothing was said yet, then, or there is nobody who could say anything.
         exact_deliberation(desk.hansard.store, run)
-    said = [runs.text(seq, "message") for seq in turns]
+    said = [runs.text(seq, "message") for seq in turns.values()]
     return {"run": run, "messages": [json.loads(each) if each else None for each in said]}
 
 
