@@ -139,6 +139,18 @@ def test_a_deliberation_that_came_to_nothing_says_what_it_asks_for_or_why(daemon
         assert (f"/dashboard/deliberations/{run}/continue" in text) == words.endswith("?")
 
 
+def test_a_round_in_which_nobody_spoke_counts(daemon: Served, visitor: Visitor) -> None:
+    silent = (deliberating.turn(), deliberating.verdict(), deliberating.fails("auth_failure"))
+    body = {"config": deliberating.config(["ada"]).as_data(), "script": deliberating.script(silent).as_data()}
+    view = daemon.post("/v1/deliberations?wait=60", body).json()
+    assert view["rounds"] == 2
+    assert "· round 2\n" in visitor.text(f"/dashboard/deliberations/{view['run']}")
+    stuck = {"problem": "what colour?", "panel": ["critic"], "provider": "silent"}
+    run = daemon.post("/v1/deliberations", stuck).json()["run"]
+    wait_for(lambda: "· round 1\n" in visitor.text(f"/dashboard/deliberations/{run}"))
+    daemon.post(f"/v1/runs/{run}/cancel")
+
+
 def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path: Path) -> None:
     asks = {**panels.verdict("request_user_input"), "user_input_request": {"question": "which?"}}
     turn = {"text": "It depends."}

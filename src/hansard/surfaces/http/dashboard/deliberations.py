@@ -64,6 +64,7 @@ def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
         "view": view,
         "before": before_it(hansard.store, run),
         "after": after_it(hansard.store, run),
+        "round": view["rounds"] if "rounds" in view else _round(entries),
         "rounds": rounds,
         "verdicts": [message for message in messages if message["type"] == "coordination_turn"],
         "disagreements": disagreements(messages),
@@ -72,6 +73,11 @@ def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
         "over": view["state"] in ENDED,
         "last_seq": entries[-1]["seq"],
     }
+
+
+def _round(entries: Iterable[View]) -> int:
+    """The round that a session has come to, also where nobody has spoken in it."""
+    return max((each["data"]["round"] for each in entries if each["kind"] in ("turn.asked", "turn.taken")), default=0)
 
 
 def _messages(hansard: Hansard, entries: Iterable[View]) -> dict[int, Message]:
