@@ -74,6 +74,19 @@ def test_news_that_could_not_be_fetched_are_fetched_again(daemon: Served, browsi
     browsing.complaints[:] = [each for each in browsing.complaints if "503" not in each]
 
 
+def test_a_page_that_is_refused_its_news_does_not_call_itself_live(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    expect(page.locator("#live")).to_have_text("live")
+    busy = {"status": 503, "content_type": "application/problem+json", "body": '{"status": 503}'}
+    page.route("**/dashboard/data/head", lambda route: route.fulfill(**busy))
+    expect(page.locator("#live")).to_have_text("the daemon does not answer; trying again")
+    daemon.submit("it came meanwhile", wait=30)
+    page.unroute("**/dashboard/data/head")
+    expect(page.get_by_role("link", name="it came meanwhile")).to_be_visible()
+    expect(page.locator("#live")).to_have_text("live")
+    browsing.complaints[:] = [each for each in browsing.complaints if "503" not in each]
+
+
 def test_what_is_open_stays_open_while_the_page_is_replaced(daemon: Served, browsing: Browsing) -> None:
     page = browsing.visit(daemon)
     run = daemon.submit("keep it open", plan=LINE, provider="slow")["run"]

@@ -135,6 +135,7 @@ async function watch() {
       try {
         const answer = await fetch("/dashboard/data/head");
         if (answer.status === 401) location.reload();
+        if (!answer.ok) throw new Error(`${answer.status}`);
         const { entries } = await answer.json();
         alive();
         if (entries !== known) soon();
