@@ -1,12 +1,13 @@
 """The dashboard in a real browser. Whatever the browser complains about, a refused script or style above all, fails the test."""
 
 import json
+import signal
 from pathlib import Path
 from unicodedata import category
 
 import pytest
 
-from daemons import BARE, Served, place, serving
+from daemons import BARE, Served, place, serving, wait_for
 from deliberating import config, script, synthesis, turn, verdict
 from forging import database
 from hansard.app.telling.escaping import spelled
@@ -85,6 +86,32 @@ def test_a_page_that_is_refused_its_news_does_not_call_itself_live(daemon: Serve
     expect(page.get_by_role("link", name="it came meanwhile")).to_be_visible()
     expect(page.locator("#live")).to_have_text("live")
     browsing.complaints[:] = [each for each in browsing.complaints if "503" not in each]
+
+
+@pytest.mark.parametrize("of", ["one run", "all runs"])
+def test_a_page_whose_daemon_hangs_does_not_call_itself_live(tmp_path: Path, browsing: Browsing, of: str) -> None:
+    with serving(place(tmp_path), "--provider", "quick") as daemon:
+        run = daemon.submit("it takes long", provider="stuck")["run"]
+        page = browsing.visit(daemon)
+        page.clock.install()
+        page.goto(f"/dashboard/runs/{run}" if of == "one run" else "/dashboard/")
+
+        def until(place: str, text: str) -> None:
+            def is_said() -> bool:
+                page.clock.run_for(5_000)
+                return page.locator(place).first.inner_text() == text
+
+            wait_for(is_said)
+
+        until("#live", "live")
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            until("#live", "the daemon does not answer; trying again")
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+        daemon.post(f"/v1/runs/{run}/cancel")
+        until("main .state", "cancelled")
+        browsing.close()
 
 
 def test_what_is_open_stays_open_while_the_page_is_replaced(daemon: Served, browsing: Browsing) -> None:

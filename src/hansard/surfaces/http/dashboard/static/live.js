@@ -3,6 +3,8 @@
 
 const LOOK_MS = 2000;
 const SETTLE_MS = 250;
+// A stream says every 15 seconds that it is still there.
+const SILENT_MS = 45000;
 
 const main = () => document.querySelector("main");
 const say = (text) => {
@@ -10,6 +12,22 @@ const say = (text) => {
   if (place && place.textContent !== text) place.textContent = text;
 };
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// A daemon that hangs, or whose machine is gone, closes nothing: whoever is silent for so long does not answer.
+async function listening(work) {
+  const silent = new AbortController();
+  let timer;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => silent.abort(), SILENT_MS);
+  };
+  heard();
+  try {
+    return await work(silent.signal, heard);
+  } finally {
+    clearTimeout(timer);
+  }
+}
 
 function isTouched() {
   const here = document.activeElement;
@@ -45,10 +63,13 @@ function mustWait() {
 
 async function refresh() {
   if (mustWait()) return;
-  const answer = await fetch(location.href, { headers: { accept: "text/html" } });
-  if (answer.redirected) location.reload();
-  if (!answer.ok) throw new Error(`the page answered ${answer.status}`);
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("main");
+  const page = await listening(async (signal) => {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" }, signal });
+    if (answer.redirected) location.reload();
+    if (!answer.ok) throw new Error(`the page answered ${answer.status}`);
+    return answer.text();
+  });
+  const fresh = new DOMParser().parseFromString(page, "text/html").querySelector("main");
   // Somebody may have begun to write while the page was on its way.
   if (mustWait()) return;
   const old = main();
@@ -102,23 +123,32 @@ const visible = () =>
     look();
   });
 
+// Reads a stream to its end, and gives whether the run is over.
+async function followed(place, hidden, took) {
+  return listening(async (silent, heard) => {
+    const answer = await fetch(place, { signal: AbortSignal.any([hidden, silent]) });
+    if (answer.status === 204) return true;
+    if (!answer.ok) throw new Error(`${answer.status}`);
+    alive();
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      heard();
+      for (const found of part.value.matchAll(/^id: (\d+)$/gm)) took(Number(found[1]));
+      if (part.value.includes("data: ")) soon();
+    }
+    return false;
+  });
+}
+
 async function follow() {
   let after = Number(main().dataset.after);
   for (;;) {
     await visible();
-    const signal = whileVisible();
+    const hidden = whileVisible();
     try {
-      const answer = await fetch(`${main().dataset.events}?after=${after}`, { signal });
-      if (answer.status === 204) break;
-      if (!answer.ok) throw new Error(`${answer.status}`);
-      alive();
-      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      for (let part = await reader.read(); !part.done; part = await reader.read()) {
-        for (const found of part.value.matchAll(/^id: (\d+)$/gm)) after = Number(found[1]);
-        if (part.value.includes("data: ")) soon();
-      }
+      if (await followed(`${main().dataset.events}?after=${after}`, hidden, (seq) => (after = seq))) break;
     } catch {
-      if (!signal.aborted) say("the daemon does not answer; trying again");
+      if (!hidden.aborted) say("the daemon does not answer; trying again");
     }
     await sleep(LOOK_MS);
     await soon();
@@ -128,15 +158,19 @@ async function follow() {
   say("");
 }
 
+async function size(signal) {
+  const answer = await fetch("/dashboard/data/head", { signal });
+  if (answer.status === 401) location.reload();
+  if (!answer.ok) throw new Error(`${answer.status}`);
+  return (await answer.json()).entries;
+}
+
 async function watch() {
   let known = Number(main().dataset.grows);
   for (;;) {
     if (document.visibilityState === "visible") {
       try {
-        const answer = await fetch("/dashboard/data/head");
-        if (answer.status === 401) location.reload();
-        if (!answer.ok) throw new Error(`${answer.status}`);
-        const { entries } = await answer.json();
+        const entries = await listening(size);
         alive();
         if (entries !== known) soon();
         known = entries;
