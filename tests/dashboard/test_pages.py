@@ -325,6 +325,15 @@ def test_the_events_of_a_run_go_on_behind_an_entry(daemon: Served, visitor: Visi
     assert visitor.see(f"/dashboard/data/runs/{hostile}/events?after={view['last_seq']}").status_code == 204
 
 
+def test_a_page_that_has_seen_more_than_there_is_hears_of_what_comes_and_of_the_end(
+    daemon: Served, visitor: Visitor
+) -> None:
+    run = daemon.submit("put back", provider="slow")["run"]
+    with visitor.client.stream("GET", f"/dashboard/data/runs/{run}/events?after=999999999999") as said:
+        for line in said.iter_lines():
+            assert not line.startswith(":") or daemon.show(run)["state"] != "answered", "it is over, and nobody says so"
+
+
 def task(name: str, *needs: str) -> dict[str, Any]:
     return {"task": name, "needs": list(needs), "state": "passed", "lane": "x"}
 

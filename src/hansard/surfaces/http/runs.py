@@ -117,12 +117,17 @@ async def follow(
 ) -> Response:
     """The entries of a run as they are recorded, until it ends (server-sent events)."""
     desk = desk_of(request)
-    known, store = await found(desk, run), desk.hansard.store
-    over, size = await asyncio.to_thread(lambda: (over_at(store, known), store.head().size))
+    return await followed(desk, await found(desk, run), int(last_event_id or -1))
+
+
+async def followed(desk: Desk, run: str, seen: int) -> Response:
+    """The entries of a run behind the last one that was seen."""
+    store = desk.hansard.store
+    over, size = await asyncio.to_thread(lambda: (over_at(store, run), store.head().size))
     # An id from behind the end is of a ledger that was put back: whoever shows it hears of what comes, and of the end.
-    after = min(int(last_event_id or -1), size - 1)
+    after = min(seen, size - 1)
     # 204 tells a browser not to come back (WHATWG HTML, 9.2.3).
-    return Response(status_code=204) if over is not None and after >= over else Events(desk, known, after)
+    return Response(status_code=204) if over is not None and after >= over else Events(desk, run, after)
 
 
 @router.post("/v1/runs/{run}/cancel", response_model=FullRunView, responses=documented(404, 409))

@@ -12,7 +12,6 @@ from hansard.app.driving.runs import Runs
 from hansard.app.service import Hansard
 from hansard.app.serving.publishing import is_deliberation, runs_page
 from hansard.app.telling.compare import has_answers, shown
-from hansard.app.telling.following import over_at
 from hansard.app.telling.recorded import ENDED, STATES
 from hansard.app.views import View, usd
 from hansard.surfaces.http import runs as api
@@ -20,7 +19,6 @@ from hansard.surfaces.http.bodies import Seq
 from hansard.surfaces.http.dashboard.graphs import timeline, waves
 from hansard.surfaces.http.dashboard.pages import Page, form, page, to
 from hansard.surfaces.http.desk import desk_of
-from hansard.surfaces.http.events import Events
 from hansard.surfaces.http.problems import Refused
 
 router = APIRouter(route_class=Page)
@@ -137,9 +135,7 @@ def _share(used: float | None, limit: float | None) -> float | None:
 async def follow(request: Request, run: str, after: int = -1) -> Response:
     """The entries of a run behind `after`, for the page that is open."""
     desk = desk_of(request)
-    known = await api.found(desk, run)
-    over = await asyncio.to_thread(over_at, desk.hansard.store, known)
-    return Response(status_code=204) if over is not None and after >= over else Events(desk, known, after)
+    return await api.followed(desk, await api.found(desk, run), after)
 
 
 @router.get("/dashboard/runs/{run}/page")
