@@ -126,6 +126,24 @@ def test_what_is_open_stays_open_while_the_page_is_replaced(daemon: Served, brow
     expect(page.locator("summary").first).to_be_focused()
 
 
+def test_whoever_reads_a_long_text_stays_where_he_is_while_the_page_is_replaced(
+    daemon: Served, browsing: Browsing
+) -> None:
+    page = browsing.visit(daemon)
+    plan = {"tasks": [{**each, "instruction": "\n".join(map(str, range(200)))} for each in LINE["tasks"]]}
+    run = daemon.submit("\n".join(f"line {each}" for each in range(300)), plan=plan, gates=["task:three"])["run"]
+    page.goto(f"/dashboard/runs/{run}")
+    expect(page.locator("main .state").first).to_have_text("waiting")
+    page.locator("#task-two details[id^=prompt] summary").click()
+    long = page.locator("main > pre").first, page.locator("#task-two details[id^=prompt] pre")
+    for each in long:
+        each.evaluate("place => (place.scrollTop = 123)")
+    [gate] = daemon.get(f"/v1/gates?run={run}").json()
+    daemon.post(f"/v1/gates/{gate['gate']}/decision", {"decision": "approve"})
+    expect(page.locator("main .state").first).to_have_text("answered")
+    assert [each.evaluate("place => place.scrollTop") for each in long] == [123, 123]
+
+
 def test_the_keyboard_stays_at_its_gate_and_moves_to_no_other(daemon: Served, browsing: Browsing) -> None:
     runs = [daemon.submit(text, gates=["task:one"])["run"] for text in ("first", "second")]
     for run in runs:

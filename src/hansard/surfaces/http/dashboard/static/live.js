@@ -55,6 +55,18 @@ function keepFocus(old) {
 
 const nameOf = (each) => [each.tagName, each.id, each.getAttribute("href") ?? each.textContent].join("\n");
 
+// Whatever is scrolled by itself, by the place that it belongs to: others may come before it.
+function scrolling(within) {
+  const found = new Map();
+  const counts = new Map();
+  for (const each of within.querySelectorAll(".scroll, pre")) {
+    const home = each.closest("[id]").id;
+    counts.set(home, (counts.get(home) ?? 0) + 1);
+    found.set(`${home}\n${counts.get(home)}`, each);
+  }
+  return found;
+}
+
 function mustWait() {
   stale = isTouched();
   if (stale) say("there is news; reload when you are done");
@@ -75,14 +87,14 @@ async function refresh() {
   const old = main();
   const open = new Set([...old.querySelectorAll("details[open][id]")].map((each) => each.id));
   const focusAgain = keepFocus(old);
-  const scrolled = [...old.querySelectorAll(".scroll")].map((each) => each.scrollLeft);
+  const scrolled = new Map([...scrolling(old)].map(([name, each]) => [name, [each.scrollLeft, each.scrollTop]]));
   for (const each of fresh.querySelectorAll("details[id]")) each.open = open.has(each.id);
   old.replaceChildren(...fresh.childNodes);
   for (const name of ["data-events", "data-after"]) {
     if (fresh.hasAttribute(name)) old.setAttribute(name, fresh.getAttribute(name));
     else old.removeAttribute(name);
   }
-  old.querySelectorAll(".scroll").forEach((each, at) => (each.scrollLeft = scrolled[at] ?? 0));
+  for (const [name, each] of scrolling(old)) [each.scrollLeft, each.scrollTop] = scrolled.get(name) ?? [0, 0];
   focusAgain();
   say("live");
 }
