@@ -80,6 +80,29 @@ async def test_one_token_leaves_room_for_the_others(tmp_path: Path) -> None:
         assert await asked(ann) == 200
 
 
+def test_who_has_gone_while_he_waited_for_a_run_leaves_his_place(tmp_path: Path) -> None:
+    waiting = {
+        "/v1/runs": {"request": "x", **BARE, "provider": "stuck"},
+        "/v1/plans": {"request": "x", "provider": "silent"},
+        "/v1/deliberations": {"problem": "x", "panel": ["critic"], "provider": "silent"},
+    }
+    with serving(place(tmp_path), "--provider", "quick", "--max-requests", 4) as daemon:
+        watching = daemon.client(daemon.issue("add", "watching", "--roles", "reader"))
+        plugs: list[socket.socket] = []
+        for path, asked in waiting.items():
+            body = json.dumps(asked)
+            head = f"POST {path}?wait=600 HTTP/1.1\r\nHost: 127.0.0.1:{daemon.port}\r\nAuthorization: Bearer {daemon.token}"
+            plugs.append(socket.create_connection(("127.0.0.1", daemon.port)))
+            media = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
+            plugs[-1].sendall(f"{head}\r\n{media}\r\n\r\n{body}".encode())
+            wait_for(lambda: watching.get("/v1/status").json()["driving"] == len(plugs))
+        assert daemon.get("/v1/runs").status_code == 429
+        for plug in plugs:
+            plug.close()
+        wait_for(lambda: daemon.get("/v1/runs").status_code == 200)
+        assert daemon.get("/v1/status").json()["driving"] == len(waiting), "a run is nobody's to end by hanging up"
+
+
 def test_odd_tokens_are_wrong_tokens(daemon: Served) -> None:
     for given in ("Basic aGk6aGk=", "Bearer", "Bearer  ", "bearer x y", "Bearer \xff\xfe"):
         time.sleep(0.15)

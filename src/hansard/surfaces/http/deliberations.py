@@ -43,7 +43,7 @@ async def convene(request: Request, body: DeliberationRequest, query: Annotated[
         actor = token_of(request).actor
         convened = desk.hansard.deliberations.convene(made, surface="http", actor=actor, run=body.run)
         run = await desk.daemon.submit(convened)
-    return await _accepted(desk, run, query.wait)
+    return await _accepted(request, run, query.wait)
 
 
 @router.post(
@@ -62,13 +62,13 @@ async def go_on_from(
         found = await asyncio.to_thread(_continuation, desk, before, body)
         deliberations, actor = desk.hansard.deliberations, token_of(request).actor
         new = await desk.daemon.submit(go_on(deliberations, found, surface="http", actor=actor, run=body.run))
-    return await _accepted(desk, new, query.wait)
+    return await _accepted(request, new, query.wait)
 
 
-async def _accepted(desk: Desk, run: str, wait_s: float) -> Response:
-    await desk.daemon.wait(run, wait_s)
+async def _accepted(request: Request, run: str, wait_s: float) -> Response:
+    await runs.waited(request, run, wait_s)
     with on_record(run):
-        view = await asyncio.to_thread(deliberation_view, desk.hansard.store, run)
+        view = await asyncio.to_thread(deliberation_view, desk_of(request).hansard.store, run)
     return answer(view, 200 if view["state"] in ENDED else 202, {"location": f"/v1/deliberations/{run}"})
 
 

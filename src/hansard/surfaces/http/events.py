@@ -31,13 +31,13 @@ class Events(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         stream = asyncio.ensure_future(self._stream(send))
-        gone = asyncio.ensure_future(_gone(receive))
+        leaving = asyncio.ensure_future(gone(receive))
         try:
-            await asyncio.wait({stream, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stream, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in (stream, gone):
+            for each in (stream, leaving):
                 each.cancel()
-            await asyncio.gather(stream, gone, return_exceptions=True)
+            await asyncio.gather(stream, leaving, return_exceptions=True)
         if not stream.cancelled() and stream.exception() is None:
             await send({"type": "http.response.body", "body": b""})
 
@@ -82,6 +82,7 @@ async def _write(send: Send, data: bytes) -> None:
     await send({"type": "http.response.body", "body": data, "more_body": True})
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Return when whoever asked has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

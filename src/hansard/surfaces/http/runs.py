@@ -26,7 +26,7 @@ from hansard.surfaces.http.bodies import (
     Strictly,
 )
 from hansard.surfaces.http.desk import Desk, answer, desk_of, page, token_of
-from hansard.surfaces.http.events import EVENT, MEDIA, Events
+from hansard.surfaces.http.events import EVENT, MEDIA, Events, gone
 from hansard.surfaces.http.problems import Refused, documented, on_record, refusing
 
 router = APIRouter(tags=["runs"], route_class=Strictly)
@@ -65,7 +65,7 @@ async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Q
     mode = "single" if body.single else "request"
     run = await _submitted(request, desk, body.request, wishes, run=body.run, mode=mode, plan=body.plan, lane=body.lane)
     with on_record(run):
-        return await _shown(desk, run, query.wait, 202)
+        return await _shown(request, run, query.wait, 202)
 
 
 @router.post("/v1/plans", response_model=dict[str, Any], responses=documented(409, 415))
@@ -73,7 +73,7 @@ async def plan(request: Request, body: PlanRequest, query: Annotated[Planning, Q
     """Plan only, as `POST /v1/runs` takes it back. Waits for the plan, up to `wait` seconds."""
     desk = desk_of(request)
     run = await _submitted(request, desk, body.request, wishes_of(desk, body), run=body.run, mode="plan_only")
-    await desk.daemon.wait(run, query.wait)
+    await waited(request, run, query.wait)
     with on_record(run):
         made = await asyncio.to_thread(desk.hansard.runs.plan, run)
         if made is None:
@@ -108,7 +108,7 @@ async def listed_in(request: Request, query: RunsListing, mode: str | None = Non
 async def show(request: Request, run: str) -> Response:
     """Everything about one run; `last` is the newest."""
     desk = desk_of(request)
-    return await _shown(desk, await found(desk, run), 0)
+    return await _shown(request, await found(desk, run), 0)
 
 
 @router.get("/v1/runs/{run}/events", response_class=Response, responses=STREAM | documented(404))
@@ -139,7 +139,7 @@ async def cancel(request: Request, run: str) -> Response:
         actor = token_of(request).actor
         stop = partial(desk.hansard.runs.cancel, known, surface="http", actor=actor)
         await desk.daemon.ask(known, lambda accepted: stop(accepted=accepted))
-    return await _shown(desk, known, CANCELLED_S)
+    return await _shown(request, known, CANCELLED_S)
 
 
 @router.post(
@@ -151,7 +151,7 @@ async def resume(request: Request, run: str, query: Annotated[Waiting, Query()])
     known = await found(desk, run)
     with refusing(409):
         await desk.daemon.resume(known, surface="http", actor=token_of(request).actor)
-    return await _shown(desk, known, query.wait, 202)
+    return await _shown(request, known, query.wait, 202)
 
 
 @router.post(
@@ -166,7 +166,7 @@ async def retry(request: Request, run: str, task: str, query: Annotated[Waiting,
     known = await found(desk, run)
     with refusing(409):
         await desk.daemon.retry(known, task, surface="http", actor=token_of(request).actor)
-    return await _shown(desk, known, query.wait, 202)
+    return await _shown(request, known, query.wait, 202)
 
 
 @router.post("/v1/runs/{run}/rerun", response_model=dict[str, Any], responses=documented(404, 409, 415))
@@ -218,10 +218,24 @@ async def _submitted(request: Request, desk: Desk, text: str, wishes: Wishes, **
         return await desk.daemon.submit(desk.hansard.runs.submit(text, config, **how))
 
 
-async def _shown(desk: Desk, run: str, wait_s: float, status: int | None = None) -> Response:
+async def waited(request: Request, run: str, seconds: float) -> None:
+    """Wait for a run, for so long or until its caller has gone: the place of somebody who is not there is nobody's."""
+    waiting = asyncio.ensure_future(desk_of(request).daemon.wait(run, seconds))
+    leaving = asyncio.ensure_future(gone(request.receive))
+    try:
+        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            waiting.result()
+    finally:
+        for each in (waiting, leaving):
+            each.cancel()
+        await asyncio.gather(waiting, leaving, return_exceptions=True)
+
+
+async def _shown(request: Request, run: str, wait_s: float, status: int | None = None) -> Response:
     """The run; 200 when it has ended, or where nothing else is said."""
     if wait_s:
-        await desk.daemon.wait(run, wait_s)
-    view = await asyncio.to_thread(desk.hansard.runs.show, run)
+        await waited(request, run, wait_s)
+    view = await asyncio.to_thread(desk_of(request).hansard.runs.show, run)
     over = view["state"] in ENDED
     return answer(view, 200 if over or status is None else status, {"location": f"/v1/runs/{run}"})
