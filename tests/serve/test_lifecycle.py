@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -315,27 +315,49 @@ def children(pid: int) -> list[str]:
     return [child for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
 
 
-def stopped_verifier(daemon: int) -> int | None:
-    """A verifier that works for a daemon, brought to a halt; None where there is none, or it is done already.
+def stopped_verifier(daemon: int, *others: int) -> int | None:
+    """A verifier that works for a daemon, brought to a halt; None where there is none but these others, or it is done already.
 
     Before it is that other program, a child that is stopped would stop its parent too.
     """
     for each in map(Path, (f"/proc/{child}" for child in children(daemon))):
         with contextlib.suppress(OSError):
-            if b"--json" in (each / "cmdline").read_bytes():
+            if int(each.name) not in others and b"--json" in (each / "cmdline").read_bytes():
                 os.kill(int(each.name), signal.SIGSTOP)
                 return int(each.name) if " T " in (each / "stat").read_text() else None
     return None
 
 
+def long_verification(
+    daemon: Served, beside: ThreadPoolExecutor, *others: int
+) -> "tuple[int, Future[httpx2.Response]]":
+    """A verification that takes very long, as with a ledger of many millions of entries: the verifier, and what was asked."""
+    while True:
+        asked = beside.submit(daemon.client().post, "/v1/ledger/verify")
+        while not asked.done():
+            if verifier := stopped_verifier(daemon.process.pid, *others):
+                return verifier, asked
+
+
+def test_verifications_under_way_hold_up_nobody_who_reads(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "quick") as daemon, ThreadPoolExecutor(3) as beside:
+        verifiers: list[int] = []
+        for _ in range(2):
+            verifiers.append(long_verification(daemon, beside, *verifiers)[0])
+        waiting = beside.submit(daemon.client().post, "/v1/ledger/verify")
+        try:
+            for path in ("/v1/runs", "/v1/gates", "/v1/ledger/summary"):
+                assert daemon.get(path, timeout=60).status_code == 200
+            assert not waiting.done()
+        finally:
+            for verifier in verifiers:
+                os.kill(verifier, signal.SIGCONT)
+        assert waiting.result().json()["ok"]
+
+
 def test_a_verification_under_way_does_not_hold_up_the_end(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--provider", "quick") as daemon, ThreadPoolExecutor(1) as beside:
-        # One that takes very long, as with a ledger of many millions of entries.
-        verifier = None
-        while verifier is None:
-            asked = beside.submit(daemon.post, "/v1/ledger/verify")
-            while verifier is None and not asked.done():
-                verifier = stopped_verifier(daemon.process.pid)
+        verifier, asked = long_verification(daemon, beside)
         assert daemon.stop(timeout_s=60) == 0
         assert asked.result().status_code == 503
         assert not Path(f"/proc/{verifier}").exists()

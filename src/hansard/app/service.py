@@ -54,6 +54,7 @@ class Hansard:
         self.gates = Gates(self.recorder, opened.store, self.pool.all_secrets)
         self.runs.deliberate = lambda run: self.deliberations.drive(run)
         self._heavy = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-heavy")
+        self._beside = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-beside")
         self.closed = Event()
         """For whoever works in a thread: nobody waits for him any more."""
 
@@ -83,6 +84,10 @@ class Hansard:
     async def heavily(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A read that grows with the ledger: few at once, in threads of their own, so that it holds up no other."""
         return await asyncio.get_running_loop().run_in_executor(self._heavy, partial(read, *args, **kwargs))
+
+    async def beside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What another process does, perhaps for minutes: few at once, and no read waits for its end."""
+        return await asyncio.get_running_loop().run_in_executor(self._beside, partial(work, *args, **kwargs))
 
     def claim(self, run: str) -> Claim:
         """Take the right to drive a run; whoever drove it before is fenced off."""
@@ -128,7 +133,8 @@ class Hansard:
             await self.recorder.close()
         finally:
             # A long read does not hold up the end: its store is closed under it.
-            self._heavy.shutdown(wait=False, cancel_futures=True)
+            for threads in (self._heavy, self._beside):
+                threads.shutdown(wait=False, cancel_futures=True)
             self._opened.close()
 
 

@@ -151,7 +151,7 @@ async def verify(request: Request, body: VerifyRequest | None = None) -> Respons
     def check() -> View:
         return verify_apart(location, *words, closed=desk.hansard.closed)
 
-    return answer(await desk.hansard.heavily(check))
+    return answer(await desk.hansard.beside(check))
 
 
 @router.get("/checkpoint", response_class=Response, responses=NOTE | documented(404), tags=["auditors"])

@@ -86,7 +86,7 @@ async def verify(call: Call, asked: Verifying) -> View:
     def verified() -> View:
         return verify_apart(place, *words, closed=call.desk.hansard.closed)
 
-    report: View = await call.desk.hansard.heavily(verified)
+    report: View = await call.desk.hansard.beside(verified)
     return report
 
 
