@@ -229,6 +229,20 @@ def test_an_entry_shows_its_parts_and_both_ways_of_causes(daemon: Served, visito
     assert view["parts"][0]["commitment"] in text
 
 
+def test_what_does_not_fit_is_marked_and_not_left_out_in_silence(daemon: Served, visitor: Visitor) -> None:
+    plan = {"tasks": [{"id": f"t{each}", "lane": "backend", "instruction": "do it"} for each in range(60)]}
+    run = daemon.submit("word " * 28 + "and more", wait=60, plan=plan)["run"]
+    daemon.until(run, "answered")
+    for kind, member in (("plan.made", "effects"), ("run.answered", "causes")):
+        [listed] = daemon.get(f"/v1/ledger/entries?run={run}&kind={kind}").json()
+        left = len(daemon.get(f"/v1/ledger/entries/{listed['seq']}").json()[member]) - 50
+        assert left > 0
+        assert f"and {left:,} more" in visitor.text(f"/dashboard/ledger/{listed['seq']}")
+    listed = visitor.text("/dashboard/")
+    assert "word word …</a>" in listed
+    assert "and more" not in listed
+
+
 def test_a_receipt_is_a_file_that_verifies(daemon: Served, visitor: Visitor, hostile: str) -> None:
     [returned] = daemon.get(f"/v1/ledger/entries?run={hostile}&kind=task.returned").json()
     said = visitor.see(f"/dashboard/ledger/{returned['seq']}/receipt?disclose=output")
