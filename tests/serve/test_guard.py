@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -17,6 +18,7 @@ from hansard.app.serving.tokens import Tokens
 from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.guard import Doors, Guard, Limits
 from hansard.surfaces.http.metrics import Metrics
+from hansard.surfaces.http.wire import Connection
 
 EVERYTHING = (
     "/v1/status", "/v1/runs", "/v1/runs/last", "/v1/runs/last/events", "/v1/gates", "/v1/ledger/entries",
@@ -450,6 +452,26 @@ def test_slow_heads_and_bodies_are_cut_off(narrow: Served) -> None:
     assert said["head"].startswith(b"HTTP/1.1 408 ")
     assert said["nothing"].startswith(b"HTTP/1.1 408 ")
     assert said["body"].startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_reader_is_waited_for_as_long_as_he_reads_on() -> None:
+    connection, left = Connection.__new__(Connection), 10_000_000
+    connection.patience_s, connection.flow = 10.0, Mock()
+    connection.loop, connection.transport = Mock(), Mock(get_write_buffer_size=lambda: left)
+
+    def time_is_over() -> None:
+        within_s, look, *given = connection.loop.call_later.call_args.args  # type: ignore[attr-defined]
+        assert within_s == connection.patience_s
+        look(*given)
+
+    connection.pause_writing()
+    while left > 100_000:
+        left -= 70_000
+        time_is_over()
+        connection.transport.abort.assert_not_called()
+    left -= 1
+    time_is_over()
+    connection.transport.abort.assert_called_once()
 
 
 def test_who_guesses_tokens_is_slowed_down(narrow: Served) -> None:

@@ -11,6 +11,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from hansard.surfaces.http.problems import MEDIA, body_of
 
 HEAD_BYTES = 64 * 1024
+TAKEN_BYTES = 64 * 1024
+"""What a reader takes of a long answer while he is waited for, at the least."""
 WHOLE = "hansard.whole"
 
 
@@ -44,7 +46,7 @@ class Together:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that is closed when its head is too long, too slow or one too many, or its reader takes nothing."""
+    """A connection that is closed when its head is too long, too slow or one too many, or its reader takes next to nothing."""
 
     most = 4_096
     patience_s = 10.0
@@ -67,8 +69,7 @@ class Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        # Not closed in good order: that would wait for the reader.
-        self._stalled = self.loop.call_later(self.patience_s, self.transport.abort)
+        self._watch_reader()
 
     def resume_writing(self) -> None:
         self._flows_again()
@@ -156,6 +157,18 @@ class Connection(HttpToolsProtocol):
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
+
+    def _watch_reader(self) -> None:
+        held = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self.patience_s, self._look_at_reader, held)
+
+    def _look_at_reader(self, held: int) -> None:
+        """Wait on for whoever reads on: a long answer may take many times as long as anybody is waited for."""
+        if held - self.transport.get_write_buffer_size() >= TAKEN_BYTES:
+            self._watch_reader()
+        else:
+            # Not closed in good order: that would wait for the reader.
+            self.transport.abort()
 
     def _too_slow(self) -> None:
         self._waiting_since = None
