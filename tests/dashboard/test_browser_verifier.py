@@ -180,6 +180,8 @@ ATTACKS: dict[str, Callable[[Log], object]] = {
     "no note at all": lambda log: log.checkpoints.append("nonsense"),
     "a checkpoint of no entries": lambda log: log.checkpoints.insert(0, of_nothing(log)),
     "a wrong checkpoint of no entries": lambda log: log.checkpoints.insert(0, of_nothing(log, bytes(32))),
+    "a checkpoint of no entries by a stranger": lambda log: log.checkpoints.insert(0, log.note(0, keys=[Key.of("stranger", "x")])),
+    "a checkpoint of no entries of another log": lambda log: log.checkpoints.insert(0, log.note(0).replace("log.example", "log.other", 1)),
     "an extension line": lambda log: log.checkpoints.append(extended(log)),
     "a tombstone": lambda log: log.redact(20, "prompt"),
     "a tombstone of nothing": lambda log: log.append("body.redacted", run=""),

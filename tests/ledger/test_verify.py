@@ -134,6 +134,20 @@ class TestSignatures:
         log.checkpoints[2] = text
         assert "checkpoint_origin" in codes(check(log))
 
+    def test_a_checkpoint_of_no_entries_is_looked_at_like_any_other(self, check: Check) -> None:
+        stranger = honest().note(0, keys=[Key.of("stranger.example")])
+        for note, found in (
+            (honest().note(0, keys=[Key.of(ORIGIN), Key.of(f"{ORIGIN}/epoch/0")]), []),
+            (stranger, ["checkpoint_unsigned"]),
+            (stranger.replace(ORIGIN, "other.example.invalid", 1), ["checkpoint_origin"]),
+        ):
+            log = honest()
+            log.checkpoints.insert(0, note)
+            assert codes(check(log)) == found
+        unsigned = Log.begun(signed=False)
+        unsigned.checkpoints.append(stranger)
+        assert codes(check(unsigned)) == ["checkpoint_of_unsigned"]
+
     def test_a_checkpoint_with_one_of_two_signatures_seals_nothing(self, check: Check) -> None:
         for key in (0, 1):
             log = honest()

@@ -76,12 +76,15 @@ class Walk:
         self._checkpoints = source.checkpoints(start.size - first, stop)
         self._noted = next(self._checkpoints, None)
         self._bodies = BodyWalk(source.bodies(start.size, stop), self._findings, self._tell) if self._deep else None
-        self._roots_up_to(self._frontier.size, self._frontier.size, [])
+        if start.size:
+            self._roots_up_to(start.size, start.size, [])
         while block := self._block(rows):
             mirror.block(block)
             if self._progress:
                 self._progress(self._frontier.size)
         end = State(size=self._frontier.size, leaf=self._prev, ts=self._ts, frontier=self._frontier)
+        if end.size == 0:
+            self._roots_up_to(0, 0, [])
         if stop is None:
             self._beyond(end)
             mirror.finish(end, start.size)
@@ -130,7 +133,8 @@ class Walk:
                 if bodies:
                     bodied.append((seq, body))
             if members["kind"] in SPECIAL or seq == 0:
-                self._special(seq, prev, members, special, start + len(leaves))
+                # The keys of the genesis are known at every size, that of no entries too ([C3]).
+                self._special(seq, prev, members, special, start + len(leaves) if seq else 0)
         self._seq, self._prev, self._ts = seq + 1, prev, last
         self.tally.parts += parts
         if not leaves:

@@ -17,7 +17,6 @@ const isOf = (form, value) => typeof value === "string" && form.test(value);
 // `pages` yields arrays of lines in their order; `notes` are the kept checkpoints as text, read before the lines were.
 export async function verifyLedger({ pages, notes, pin, progress }) {
   const walk = new Walk(notes, pin);
-  await walk.compare();
   for await (const lines of pages) {
     const leaves = await Promise.all(lines.map(leafHash));
     for (let at = 0; at < lines.length; at += 1) await walk.take(lines[at], leaves[at]);
@@ -65,7 +64,6 @@ class Walk {
   async take(line, leaf) {
     const seq = this.#next;
     this.#next += 1;
-    await this.tree.push(leaf);
     let entry = null;
     try {
       entry = parseEntry(line);
@@ -75,6 +73,9 @@ class Walk {
     }
     this.#prev = hex(leaf);
     if (entry && entry.seq >= seq) await this.#means(entry, entry.seq);
+    // The keys of the genesis are known at every size, that of no entries too ([C3]).
+    if (!this.tree.size) await this.compare();
+    await this.tree.push(leaf);
     await this.compare();
   }
 
@@ -125,6 +126,7 @@ class Walk {
   }
 
   async finish() {
+    await this.compare();
     for (const note of this.#notes) this.tell(null, `[C9] a checkpoint speaks of ${note.size} entries, and there are ${this.tree.size}: the end was cut off`);
     if (!this.tree.size) this.tell(null, "[E6] there is no entry, not even a genesis");
     await this.#seals?.finish();
