@@ -65,6 +65,18 @@ def test_an_entry_that_no_export_has_and_queries_find_is_told(tmp_path: Path, ur
     assert told["first_bad"] == told["findings"][0]
 
 
+def test_a_checkpoint_of_more_than_there_is_shows_that_the_end_was_cut_off(
+    tmp_path: Path, url: str, server: Server
+) -> None:
+    longer = r"convert_to(replace(convert_from(note, 'UTF8'), E'\n1\n', E'\n9\n'), 'UTF8')"
+    server.execute(
+        f"UPDATE hansard.checkpoints SET size = 9, note = {longer}", url.partition("?")[0].rpartition("/")[2]
+    )
+    done = hansard(tmp_path, "verify", url)
+    assert done.returncode == 20
+    assert "[C9] the tail was cut off: a checkpoint of size 9 is kept, and the log ends at 1" in done.stdout
+
+
 def test_an_export_that_is_to_be_verified_is_given_up_where_its_service_closes(url: str) -> None:
     closed = Event()
     closed.set()

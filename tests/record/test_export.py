@@ -28,6 +28,7 @@ from hansard.seal.genesis import found
 from hansard.store.base import StoredCheckpoint
 from hansard.store.conformance.sample import draft, put
 from hansard.store.memory import MemoryStore
+from hansard.store.sqlite import SqliteStore
 from signed_log import SignedLog
 
 
@@ -214,6 +215,42 @@ def test_an_export_up_to_a_size_holds_no_more_than_that(full: SignedLog, tmp_pat
     report = deep(tmp_path / "out")
     assert (done.size, done.published, report.size, report.exit_code) == (309, 309, 309, 0)
     assert done.checkpoints == 1
+
+
+def test_an_export_of_a_log_whose_end_was_cut_off_is_found_to_be_cut(log: SignedLog, tmp_path: Path) -> None:
+    log.ask_many(3)
+    shorter = log.copy(tmp_path / "shorter")
+    log = shorter.copy(tmp_path / "longer")
+    log.ask("what somebody wants to be forgotten")
+    kept = log.checkpoint()
+    log.store.close()
+    shorter = SignedLog(store=SqliteStore.open(shorter.path), ring=shorter.ring)
+    claim = shorter.store.claim("seal", 60)
+    shorter.store.add_checkpoint(kept, claim.epoch)
+    done = export(shorter.store, tmp_path / "out")
+    shorter.store.close()
+    assert (done.size, done.checkpoints) == (4, 1)
+    for path in (shorter.path, tmp_path / "out"):
+        assert [each.code for each in deep(path).findings] == ["tail_cut"]
+
+
+def test_an_export_leaves_out_what_was_signed_since_it_began(log: SignedLog, tmp_path: Path) -> None:
+    log.ask_many(300)
+    log.checkpoint()
+    read, grown = log.store.checkpoints, list(range(3))
+
+    def checkpoints(*, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
+        for _ in range(len(grown)):
+            grown.pop()
+            log.ask("meanwhile")
+            log.checkpoint()
+        return read(newest_first=newest_first)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqliteStore, "checkpoints", lambda _, **how: checkpoints(**how))
+        done = export(log.store, tmp_path / "out")
+    assert (done.size, done.checkpoints, done.published) == (301, 1, 301)
+    assert deep(tmp_path / "out").findings == ()
 
 
 def test_an_export_below_the_first_checkpoint_has_no_tiles(full: SignedLog, tmp_path: Path) -> None:

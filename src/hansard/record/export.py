@@ -156,10 +156,13 @@ class _Export:
         )
 
     def _write_checkpoints(self) -> int:
-        count = 0
+        count, reached = 0, self._size
         with self._file("checkpoints.jsonl") as file:
             for stored in self._store.checkpoints():
-                if stored.size <= self._size:
+                if stored.size > reached:
+                    reached = self._store.head().size
+                # What covers later entries stays behind. One of more than there are shows that the end was cut off ([C9]).
+                if stored.size <= self._size or stored.size > reached:
                     file.write(encode({"note": stored.note}) + b"\n")
                     count += 1
         return count
