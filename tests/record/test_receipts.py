@@ -249,6 +249,23 @@ def test_a_spoilt_newest_checkpoint_is_passed_over(log: SignedLog) -> None:
     assert parse_proof(make_receipt(log.store, seq).encode()).checkpoint == good.note
 
 
+def test_a_checkpoint_with_a_bad_signature_of_a_retired_key_carries_no_receipt(log: SignedLog) -> None:
+    first = log.checkpoint()
+    bad = next(line for line in first.note.splitlines() if "/epoch/0 " in line)
+    log.rotate()
+    seq = log.ask("behind two keys")
+    good = log.checkpoint()
+    log.ask("later")
+    newest = log.checkpoint()
+    spoilt = StoredCheckpoint(size=newest.size, note=f"{newest.note}{bad}\n")
+    with sqlite3.connect(log.path) as db:
+        db.execute("UPDATE checkpoints SET note = ? WHERE size = ?", (spoilt.note, spoilt.size))
+    db.close()
+    assert parse_proof(make_receipt(log.store, seq).encode()).checkpoint == good.note
+    with pytest.raises(UsageError, match=r"epoch/0.* does not hold"):
+        make_receipt(log.store, seq, (), spoilt)
+
+
 def test_a_consistency_file_shows_that_the_log_only_grew(log: SignedLog) -> None:
     log.ask_many(10)
     old = log.checkpoint()

@@ -4,6 +4,7 @@ Reads a store and checks signatures; it signs nothing and never sees a private k
 """
 
 from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -56,7 +57,7 @@ def check_signed(store: Store, stored: StoredCheckpoint) -> Signed:
             f"the note of size {stored.size} speaks of {checkpoint.origin[:80]!r} at size {checkpoint.size} instead"
         )
     keys = _keys(genesis, rotation)
-    opened = open_note(noted.note, keys, _check())
+    opened = open_note(noted.note, {*keys, *_retired(store, genesis, checkpoint.size)}, _check())
     for key in keys:
         if key not in opened.verified:
             raise Malformed(f"[C6] {key.name} has not signed the checkpoint of size {checkpoint.size}")
@@ -107,6 +108,14 @@ def _keys(genesis: Entry, rotation: Entry | None) -> tuple[VerifierKey, Verifier
         raise StoreError(
             f"this log does not name its keys: {error}; `hansard verify` tells what is left of it"
         ) from error
+
+
+def _retired(store: Store, genesis: Entry, size: int) -> Iterator[VerifierKey]:
+    """The epoch keys that are known at this size, in force or not: a bad signature by any of them rejects a note ([C3])."""
+    rotations = store.select(Query(kind=ROTATED, before=size))
+    for named in (genesis.data.get("epoch_key"), *(each.data.get("key") for each in rotations)):
+        with suppress(Malformed):
+            yield VerifierKey.parse(str(named))
 
 
 def _check() -> Check:
