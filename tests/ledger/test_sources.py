@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import resource
 import sqlite3
 import struct
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hansard.ledger import layout
 from hansard.ledger.entry import MAX_LINE
 from hansard.ledger.report import Findings
 from hansard.ledger.sources import CannotRead, NotALedger, open_source, recognise
@@ -31,6 +33,13 @@ def test_every_form_is_recognised(tmp_path: Path) -> None:
     assert recognise(log.write_jsonl(tmp_path / "x.jsonl")) == "jsonl"
     assert recognise(log.write_export(tmp_path / "export")) == "export"
     assert recognise(tmp_path / "receipt") == "receipt"
+
+
+def test_the_document_has_the_schema_to_the_letter() -> None:
+    """[S2]: whoever reads a ledger by the document alone need not guess."""
+    document = Path(__file__).parents[2] / "docs" / "ledger-format.md"
+    [written] = re.findall(r"```sql\n(.*?)```", document.read_text("utf-8"), re.DOTALL)
+    assert written == "".join(f"{each};\n" for each in layout.TABLES)
 
 
 def test_a_missing_path_is_an_error_and_creates_nothing(tmp_path: Path) -> None:
