@@ -41,9 +41,24 @@ def test_a_damaged_body_is_marked_and_hides_no_other(place: Path) -> None:
 def test_a_damaged_body_can_be_redacted(place: Path) -> None:
     told = hansard(place, "ledger", "redact", "1", "request", "--reason", "personal_data", "--json")
     assert told.returncode == 0, told.stderr
-    assert json.loads(told.stdout)["state"] == "redacted"
+    view = json.loads(told.stdout)
+    assert (view["state"], view["differed"]) == ("redacted", [{"seq": 1, "part": "request"}])
     assert b"call\xff555" not in (place / "l.bodies.jsonl").read_bytes()
     assert hansard(place, "verify", "l.jsonl", "--deep").returncode == 0
+
+
+def test_whoever_redacts_what_was_swapped_is_told_so(tmp_path: Path) -> None:
+    """Afterwards no verifier can tell, and where else the recorded text stands was not found."""
+    there = ("--ledger", "l.db")
+    assert hansard(tmp_path, "submit", "call 555-1234", "--provider", "rehearsal", *there).returncode == 0
+    with database(tmp_path / "l.db") as into:
+        into.execute(SWAPPED)
+    told = hansard(tmp_path, "ledger", "redact", "1", "request", "--reason", "personal_data", *there)
+    assert told.returncode == 0, told.stderr
+    assert "what lay there as the part 'request' of entry 1 was not what was recorded" in told.stdout
+    assert "where else stands what was recorded could not be searched" in told.stdout
+    again = hansard(tmp_path, "ledger", "redact", "5", "prompt", "--reason", "personal_data", *there)
+    assert "not what was recorded" not in again.stdout
 
 
 SHOW, SUBMIT = ("runs", "show", "last"), ("submit", "y", "--provider", "rehearsal")

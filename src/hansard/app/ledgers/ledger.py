@@ -157,13 +157,17 @@ class LedgerService:
         return entry
 
     def redact(self, parts: Sequence[tuple[int, str]], *, reason: str, actor: str) -> View:
-        """Erase bodies for good: tombstones first, then the deletion ([B3]). Says which parts of their runs hold the same texts."""
+        """Erase bodies for good: tombstones first, then the deletion ([B3]). Says which parts of their runs hold the same texts,
+        and which of the bodies were not what was recorded: afterwards nobody can tell.
+        """
         if reason not in get_args(RedactionReason):
             raise UsageError(f"reason {reason!r} is not one of {', '.join(get_args(RedactionReason))}")
         wanted = list(dict.fromkeys(parts))
         texts: dict[str, list[bytes]] = {}
-        for run, body in [self._erasable(seq, part) for seq, part in wanted]:
+        differed: list[View] = []
+        for (seq, part), (run, body, state) in [(each, self._erasable(*each)) for each in wanted]:
             texts.setdefault(run, []).extend([] if body is None else [body])
+            differed += [{"seq": seq, "part": part}] if state == "differs" else []
         stones = self._tombstones(wanted, reason, actor)
         also_in: list[View] = []
         try:
@@ -180,6 +184,7 @@ class LedgerService:
             "state": "redacted",
             "also_erased": [{"seq": seq, "part": part, "tombstone": stones[seq, part]} for seq, part in others],
             "also_in": also_in,
+            "differed": differed,
         }
 
     def _erase(self, parts: Sequence[tuple[int, str]], also_in: Sequence[View]) -> None:
@@ -192,13 +197,15 @@ class LedgerService:
             named = ", ".join(f"entry {each['seq']} {each['part']}" for each in also_in)
             raise StoreError(f"{error}; parts of the same run hold the same text: {named}") from error
 
-    def _erasable(self, seq: int, part: str) -> tuple[str, bytes | None]:
-        """The run that a part belongs to, and its text, None where it is gone; UsageError where there is nothing to redact."""
+    def _erasable(self, seq: int, part: str) -> tuple[str, bytes | None, str]:
+        """The run that a part belongs to, the text that lies there, None where it is gone, and its state; UsageError where there
+        is nothing to redact.
+        """
         entry = self._entry_with(seq, part)
         stored, state = self._state(entry, part)
         if state == "missing":
             raise UsageError(f"the part {part!r} of entry {seq} is not here, so there is nothing to redact")
-        return entry.run, stored.body if stored else None
+        return entry.run, stored.body if stored else None, state
 
     def _tombstones(self, parts: Sequence[tuple[int, str]], reason: str, actor: str) -> dict[tuple[int, str], int]:
         """The entry that redacts each of these parts; recorded where there is none yet."""

@@ -100,6 +100,11 @@ def redact(args: argparse.Namespace) -> int:
         return 0
     for each in (view, *view["also_erased"]):
         say(f"erased the part {each['part']!r} of entry {each['seq']}; entry {each['tombstone']} says so for good")
+    for each in view["differed"]:
+        say(
+            f"what lay there as the part {each['part']!r} of entry {each['seq']} was not what was recorded, which nobody can see any more"
+        )
+        say("where else stands what was recorded could not be searched")
     if view["also_in"]:
         say("parts of the same run still hold the same text; redact them too where it must go:")
         for each in view["also_in"]:
