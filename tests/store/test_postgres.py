@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from hansard.errors import Fenced, HansardError, StoreError, UsageError
-from hansard.store.base import Draft, Query, Seal, Store
+from hansard.store.base import Draft, Query, Seal, Store, StoredCheckpoint
 from hansard.store.conformance import Clock, SharedConformance
 from hansard.store.conformance.sample import draft, fill, genesis, part, put, walk
 from hansard.store.postgres import PostgresStore
@@ -24,6 +24,7 @@ from hansard.store.postgres import store as stores
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.session import connect
 from postgres import Server, shared
+from specimens import Log
 
 SOURCE = Path(__file__).parents[2] / "src"
 SECRET = "k3yp%40ss-w0rd"
@@ -646,6 +647,18 @@ def test_rows_that_are_not_those_of_the_lines_are_found(url: str, statements: li
         found = store.compare(lambda done, size: None)
         assert {each.code for each in found} == {code}
         assert {each.grade for each in found} == {"structure"}
+
+
+def test_a_checkpoint_that_is_found_under_another_size_is_told(url: str) -> None:
+    with closing(PostgresStore.create(url, genesis())) as store:
+        claim = store.claim("seal", 60)
+        note = Log.begun().note()
+        for text in (note, "no note at all"):
+            store.add_checkpoint(StoredCheckpoint(size=1, note=text), claim.epoch)
+        assert store.compare(lambda done, size: None) == ()
+        tamper(url, "UPDATE checkpoints SET size = 0")
+        [found] = store.compare(lambda done, size: None)
+        assert (found.code, found.message) == ("checkpoint_size", "[S3] a checkpoint of size 1 is kept under size 0")
 
 
 def test_rows_are_compared_beside_whoever_writes_and_erases(url: str) -> None:

@@ -5,10 +5,12 @@ read by itself.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
+from hansard.ledger.events import read_note
 from hansard.ledger.form import read
 from hansard.ledger.layout import body_id
 from hansard.ledger.merkle import leaf_hash
@@ -43,6 +45,7 @@ def compare(fetch: Fetch, look: Look) -> tuple[Finding, ...]:
     """What does not agree with the lines. What is wrong with those is told by whoever verifies them."""
     findings = Findings()
     _look_outside(fetch, findings)
+    _compare_checkpoints(fetch, findings)
     head = fetch(READ_HEAD)
     sequence, size = Sequence(), head[0][0] if head else 0
     for at in range(0, size, PAGE):
@@ -74,6 +77,18 @@ def _look_outside(fetch: Fetch, findings: Findings) -> None:
     [(count,)] = fetch(_UNSHARED)
     if count:
         findings.add("body_unreferenced", "structure", f"[B4] {count} shared bodies belong to no part")
+
+
+def _compare_checkpoints(fetch: Fetch, findings: Findings) -> None:
+    """The size under which a checkpoint is found is that of its note; whether it is a good one is told by whoever verifies it."""
+    at = -1
+    while page := fetch("SELECT id, size, note FROM checkpoints WHERE id > %s ORDER BY id LIMIT %s", at, PAGE):
+        for _, size, note in page:
+            with suppress(Malformed):
+                if (noted := read_note(bytes(note))).size != size:
+                    message = f"[S3] a checkpoint of size {noted.size} is kept under size {size}"
+                    findings.add("checkpoint_size", "structure", message)
+        at = page[-1][0]
 
 
 def _compare_columns(entries: list[Entry], rows: list[Any], findings: Findings) -> None:
