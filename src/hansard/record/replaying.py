@@ -15,7 +15,7 @@ from hansard.errors import StoreError
 from hansard.ledger.entry import Entry
 from hansard.providers.recording import Call, RecordedCall, RecordedProgram, Recording
 from hansard.record.reading import came_of, read_body, read_entries
-from hansard.record.tree import Tree
+from hansard.record.tree import check_held
 from hansard.store.base import Query, Store
 
 CUT_SHORT = frozenset({"cancelled", "deadline"})
@@ -38,9 +38,7 @@ class Reader:
     def entries(self, run: str) -> list[Entry]:
         """The entries of a run, if the log's own tree holds each of them as it was read."""
         found = list(read_entries(self._store, Query(run=run)))
-        tree = Tree(self._store)
-        for entry in found:
-            tree.check(entry)
+        check_held(self._store, found)
         return found
 
     def body(self, entry: Entry, part: str) -> Body | None:

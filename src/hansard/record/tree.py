@@ -1,5 +1,6 @@
 """Whether a log's own tree holds an entry exactly as it was read. What somebody edited in a store proves nothing."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from hansard.errors import StoreError
@@ -11,6 +12,13 @@ from hansard.store.base import Store, verify_of
 BLOCK_LEVEL = 8
 """Stores keep the nodes from here on ([H6]); those below are made of the lines themselves."""
 BLOCKS = 8
+
+
+def check_held(store: Store, entries: Iterable[Entry]) -> None:
+    """StoreError unless the log's own tree holds each of these entries as it was read: nobody goes on with what was edited."""
+    tree = Tree(store)
+    for entry in entries:
+        tree.check(entry)
 
 
 class Tree:

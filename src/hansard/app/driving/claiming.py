@@ -10,6 +10,7 @@ from hansard.errors import Fenced, RunTaken, Unavailable, UsageError
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.watching import Watch, give_back, take
 from hansard.record.reading import read_entries
+from hansard.record.tree import check_held
 from hansard.store.base import Claim, Query, Store
 
 PATIENCE_S = 20.0
@@ -25,13 +26,22 @@ async def claimed(store: Store, run: str, cancel: asyncio.Event) -> AsyncIterato
     """
     claim = await take(store, run)
     try:
-        progress = await asyncio.to_thread(lambda: progress_of(run, read_entries(store, Query(run=run))))
+        progress = await asyncio.to_thread(_progress, store, run)
         if progress.cancel_asked is not None:
             cancel.set()
         with Watch(store).over(claim, progress.seen, cancel.set):
             yield progress, claim
     finally:
         await give_back(store, claim)
+
+
+def _progress(store: Store, run: str) -> Progress:
+    entries = list(read_entries(store, Query(run=run)))
+    progress = progress_of(run, entries)
+    # What a driver recorded before may have lain there for long. To end a run nothing of it has to be believed.
+    if progress.claims and progress.cancel_asked is None:
+        check_held(store, entries)
+    return progress
 
 
 @asynccontextmanager
