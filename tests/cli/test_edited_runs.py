@@ -1,11 +1,16 @@
 """A run whose entries somebody edited in the file: nobody goes on with it, however far back they stand."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
 from forging import database
+from hansard.app.service import Hansard
+from hansard.app.settings import Settings
+from hansard.app.setup.convening import Call, convening
+from hansard.app.setup.wishes import Wishes
 from hansard.store.conformance.sample import draft, put
 from hansard.store.sqlite import SqliteStore
 from shell import hansard
@@ -45,6 +50,21 @@ def test_a_decision_that_was_turned_round_is_not_obeyed(tmp_path: Path, decided:
     assert "is not what the log's tree says it is" in refused.stderr
     shown = hansard(tmp_path, "ledger", "show", "--run", decided, "--limit", "1", *THERE).stdout
     assert "run.resume_asked" in shown
+
+
+def test_what_was_asked_for_and_edited_before_anybody_began_is_not_begun(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "l.db"), state=tmp_path / "state")
+
+    async def convened() -> str:
+        async with Hansard.open(settings=settings) as it:
+            call = Call(problem="x", runs=tmp_path / "runs", wishes=Wishes(provider="rehearsal"))
+            return await it.deliberations.convene(convening(settings, it.pool, call))
+
+    run = asyncio.run(convened())
+    bury(tmp_path)
+    edit(tmp_path, "run.requested", '"surface":"python"', '"surface":"mcp"')
+    refused = hansard(tmp_path, "runs", "resume", run, *THERE)
+    assert (refused.returncode, "is not what the log's tree says it is" in refused.stderr) == (11, True), refused.stderr
 
 
 def test_such_a_run_can_still_be_cancelled(tmp_path: Path, decided: str) -> None:

@@ -42,7 +42,7 @@ from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
 from hansard.record.reading import read_entries
 from hansard.record.recorder import Cause, Recorder, Step, Within
-from hansard.record.tree import check_held
+from hansard.record.tree import check_held, lies_back
 from hansard.store.base import Claim, Query, Store
 
 if TYPE_CHECKING:
@@ -149,8 +149,8 @@ class Engine:
         progress = progress_of(run, entries.values())
         if progress.requested is None or progress.configured is None:
             return progress, None
-        # What a driver recorded before may have lain there for long; a run that begins was recorded a moment ago.
-        if progress.claims:
+        # What an earlier driver left may have lain there for long; most runs that begin were recorded a moment ago.
+        if progress.claims or lies_back(self._store, progress.requested):
             check_held(self._store, entries.values())
         requested, configured = entries[progress.requested], entries[progress.configured]
         request = Body.raw(body_of(self._store, requested, "request")).as_text()

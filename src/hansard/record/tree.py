@@ -21,6 +21,11 @@ def check_held(store: Store, entries: Iterable[Entry]) -> None:
         tree.check(entry)
 
 
+def lies_back(store: Store, seq: int) -> bool:
+    """Whether an entry stands further back than the block at the log's end, which is looked at whenever a ledger is opened."""
+    return seq >> BLOCK_LEVEL < store.head().size >> BLOCK_LEVEL
+
+
 class Tree:
     """The tree of a log as its head names it. Each block of lines is read once, and all entries in it are checked by one proof."""
 

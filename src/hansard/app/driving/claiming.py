@@ -10,7 +10,7 @@ from hansard.errors import Fenced, RunTaken, Unavailable, UsageError
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.watching import Watch, give_back, take
 from hansard.record.reading import read_entries
-from hansard.record.tree import check_held
+from hansard.record.tree import check_held, lies_back
 from hansard.store.base import Claim, Query, Store
 
 PATIENCE_S = 20.0
@@ -38,8 +38,9 @@ async def claimed(store: Store, run: str, cancel: asyncio.Event) -> AsyncIterato
 def _progress(store: Store, run: str) -> Progress:
     entries = list(read_entries(store, Query(run=run)))
     progress = progress_of(run, entries)
-    # What a driver recorded before may have lain there for long. To end a run nothing of it has to be believed.
-    if progress.claims and progress.cancel_asked is None:
+    # What an earlier driver left may have lain there for long. To end a run nothing of it has to be believed.
+    waited = progress.claims or (progress.requested is not None and lies_back(store, progress.requested))
+    if waited and progress.cancel_asked is None:
         check_held(store, entries)
     return progress
 
