@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -14,6 +15,7 @@ import command_line
 from command_line import UNJUDGED, started, workplace
 from hansard.app.driving.runs import Runs
 from hansard.surfaces.cli.main import main
+from ledgers import full_disk
 from shell import hansard
 
 Said = tuple[int, str, str]
@@ -378,6 +380,20 @@ def test_a_signal_interrupts_the_run_and_resume_goes_on(place: Path, number: sig
     assert "(it was cut short)" in resumed.stderr
     assert (resumed.returncode, resumed.stdout) == (0, "after all\n")
     assert hansard(place, "verify", "l.db", "--deep").returncode == 0
+
+
+@pytest.mark.parametrize("words", [("submit", "x"), ("deliberate", "x")])
+def test_whom_a_full_disk_stops_is_told_how_the_run_goes_on(run: Run, words: tuple[str, ...]) -> None:
+    assert run("submit", "first", *REHEARSAL)[0] == 0
+    answered = " OR ".join(
+        f"instr(NEW.line, CAST('{said}' AS BLOB))" for said in ("task.returned", "coordination_turn")
+    )
+    with full_disk("ledger.db", when=answered):
+        code, out, err = run(*words, *REHEARSAL)
+    assert (code, out) == (11, "")
+    assert "disk is full" in err
+    [told] = re.findall(r"once the ledger takes entries again, `hansard (.*)` goes on from where it stopped", err)
+    assert run(*told.split())[0] == 0
 
 
 def test_a_signal_before_anybody_has_taken_the_run_interrupts_it_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,11 +92,11 @@ async def _continue(args: argparse.Namespace) -> int:
 async def _held(hansard: Hansard, args: argparse.Namespace, run: str) -> int:
     """Hold a session, with what goes on from it by itself where that is wanted."""
     stop = hansard.deliberations.listen(debate(args))
-    sat = await see_out(hansard, run, hansard.deliberations.hold(run))
+    sat = await see_out(hansard, args, run, hansard.deliberations.hold(run))
     while args.adaptive and (found := _expansion(hansard, run)) is not None:
         _warn(_view(hansard, run, sat), args)
         run = await go_on(hansard.deliberations, found, surface="cli")
-        sat = await see_out(hansard, run, hansard.deliberations.hold(run))
+        sat = await see_out(hansard, args, run, hansard.deliberations.hold(run))
     stop()
     return conclude(hansard, run, args, sat)
 
@@ -163,8 +163,9 @@ def call_of(args: argparse.Namespace, problem: str | None, runs: Path | None, co
     )
 
 
-async def see_out(hansard: Hansard, run: str, work: Awaitable[Sat]) -> Sat | None:
+async def see_out(hansard: Hansard, args: argparse.Namespace, run: str, work: Awaitable[Sat]) -> Sat | None:
     """Wait for a session and give it; the first signal ends it with user_cancel, the second one interrupts it: None."""
+    args.goes_on = typed(args, "runs resume", run)
     task = asyncio.ensure_future(work)
     loop, asked = asyncio.get_running_loop(), list[asyncio.Future[None]]()
 

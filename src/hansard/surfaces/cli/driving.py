@@ -94,6 +94,12 @@ async def see_through(hansard: Hansard, work: Awaitable[T]) -> T | None:
         undo()
 
 
+async def see_run_through(hansard: Hansard, args: argparse.Namespace, run: str, work: Awaitable[T]) -> T | None:
+    """The same for the work on a run, which goes on later where the ledger refuses for now."""
+    args.goes_on = typed(args, "runs resume", run)
+    return await see_through(hansard, work)
+
+
 def text_of(word: str) -> str:
     """What somebody says: the word itself, `-` for standard input, `@FILE` for a file."""
     if word == "-":

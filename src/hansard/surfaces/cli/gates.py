@@ -7,7 +7,7 @@ from hansard.app.people import human
 from hansard.app.service import Hansard
 from hansard.app.views import View
 from hansard.errors import Fenced
-from hansard.surfaces.cli.driving import SHORT, conclude, note, see_through, text_of, typed, watched, with_ledger
+from hansard.surfaces.cli.driving import SHORT, conclude, note, see_run_through, text_of, typed, watched, with_ledger
 from hansard.surfaces.cli.show import as_json, say
 
 
@@ -67,7 +67,7 @@ def _decide(args: argparse.Namespace, decision: Decision, text: str | None) -> i
         if args.resume:
             try:
                 async with watched(hansard, args):
-                    ended = await see_through(hansard, hansard.runs.drive(run))
+                    ended = await see_run_through(hansard, args, run, hansard.runs.drive(run))
                 if view["state"] == "open" and not args.json:
                     note(said)
                 return conclude(hansard, run, args, ended)

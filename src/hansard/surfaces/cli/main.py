@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from hansard.__about__ import __version__
-from hansard.errors import MISNAMED, HansardError, UsageError
+from hansard.errors import MISNAMED, HansardError, Unavailable, UsageError
 from hansard.surfaces.cli.command import UNSAID, add_command, add_verify
 from hansard.surfaces.cli.streams import settled, standard_streams
 
@@ -106,6 +106,8 @@ def _done(args: argparse.Namespace) -> int:
         if args.debug:
             raise
         _tell(str(error))
+        if args.goes_on is not None and isinstance(error, Unavailable):
+            _tell(f"once the ledger takes entries again, {args.goes_on} goes on from where it stopped")
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED
     except KeyboardInterrupt:
         print("hansard: interrupted", file=sys.stderr)
@@ -139,7 +141,7 @@ def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"hansard {__version__}")
-    top.set_defaults(handler="show:help_text", parser=top, shown_by=None, **UNSAID)
+    top.set_defaults(handler="show:help_text", parser=top, shown_by=None, goes_on=None, **UNSAID)
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     _add_named(commands, words)
     add_verify(commands, words[1:], "check a ledger, an export or a receipt")

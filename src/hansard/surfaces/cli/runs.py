@@ -18,7 +18,7 @@ from hansard.surfaces.cli.driving import (
     conclude,
     exit_code,
     note,
-    see_through,
+    see_run_through,
     typed,
     watched,
     with_ledger,
@@ -135,7 +135,7 @@ def _driven(args: argparse.Namespace, go: Callable[[Hansard, str], Awaitable[obj
         run = hansard.runs.find(args.run)
         async with watched(hansard, args) as watching:
             _recall(hansard, run, watching)
-            ended = await see_through(hansard, go(hansard, run))
+            ended = await see_run_through(hansard, args, run, go(hansard, run))
         return conclude(hansard, run, args, ended)
 
     return with_ledger(args.ledger, work, writing=True)

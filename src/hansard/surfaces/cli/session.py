@@ -132,7 +132,7 @@ def resume(args: argparse.Namespace) -> int:
     async def work(hansard: Hansard) -> int:
         run = find_session(hansard.store, folder)
         stop = hansard.deliberations.listen(debate(args))
-        sat = await see_out(hansard, run, hansard.deliberations.resume(run, surface="cli"))
+        sat = await see_out(hansard, args, run, hansard.deliberations.resume(run, surface="cli"))
         stop()
         return conclude(hansard, run, args, sat)
 

@@ -23,7 +23,7 @@ from hansard.surfaces.cli.driving import (
     note,
     opened,
     refuse_early,
-    see_through,
+    see_run_through,
     text_of,
     typed,
     watched,
@@ -74,7 +74,7 @@ async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:
         async with watched(hansard, args):
             run = await hand_in(hansard)
             try:
-                ended = await see_through(hansard, hansard.runs.drive(run))
+                ended = await see_run_through(hansard, args, run, hansard.runs.drive(run))
             except Fenced:
                 note(f"a worker has taken the run; {typed(args, 'runs follow', run)} shows it")
                 return EXIT["interrupted"]
@@ -108,7 +108,7 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
     async with Hansard.open(settings=settings) as hansard:
         async with watched(hansard, args):
             run = await hand_in(hansard)
-            ended = await see_through(hansard, hansard.runs.drive(run))
+            ended = await see_run_through(hansard, args, run, hansard.runs.drive(run))
         made = hansard.runs.plan(run)
         if made is None:
             return conclude(hansard, run, args, ended)
