@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hansard.errors import StoreError
-from hansard.record.tree import Tree
+from hansard.record import tree as tree_module
+from hansard.record.tree import Known, Tree, check_held
 from hansard.store.base import Query, Store
 from hansard.store.jsonl.store import JsonlStore
 from hansard.store.sqlite.store import SqliteStore
@@ -84,6 +85,32 @@ def test_blocks_without_an_edit_are_held(tmp_path: Path) -> None:
         tree = Tree(store)
         for seq in OTHERS:
             tree.check(store.entry(seq))
+
+
+def test_a_block_that_is_known_is_not_read_again_and_an_edit_in_it_is_found_all_the_same(tmp_path: Path) -> None:
+    path, known = tmp_path / "x.db", Known()
+    with closing(SqliteStore.create(path, genesis_draft())) as store:
+        filled(store, 900)
+        for _ in range(2):
+            check_held(store, [store.entry(seq) for seq in (3, 300, 899)], known)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            # Of the same length, so that what was read of the file before fits.
+            other.execute('UPDATE entries SET line = replace(line, \'"run":"r\', \'"run":"s\') WHERE seq IN (4, 301)')
+        check_held(store, [store.entry(3), store.entry(300)], known)
+        for seq in (4, 301):
+            with pytest.raises(StoreError, match=f"entry {seq} .* not what the log's tree says"):
+                check_held(store, [store.entry(seq)], known)
+        # Whoever knows nothing yet sees that something near it is wrong.
+        with pytest.raises(StoreError, match=r"entry 3 .*, or one near it"):
+            check_held(store, [store.entry(3)])
+
+
+def test_no_more_blocks_are_known_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_module, "MOST_KNOWN", 2)
+    store, known = memory(), Known()
+    filled(store, 900)
+    check_held(store, store.select(Query()), known)
+    assert [known.leaf(seq) is not None for seq in (0, 256, 512, 768)] == [False, True, True, False]
 
 
 @pytest.mark.parametrize("sql", ["DELETE FROM entries WHERE seq = 600", "DELETE FROM entries WHERE seq > 880"])

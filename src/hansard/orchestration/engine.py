@@ -42,7 +42,7 @@ from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
 from hansard.record.reading import read_entries
 from hansard.record.recorder import Cause, Recorder, Step, Within
-from hansard.record.tree import check_held, lies_back
+from hansard.record.tree import Known, check_held, lies_back
 from hansard.store.base import Claim, Query, Store
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class Engine:
         self.turn = asyncio.Lock()
         """Whose answer is looked at: one run's at a time."""
         self._configs: dict[bytes, RunConfig] = {}
+        self._known = Known()
 
     async def drive(self, run: str, ask: Callable[[], Awaitable[None]] | None = None) -> Ended:
         """Drive a run to its end. Fenced when another driver holds it; UsageError when there is nothing to drive.
@@ -151,7 +152,7 @@ class Engine:
             return progress, None
         # What an earlier driver left may have lain there for long; most runs that begin were recorded a moment ago.
         if progress.claims or lies_back(self._store, progress.requested):
-            check_held(self._store, entries.values())
+            check_held(self._store, entries.values(), self._known)
         requested, configured = entries[progress.requested], entries[progress.configured]
         request = Body.raw(body_of(self._store, requested, "request")).as_text()
         brings = progress.plan is None and "plan" in requested.body

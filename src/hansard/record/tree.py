@@ -11,14 +11,39 @@ from hansard.store.base import Store, verify_of
 
 BLOCK_LEVEL = 8
 """Stores keep the nodes from here on ([H6]); those below are made of the lines themselves."""
+BLOCK = 1 << BLOCK_LEVEL
 BLOCKS = 8
+MOST_KNOWN = 256
+"""Blocks of 8 KiB of hashes each."""
 
 
-def check_held(store: Store, entries: Iterable[Entry]) -> None:
+class Known:
+    """The leaves of whole blocks that a log's tree was found to hold. They never change, so whoever checks one run after the
+    other reads no block twice: what comes from there again is hashed, and compared with them.
+    """
+
+    def __init__(self) -> None:
+        self._leaves: dict[int, list[bytes]] = {}
+
+    def leaf(self, seq: int) -> bytes | None:
+        leaves = self._leaves.get(seq >> BLOCK_LEVEL)
+        return leaves[seq & BLOCK - 1] if leaves else None
+
+    def keep(self, block: int, leaves: list[bytes]) -> None:
+        if len(leaves) == BLOCK:
+            self._leaves[block] = leaves
+        while len(self._leaves) > MOST_KNOWN:
+            # Whoever is beside us may have done so.
+            self._leaves.pop(next(iter(self._leaves)), None)
+
+
+def check_held(store: Store, entries: Iterable[Entry], known: Known | None = None) -> None:
     """StoreError unless the log's own tree holds each of these entries as it was read: nobody goes on with what was edited."""
-    tree = Tree(store)
+    tree = None
     for entry in entries:
-        tree.check(entry)
+        if known is None or known.leaf(entry.seq) != leaf_hash(entry.line):
+            tree = tree or Tree(store, known)
+            tree.check(entry)
 
 
 def lies_back(store: Store, seq: int) -> bool:
@@ -29,8 +54,8 @@ def lies_back(store: Store, seq: int) -> bool:
 class Tree:
     """The tree of a log as its head names it. Each block of lines is read once, and all entries in it are checked by one proof."""
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._head = store, store.head()
+    def __init__(self, store: Store, known: Known | None = None) -> None:
+        self._store, self._head, self._known = store, store.head(), known or Known()
         self._above = lru_cache(None)(store.node)
         self._below = lru_cache(BLOCKS)(self._levels)
         self._sound: set[int] = set()
@@ -48,13 +73,15 @@ class Tree:
     def check(self, entry: Entry) -> None:
         """StoreError unless the tree holds exactly this line in its place."""
         seq, size, leaf = entry.seq, self._head.size, leaf_hash(entry.line)
+        block = seq >> BLOCK_LEVEL
         try:
             if self.node(0, seq) != leaf:
                 raise Malformed("another line stands there")
-            if seq >> BLOCK_LEVEL not in self._sound:
+            if block not in self._sound:
                 # The other lines of its block stand in this proof, each as it was read.
                 verify_inclusion(leaf, seq, size, inclusion_proof(seq, size, self), self._head.root)
-                self._sound.add(seq >> BLOCK_LEVEL)
+                self._sound.add(block)
+                self._known.keep(block, self._below(block)[0])
         except Malformed as error:
             place = self._store.place
             raise StoreError(
