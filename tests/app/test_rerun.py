@@ -5,6 +5,7 @@ import json
 import socket
 import sqlite3
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Cost, Exchange
 from hansard.domain.gate import GateDecided
+from hansard.domain.work import TaskJudged
 from hansard.errors import StoreError, UsageError
 from hansard.orchestration import gates as gates_module
 from hansard.orchestration import judge
 from hansard.orchestration.gates import read_rules
+from hansard.orchestration.journal import Journal
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import failure
+from hansard.record.recorder import Step
 from panels import PANELS, Voice, Voices, agreeing, verdict
 from running import (
     FINE,
@@ -1132,3 +1136,43 @@ async def test_what_a_redaction_took_is_not_called_a_divergence(kind: str, part:
 
 def test_the_verdicts_that_these_tests_speak_of_differ() -> None:
     assert FINE["ok"] is not POOR["ok"]
+
+
+async def test_what_was_skipped_when_a_run_was_cancelled_does_not_pass_for_what_was_skipped_behind_a_retry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, judged = asyncio.Event(), asyncio.Event()
+
+    async def says(exchange: Exchange) -> Said:
+        if who(exchange) == ("worker", "a", 2):
+            return fails("invalid_request", "it did not work")
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    at = desk(Answers(says))
+    run = await at.submit(plan=plan(task("a"), task("b"), task("c", "a")))
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    await begun.wait()
+    await at.runs.cancel(run)
+    assert (await driving).state == "cancelled"
+    await at.runs.ask_to_retry(run, "c")
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    while not [each for each in at.entries(run, "task.skipped") if each.data["because"] == "upstream"]:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    driving.cancel()
+    await asyncio.wait([driving])
+    record_all = Journal.record_all
+
+    async def slowly(journal: Journal, steps: Sequence[Step]) -> Any:
+        recorded = await record_all(journal, steps)
+        if any(isinstance(step.fact, TaskJudged) for step in steps):
+            # Long enough for somebody to look whether that was all.
+            judged.set()
+            await asyncio.sleep(0.1)
+        return recorded
+
+    monkeypatch.setattr(Journal, "record_all", slowly)
+    report = await again(at, run)
+    assert report["identical"] is True, report
+    assert judged.is_set()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TypeVar
 
-from hansard.app.reruns.phases import Deed, Phase, deed
+from hansard.app.reruns.phases import Deed, Phase, deed, is_of_the_cut
 from hansard.domain.exchange import Exchange
 from hansard.domain.fact import Fact
 from hansard.domain.work import RoleAnswered, RoleAsked, TaskAttempted
@@ -83,12 +83,17 @@ class Until:
             return self._may_ask(Call(WORKER, fact.task, fact.attempt, 1))
         if isinstance(fact, RoleAsked):
             return self._may_ask(Call(fact.role, fact.task or "", fact.attempt, fact.turn))
-        name = deed(fact.KIND, lambda name: getattr(fact, name, getattr(about, name, None)))
+
+        def said(name: str) -> object:
+            return getattr(fact, name, getattr(about, name, None))
+
+        name = deed(fact.KIND, said)
         if name is not None:
             is_live = isinstance(fact, RoleAnswered) and fact.role in self._swapped
             if self._is_bound and not is_live and self._done[name] >= self.phase.done[name]:
                 return False
-            self._done[name] += 1
+            # What is said when a phase is cut would pass for the same in the next one, which would be cut before it came to that.
+            self._done[name] += not is_of_the_cut(fact.KIND, said)
         return True
 
     def _may_ask(self, call: Call) -> bool:
