@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +31,19 @@ CHAIN = plan(task("a"), task("b", "a"), task("c", "b"))
 
 def gates_of(at: Desk) -> Gates:
     return Gates(at.recorder, at.store)
+
+
+async def at_once(at: Desk, *deciding: Coroutine[Any, Any, Any]) -> list[Any]:
+    """What each of these is told. Nobody's word is recorded before all have looked at the gate."""
+    looked, record = asyncio.Barrier(len(deciding)), at.recorder.record
+
+    async def together(*given: Any, **named: Any) -> Any:
+        await looked.wait()
+        return await record(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(at.recorder, "record", together)
+        return await asyncio.gather(*deciding, return_exceptions=True)
 
 
 def configured(at: Desk, *rows: dict[str, Any], wishes: Wishes | None = None) -> RunConfig:
@@ -438,7 +451,7 @@ async def test_of_two_who_decide_at_the_same_moment_the_first_on_the_record_has_
     run, gate = await started(at, {"tasks": ["b"]})
     text = {"edit": "do something else"}
     deciding = [gates_of(at).decide(gate, word, actor=f"human:{word}", edit=text.get(word)) for word in words]
-    found = await asyncio.gather(*deciding, return_exceptions=True)
+    found = await at_once(at, *deciding)
     first, _ = at.entries(run, "gate.decided")
     state = {"approve": "approved", "reject": "rejected", "edit": "edited"}[str(first.data["decision"])]
     assert [each["state"] for each in found if not isinstance(each, BaseException)] == [state]
@@ -454,7 +467,7 @@ async def test_of_two_who_edit_at_the_same_moment_one_is_told_that_his_text_is_n
     at = desk(Answers())
     run, gate = await started(at, {"tasks": ["b"]})
     deciding = [gates_of(at).decide(gate, "edit", actor=f"human:{name}", edit=name) for name in ("ann", "bob")]
-    found = await asyncio.gather(*deciding, return_exceptions=True)
+    found = await at_once(at, *deciding)
     first, _ = at.entries(run, "gate.decided")
     [told] = map(str, filter(lambda each: isinstance(each, UsageError), found))
     assert f"was edited a moment before, by {first.actor}; your word is on the record, and changes nothing" in told
