@@ -1,7 +1,9 @@
 """Entries beside the tree of their log: whatever was edited in the file is found, wherever it stands."""
 
 import sqlite3
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -111,6 +113,23 @@ def test_no_more_blocks_are_known_than_there_is_room_for(monkeypatch: pytest.Mon
     filled(store, 900)
     check_held(store, store.select(Query()), known)
     assert [known.leaf(seq) is not None for seq in (0, 256, 512, 768)] == [False, True, True, False]
+
+
+def test_drivers_in_threads_of_their_own_share_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_module, "MOST_KNOWN", 2)
+    known, leaves, often = Known(), [b""] * 256, sys.getswitchinterval()
+
+    def keep(first: int) -> None:
+        for block in range(first, first + 80_000):
+            known.keep(block, leaves)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for done in [threads.submit(keep, first * 80_000) for first in range(4)]:
+                done.result()
+    finally:
+        sys.setswitchinterval(often)
 
 
 @pytest.mark.parametrize("sql", ["DELETE FROM entries WHERE seq = 600", "DELETE FROM entries WHERE seq > 880"])

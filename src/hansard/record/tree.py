@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
+from threading import Lock
 
 from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
@@ -24,17 +25,20 @@ class Known:
 
     def __init__(self) -> None:
         self._leaves: dict[int, list[bytes]] = {}
+        self._mutex = Lock()
 
     def leaf(self, seq: int) -> bytes | None:
         leaves = self._leaves.get(seq >> BLOCK_LEVEL)
         return leaves[seq & BLOCK - 1] if leaves else None
 
     def keep(self, block: int, leaves: list[bytes]) -> None:
-        if len(leaves) == BLOCK:
+        if len(leaves) < BLOCK:
+            return
+        # Each driver checks in a thread of its own.
+        with self._mutex:
             self._leaves[block] = leaves
-        while len(self._leaves) > MOST_KNOWN:
-            # Whoever is beside us may have done so.
-            self._leaves.pop(next(iter(self._leaves)), None)
+            while len(self._leaves) > MOST_KNOWN:
+                del self._leaves[next(iter(self._leaves))]
 
 
 def check_held(store: Store, entries: Iterable[Entry], known: Known | None = None) -> None:
