@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import TypeVar
 
-from hansard.app.reruns.phases import Deed, Phase, deed, is_of_the_cut
+from hansard.app.reruns.phases import Deed, Phase, deed, is_said_of_the_cut
 from hansard.domain.exchange import Exchange
 from hansard.domain.fact import Fact
 from hansard.domain.work import RoleAnswered, RoleAsked, TaskAttempted
@@ -93,7 +93,7 @@ class Until:
             if self._is_bound and not is_live and self._done[name] >= self.phase.done[name]:
                 return False
             # What is said when a phase is cut would pass for the same in the next one, which would be cut before it came to that.
-            self._done[name] += not is_of_the_cut(fact.KIND, said)
+            self._done[name] += not is_said_of_the_cut(fact.KIND, said)
         return True
 
     def _may_ask(self, call: Call) -> bool:

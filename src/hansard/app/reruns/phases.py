@@ -135,7 +135,7 @@ def _refused_behind_a_crash(entries: Sequence[Entry], asked: Mapping[int, str]) 
             lost |= under_way
         elif entry.kind == "task.skipped" and data["because"] == "budget":
             found.update(seq for seq, task in lost.items() if task == data["task"])
-        elif entry.kind == "budget.breached" and not data.get("lane") and not is_of_the_cut(entry.kind, entry.data.get):
+        elif entry.kind == "budget.breached" and not data.get("lane") and not is_of_the_cut(entry):
             found.update(lost)
     return found
 
@@ -158,9 +158,7 @@ def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Sequence[Call
         (begun[sessions[seq]] if seq in sessions else seq, call) for call, seq in newest.items()
     ]
     skipped = {seq: entry.data["task"] for entry in entries if entry.kind == "task.skipped" for seq in entry.causes}
-    for entry in (
-        entry for entry in entries if entry.kind == "budget.breached" and not is_of_the_cut(entry.kind, entry.data.get)
-    ):
+    for entry in (entry for entry in entries if entry.kind == "budget.breached" and not is_of_the_cut(entry)):
         lane = entry.data.get("lane")
         placed.append((entry.seq, Refused(lane, skipped.get(entry.seq) if lane else None)))
     return [each for _, each in sorted(placed, key=lambda place: place[0])]
@@ -191,7 +189,7 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
                 found.update(seq for key in answered for seq in turns.pop(key))
                 found |= breaches
                 breaches.clear()
-            case "budget.breached" if not data.get("lane") and not is_of_the_cut(entry.kind, entry.data.get):
+            case "budget.breached" if not data.get("lane") and not is_of_the_cut(entry):
                 breaches.add(entry.seq)
             case "task.skipped" if not breaches.isdisjoint(entry.causes):
                 breaches.add(entry.seq)
@@ -220,9 +218,7 @@ def deeds(entries: Iterable[Entry]) -> Counter[Deed]:
     for entry in entries:
         if entry.kind == "role.asked":
             asked[entry.seq] = entry.data
-        elif is_of_the_cut(entry.kind, entry.data.get) or (
-            entry.kind == "task.skipped" and not late.isdisjoint(entry.causes)
-        ):
+        elif is_of_the_cut(entry) or (entry.kind == "task.skipped" and not late.isdisjoint(entry.causes)):
             late.add(entry.seq)
         else:
             data = {**(asked.get(entry.causes[0], {}) if entry.causes else {}), **entry.data}
@@ -236,8 +232,13 @@ def deed(kind: str, said: Callable[[str], object]) -> Deed | None:
     return (kind, *map(said, _NAMES)) if kind in _DEEDS else None
 
 
-def is_of_the_cut(kind: str, said: Callable[[str], object]) -> bool:
+def is_of_the_cut(entry: Entry) -> bool:
     """Whether this was said because the run was cut: a re-run cuts by itself."""
+    return is_said_of_the_cut(entry.kind, entry.data.get)
+
+
+def is_said_of_the_cut(kind: str, said: Callable[[str], object]) -> bool:
+    """The same of something with these fields."""
     match kind:
         case "task.returned" | "role.answered":
             return said("error") in CUT_SHORT
