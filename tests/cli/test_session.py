@@ -549,7 +549,7 @@ def test_a_session_that_is_named_after_its_run_and_was_moved_is_told_where_it_be
 
 
 def test_a_session_that_is_being_held_is_waited_for_and_one_that_crashed_is_resumed(shell: Shell) -> None:
-    begun: Any = {"session": "s-1", "config": config().as_data(), "now": "2026-01-01T00:00:00Z"}
+    begun: Any = {"session": "s-1", "config": config().as_data(), "pins": {}, "now": "2026-01-01T00:00:00Z"}
     archive = Archive.create(shell.folder / "runs", **begun, producer={"name": "hansard", "version": "0.1.0"})
     for command in ("replay", "metrics"):
         assert shell.type("session", command, "s-1")[0] == 2

@@ -294,8 +294,11 @@ def test_static_files_have_their_types_and_are_asked_for_again(daemon: Served, n
     said = stranger.see(f"/dashboard/static/{name}")
     assert said.headers["content-type"].startswith(media)
     assert said.headers["x-content-type-options"] == "nosniff"
-    again = stranger.client.get(f"/dashboard/static/{name}", headers={"If-None-Match": said.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
+    for known in ("{}", "W/{}", '"another", {}', "*"):
+        seen = {"If-None-Match": known.format(said.headers["etag"])}
+        again = stranger.client.get(f"/dashboard/static/{name}", headers=seen)
+        assert (again.status_code, again.content) == (304, b"")
+    assert stranger.client.get(f"/dashboard/static/{name}", headers={"If-None-Match": '"another"'}).status_code == 200
 
 
 OUTSIDE = (

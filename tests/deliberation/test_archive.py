@@ -6,7 +6,8 @@ import re
 import resource
 import shutil
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from hansard.providers.secrets import Secrets
 from running import audit
 
 requirement = pytest.mark.requirement
+BEGUN: Any = {"config": {}, "pins": {}, "producer": PRODUCER, "now": "2026-01-01T00:00:00Z"}
 LONG: list[Heard] = [
     turn("ben", "cyd", "ben", "nobody"),
     turn("cyd"),
@@ -88,25 +90,36 @@ async def test_a_session_leaves_a_whole_directory_that_agrees_with_itself(tmp_pa
 @pytest.mark.parametrize("session", ["", "a/b", "..", "abc\n", "ä", "x" * 65, "a b"])
 def test_an_id_that_cannot_name_a_directory_is_refused(session: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        Archive.create(tmp_path, session=session, config={}, producer=PRODUCER, now="2026-01-01T00:00:00Z")
+        Archive.create(tmp_path, session=session, **BEGUN)
     assert names(tmp_path) == set()
 
 
-def test_a_directory_that_cannot_be_begun_is_let_go_of(tmp_path: Path) -> None:
-    begun = {"config": {}, "producer": PRODUCER, "now": "2026-01-01T00:00:00Z"}
+@contextmanager
+def at_most(what: int, limit: int) -> Iterator[None]:
+    """The system gives this process no more of something."""
+    limits = resource.getrlimit(what)
+    resource.setrlimit(what, (limit, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, limits)
+
+
+def test_of_a_directory_that_cannot_be_begun_nothing_stays(tmp_path: Path) -> None:
     free = os.dup(0)
     os.close(free)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
-    try:
-        with pytest.raises(StoreError, match=r"cannot begin in .*s-1: .*Too many open files"):
-            Archive.create(tmp_path, session="s-1", **begun)  # type: ignore[arg-type]
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with (
+        at_most(resource.RLIMIT_NOFILE, free + 1),
+        pytest.raises(StoreError, match=r"cannot begin in .*s-1: .*Too many open files"),
+    ):
+        Archive.create(tmp_path, session="s-1", **BEGUN)
+    for size in (0, len(b"{}\n"), 200):
+        with at_most(resource.RLIMIT_FSIZE, size), pytest.raises(StoreError, match=r"cannot write .*File too large"):
+            Archive.create(tmp_path, session="s-1", **BEGUN | {"pins": {"adapters": "x" * 100}})
+        assert names(tmp_path) == set()
     with pytest.raises(UsageError):
-        Archive.create(tmp_path, session="s-2", **begun | {"producer": {}})  # type: ignore[arg-type]
-    for name in ("s-1", "s-2"):
-        Archive.reopen(tmp_path / name, []).close()
+        Archive.create(tmp_path, session="s-1", **BEGUN | {"producer": {}})
+    Archive.create(tmp_path, session="s-1", **BEGUN).close()
     assert os.dup(0) == free
     os.close(free)
 
@@ -243,7 +256,7 @@ class WhileItIsWritten(dict[str, bytes]):
 
 
 def test_what_is_sealed_is_what_the_session_wrote_and_not_what_lay_there_then(tmp_path: Path) -> None:
-    archive = Archive.create(tmp_path, session="s-1", config={}, producer=PRODUCER, now="2026-01-01T00:00:00Z")
+    archive = Archive.create(tmp_path, session="s-1", **BEGUN)
     files = {"artifact.json": b'{"a": 1}', "manifest.json": b"{}"}
     listed = archive.finish(WhileItIsWritten(archive.folder, files))
     archive.seal(0, json.dumps(listed).encode())

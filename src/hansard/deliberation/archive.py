@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,9 +51,19 @@ class Archive:
 
     @classmethod
     def create(
-        cls, runs: Path, *, session: str, config: Mapping[str, Any], producer: Mapping[str, str], now: str
+        cls,
+        runs: Path,
+        *,
+        session: str,
+        config: Mapping[str, Any],
+        pins: Mapping[str, Any],
+        producer: Mapping[str, str],
+        now: str,
     ) -> Self:
-        """A new directory for this session. One that is there already belongs to another session, even if it is empty."""
+        """A new directory for this session. One that is there already belongs to another session, even if it is empty.
+
+        Where it cannot be begun, nothing of it stays: nobody would find a session in it, and its id would be taken.
+        """
         check_name(session)
         folder = runs / session
         try:
@@ -68,17 +78,17 @@ class Archive:
             ) from error
         except OSError as error:
             raise StoreError(f"cannot make {folder}: {error}") from error
-        lock = _locked(folder)
-        try:
-            archive = cls(folder, lock)
-        except OSError as error:
-            os.close(lock)
-            raise StoreError(f"cannot begin in {folder}: {error}") from error
-        try:
-            archive.begin(session=session, config=config, producer=producer, now=now)
-        except BaseException:
-            archive.close()
-            raise
+        with ExitStack() as undo:
+            undo.callback(_remove_begun, folder)
+            lock = _locked(folder)
+            try:
+                archive = cls(folder, lock)
+            except OSError as error:
+                os.close(lock)
+                raise StoreError(f"cannot begin in {folder}: {error}") from error
+            undo.callback(archive.close)
+            archive.begin(session=session, config=config, pins=pins, producer=producer, now=now)
+            undo.pop_all()
         return archive
 
     @classmethod
@@ -121,10 +131,20 @@ class Archive:
         archive._append(recorded[len(written) :])
         return archive
 
-    def begin(self, *, session: str, config: Mapping[str, Any], producer: Mapping[str, str], now: str) -> None:
-        """What a directory begins with, as far as it is not there."""
-        if not (self.folder / CONFIG).exists():
-            self.put(CONFIG, shown(config))
+    def begin(
+        self,
+        *,
+        session: str,
+        config: Mapping[str, Any],
+        pins: Mapping[str, Any],
+        producer: Mapping[str, str],
+        now: str,
+    ) -> None:
+        """What a directory begins with, as far as it is not there; the manifest that makes it one of a session is the last."""
+        for name, data in ((CONFIG, config), (PINS, pins)):
+            if not (self.folder / name).exists():
+                self._put(name, shown(data))
+                self._begun[name] = _hashed(shown(data))
         if not (self.folder / MANIFEST).exists():
             self._put_manifest(_manifest(session, producer, now, status="in_progress", updated_at=now))
 
@@ -139,11 +159,6 @@ class Archive:
                 _write(self._journal, data)
             except OSError as error:
                 self.fault = f"cannot write {self.folder / JOURNAL}: {error}"
-
-    def put(self, name: str, data: bytes) -> None:
-        """A file with which the session begins, whole or not at all."""
-        self._put(name, data)
-        self._begun[name] = _hashed(data)
 
     def finish(self, files: Mapping[str, bytes]) -> dict[str, Any]:
         """These files in their order, the artifact before the manifest that calls it complete [R-7.4-2]; the hash of every file.
@@ -208,6 +223,14 @@ class Archive:
 
     def _put(self, name: str, data: bytes) -> None:
         write_whole(self.folder / name, data)
+
+
+def _remove_begun(folder: Path) -> None:
+    """Remove a directory that this process has just made, as far as it goes."""
+    with suppress(OSError):
+        for name in WRITTEN:
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def check_name(session: str) -> None:

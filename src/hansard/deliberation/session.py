@@ -96,12 +96,15 @@ async def run_session(
     archive = None
     if runs is not None:
         archive = Archive.create(
-            runs, session=config.session_id, config=config.as_data(), producer=producer, now=pins.stamp(0)
+            runs,
+            session=config.session_id,
+            config=config.as_data(),
+            pins=pins_of(setting, producer),
+            producer=producer,
+            now=pins.stamp(0),
         )
     sitting = _Sitting(setting, pen, pins, archive, cancel, listener, producer)
     try:
-        if archive is not None:
-            archive.put(PINS, shown(pins_of(setting, producer)))
         held = await sitting.chair.convene(pen.causes)
         return await sitting.close(held.artifact, held)
     finally:
@@ -162,10 +165,12 @@ def _reopened(runs: Path, setting: Setting, pins: Pins, story: Story, producer: 
     try:
         if story.archived is None:
             archive.begin(
-                session=config.session_id, config=config.as_data(), producer=producer, now=pins.stamp(len(story.seqs))
+                session=config.session_id,
+                config=config.as_data(),
+                pins=begun,
+                producer=producer,
+                now=pins.stamp(len(story.seqs)),
             )
-            if not (folder / PINS).exists():
-                archive.put(PINS, shown(begun))
     except BaseException:
         archive.close()
         raise
