@@ -78,3 +78,17 @@ def test_a_count_that_cannot_be_one_is_no_report(form: Form, wire: Wire, count: 
         assert completion.ok
         assert completion.usage.estimated
         assert completion.usage.input_tokens > 0 < completion.usage.output_tokens
+
+
+@pytest.mark.parametrize(
+    ("total", "output"), [(1016, 996), (444, 424), (20, 424), (-1, 424), (10**12, 424), (None, 424)]
+)
+def test_what_a_model_thought_counts_also_where_the_total_alone_tells_it(
+    form: Form, wire: Wire, total: Any, output: int
+) -> None:
+    first, second = NAMES.get(form.api, NAMES["responses"])
+    reply = json.loads(FORMATS[{"chat": "chat/completions"}.get(form.api, form.api)](Say(), {"model": "m"}, False))
+    counts = {first: 20, second: 424, "total_tokens": total}
+    usage = answers(form, wire, Raw(body=json.dumps({**reply, "usage": counts}).encode())).usage
+    told = output if form.api in NAMES else 424
+    assert (usage.input_tokens, usage.output_tokens, usage.estimated) == (20, told, False)

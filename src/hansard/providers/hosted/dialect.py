@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from hansard.domain.exchange import ErrorKind, Exchange, Failure, Finish, ToolCall, Usage
 from hansard.domain.value import value
+from hansard.providers.checks import MOST_TOKENS, count
 from hansard.providers.hosted.faults import Fault, read_error
 
 
@@ -116,3 +117,9 @@ def none_in(reply: Mapping[str, Any], what: str) -> Lost | Refused:
 def reports(usage: Any, *names: str) -> bool:
     """Whether a reply counts all of these."""
     return isinstance(usage, Mapping) and all(usage.get(name) is not None for name in names)
+
+
+def answer_tokens(usage: Mapping[str, Any], question: str, answer: str) -> int:
+    """The tokens of an answer. Some servers leave out what a model thought, and count that in the total alone."""
+    counted, total = count(usage, answer), count(usage, "total_tokens")
+    return counted if total > MOST_TOKENS else max(counted, total - count(usage, question))

@@ -10,7 +10,7 @@ from hansard.providers.base import failure
 from hansard.providers.calls import called, is_result
 from hansard.providers.checks import count
 from hansard.providers.hosted import faults, shapes
-from hansard.providers.hosted.dialect import Head, Said, none_in, reports
+from hansard.providers.hosted.dialect import Head, Said, answer_tokens, none_in, reports
 from hansard.providers.openai.calls import CallPieces, chat_calls, chat_tools, in_chat
 from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, reasons, sampling, shape, tells
@@ -104,7 +104,7 @@ def usage_of(usage: Any) -> Usage | None:
     details = usage.get("prompt_tokens_details")
     return Usage(
         input_tokens=count(usage, "prompt_tokens"),
-        output_tokens=count(usage, "completion_tokens"),
+        output_tokens=answer_tokens(usage, "prompt_tokens", "completion_tokens"),
         cached_tokens=count(details, "cached_tokens"),
     )
 

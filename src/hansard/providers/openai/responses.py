@@ -9,7 +9,7 @@ from hansard.providers.base import failure
 from hansard.providers.calls import called, is_result
 from hansard.providers.checks import count
 from hansard.providers.hosted import faults, shapes
-from hansard.providers.hosted.dialect import Said, none_in, reports
+from hansard.providers.hosted.dialect import Said, answer_tokens, none_in, reports
 from hansard.providers.openai.calls import in_response, response_calls, response_tools
 from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, sampling, shape, tells
@@ -97,7 +97,7 @@ def _usage(usage: Any) -> Usage | None:
         return None
     return Usage(
         input_tokens=count(usage, "input_tokens"),
-        output_tokens=count(usage, "output_tokens"),
+        output_tokens=answer_tokens(usage, "input_tokens", "output_tokens"),
         cached_tokens=count(usage.get("input_tokens_details"), "cached_tokens"),
     )
 
