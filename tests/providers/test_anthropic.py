@@ -1,17 +1,19 @@
 """The anthropic provider: Messages, against a server that speaks them."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Limits, Message, Sampling, Schema
+from hansard.domain.exchange import Limits, Message, Sampling, Schema, Tool
 from hansard.errors import UsageError
 from hansard.providers.anthropic import open_anthropic
 from hansard.providers.anthropic.models import native
 from providers.asking import CITY, MESSAGES, PARIS, Form, answers, asked, failure_of
 from providers.hosted_bench import HostedConformance
-from providers.wire import Refuse, Say, Turn, Wire
+from providers.wire import Raw, Refuse, Say, Turn, Wire
+from providers.wire_formats import FORMATS, Call
 
 ALL = pytest.mark.parametrize("form", MESSAGES, ids=str)
 OLD = "claude-3-5-haiku"
@@ -134,6 +136,18 @@ def test_what_was_thought_is_no_part_of_the_answer(form: Form, wire: Wire) -> No
     assert completion.raw is not None
     assert [block["type"] for block in json.loads(completion.raw)["content"]] == ["thinking", "text"]
     assert json.loads(completion.raw)["content"][0]["thinking"] == "hmm, France"
+
+
+@pytest.mark.parametrize("index", ['"index": 0, ', ""], ids=["the same", "none"])
+def test_blocks_of_a_stream_that_are_not_told_apart_by_their_index_are_all_kept(wire: Wire, index: str) -> None:
+    search = Tool(name="search", description="Look it up.", input_schema={"type": "object"})
+    calls = (Call(id="a", name="search", arguments={"q": 1}), Call(id="b", name="search", arguments={"q": 2}))
+    stream = FORMATS["messages"](Say(thinking="Hm.", text="Paris.", calls=calls), {"model": "m"}, True).decode()
+    body = re.sub(r'"index": \d+, ', index, stream).encode()
+    turn = Raw(body=body, content_type="text/event-stream")
+    completion = answers(MESSAGES[1], wire, turn, exchange=asked(tools=(search,)))
+    assert completion.text == "Paris."
+    assert [(call.id, call.arguments) for call in completion.calls] == [("a", {"q": 1}), ("b", {"q": 2})]
 
 
 @ALL

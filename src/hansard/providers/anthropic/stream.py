@@ -2,11 +2,26 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from hansard.providers.hosted.dialect import Head
 
 _GROWS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+_INPUT = "partial_json"
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A block as it began, and what has come of it since, by name."""
+
+    head: dict[str, Any]
+    pieces: dict[str, list[str]] = field(default_factory=dict)
+
+    def block(self) -> dict[str, Any]:
+        said = {name: "".join(pieces) for name, pieces in self.pieces.items()}
+        grown = {name: f"{self.head.get(name) or ''}{text}" for name, text in said.items() if text and name != _INPUT}
+        return {**self.head, **grown, **({"input": _value(said[_INPUT])} if said.get(_INPUT) else {})}
 
 
 class MessagesFold:
@@ -14,8 +29,8 @@ class MessagesFold:
 
     def __init__(self) -> None:
         self._head = Head()
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._inputs: dict[int, list[str]] = {}
+        self._blocks: list[_Begun] = []
+        self._at: dict[int | None, _Begun] = {}
         self.done = False
         self._held = 0
 
@@ -32,11 +47,10 @@ class MessagesFold:
             case {"type": "message_start", "message": dict(message)}:
                 self._head = Head()
                 self._head.take(message)
-            case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
-                self._blocks[index] = block
-                self._held += len(str(block))
-            case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
-                return self._grow(index, delta)
+            case {"type": "content_block_start", "content_block": dict(block)}:
+                self._begin(_index(event), block)
+            case {"type": "content_block_delta", "delta": dict(delta)}:
+                return self._grow(_index(event), delta)
             case {"type": "message_delta", "delta": dict(delta)}:
                 self._head.take({name: value for name, value in delta.items() if value is not None})
                 self._count(event.get("usage"))
@@ -44,19 +58,22 @@ class MessagesFold:
                 self.done = self._head.said.get("stop_reason") is not None
         return ""
 
-    def _grow(self, index: int, delta: dict[str, Any]) -> str:
-        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
-        if delta.get("type") == "input_json_delta":
-            part = str(delta.get("partial_json") or "")
-            self._inputs.setdefault(index, []).append(part)
-            self._held += len(part)
-            return ""
-        name = _GROWS.get(str(delta.get("type")))
+    def _begin(self, index: int | None, block: dict[str, Any]) -> _Begun:
+        """Some servers count none of their blocks, or all as the first: one that begins takes nothing from those before it."""
+        begun = self._at[index] = _Begun(block)
+        self._blocks.append(begun)
+        self._held += len(str(block))
+        return begun
+
+    def _grow(self, index: int | None, delta: dict[str, Any]) -> str:
+        begun = self._at.get(index) or self._begin(index, {"type": "text", "text": ""})
+        kind = str(delta.get("type"))
+        name = _INPUT if kind == "input_json_delta" else _GROWS.get(kind)
         if name is None:
             return ""
         piece = str(delta.get(name) or "")
         self._held += len(piece)
-        block.setdefault("pieces", []).append((name, piece))
+        begun.pieces.setdefault(name, []).append(piece)
         return piece if name == "text" else ""
 
     def _count(self, usage: Any) -> None:
@@ -65,22 +82,17 @@ class MessagesFold:
             self._head.take({"usage": {**(self._head.said.get("usage") or {}), **reported}})
 
     def reply(self) -> dict[str, Any]:
-        return {**self._head.said, "content": [self._block(index) for index in sorted(self._blocks)]}
+        return {**self._head.said, "content": [each.block() for each in self._blocks]}
 
-    def _block(self, index: int) -> dict[str, Any]:
-        block = {name: value for name, value in self._blocks[index].items() if name != "pieces"}
-        for name in _GROWS.values():
-            grown = "".join(piece for part, piece in self._blocks[index].get("pieces", []) if part == name)
-            if grown:
-                block[name] = f"{block.get(name) or ''}{grown}"
-        if index in self._inputs:
-            block["input"] = _value("".join(self._inputs[index]))
-        return block
+
+def _index(event: Mapping[str, Any]) -> int | None:
+    index = event.get("index")
+    return index if isinstance(index, int) else None
 
 
 def _value(text: str) -> Any:
     """The input of a tool; as text where it breaks off."""
     try:
-        return json.loads(text) if text else {}
+        return json.loads(text)
     except (ValueError, RecursionError):
         return text
