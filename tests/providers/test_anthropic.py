@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Limits, Message, Sampling, Schema, Tool
+from hansard.domain.exchange import Limits, Message, Sampling, Schema, Tool, Usage
 from hansard.errors import UsageError
 from hansard.providers.anthropic import open_anthropic
 from hansard.providers.anthropic.models import native
@@ -280,6 +280,17 @@ def test_tokens_that_fill_a_cache_are_input_too(form: Form, wire: Wire) -> None:
     assert (reported["input_tokens"], reported["cache_creation_input_tokens"]) == (98, 2)
     assert completion.usage.input_tokens == 130
     assert completion.usage.cached_tokens == 30
+
+
+def test_a_count_that_is_back_at_zero_at_the_end_of_a_stream_takes_nothing_back(wire: Wire) -> None:
+    stream = FORMATS["messages"](Say(tokens=(900, 5, 80)), {"model": "m"}, True)
+    zeros = (
+        b'{"input_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": null, "output_tokens": 5}'
+    )
+    body = stream.replace(b'"usage": {"output_tokens": 5}', b'"usage": ' + zeros)
+    assert body != stream
+    usage = answers(MESSAGES[1], wire, Raw(body=body, content_type="text/event-stream")).usage
+    assert usage == Usage(input_tokens=980, output_tokens=5, cached_tokens=80)
 
 
 @ALL

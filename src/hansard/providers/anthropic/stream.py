@@ -77,9 +77,12 @@ class MessagesFold:
         return piece if name == "text" else ""
 
     def _count(self, usage: Any) -> None:
+        """Counts only grow. Some servers tell those of the question once, at the beginning, and are back at 0 at the end."""
         if isinstance(usage, Mapping):
-            reported = {name: value for name, value in usage.items() if value is not None}
-            self._head.take({"usage": {**(self._head.said.get("usage") or {}), **reported}})
+            before = self._head.said.get("usage")
+            told = before if isinstance(before, Mapping) else {}
+            reported = {name: value for name, value in usage.items() if value or (value == 0 and name not in told)}
+            self._head.take({"usage": {**told, **reported}})
 
     def reply(self) -> dict[str, Any]:
         return {**self._head.said, "content": [each.block() for each in self._blocks]}
