@@ -9,7 +9,7 @@ import pytest
 from hansard.domain.exchange import Exchange, Limits
 from hansard.providers.hosted import events
 from hansard.providers.openai.chat import ChatFold
-from providers.asking import CHAT, STREAMED, Form, answers, asked, failure_of, run
+from providers.asking import CHAT, MESSAGES, STREAMED, Form, answers, asked, failure_of, run
 from providers.wire import Cut, Flood, Raw, Say, Wire
 
 streamed = pytest.mark.parametrize("form", STREAMED, ids=str)
@@ -90,14 +90,23 @@ def test_a_server_that_stays_on_the_line_behind_its_answer_is_not_waited_for(for
     assert wire.was_given_up()
 
 
+@pytest.mark.parametrize("form", [CHAT[1], MESSAGES[1]], ids=str)
 def test_a_server_that_never_says_that_its_stream_is_over_is_not_waited_for_either(
-    wire: Wire, monkeypatch: pytest.MonkeyPatch
+    form: Form, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "LINGER_S", 0.2)
-    completion = answers(CHAT[1], wire, Cut(keep=0.95, silently=True), exchange=asked(timeout_s=WITHIN_S))
+    completion = answers(form, wire, Cut(keep=0.97, silently=True), exchange=asked(timeout_s=WITHIN_S))
     assert completion.failure is None
     assert completion.text == "Paris."
     assert wire.was_given_up()
+
+
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_an_answer_that_has_said_why_it_ended_is_whole_without_a_last_event(wire: Wire, cleanly: bool) -> None:
+    completion = answers(MESSAGES[1], wire, Cut(keep=0.97, cleanly=cleanly))
+    assert completion.failure is None
+    assert (completion.text, completion.finish) == ("Paris.", "stop")
+    assert not completion.usage.estimated
 
 
 @streamed

@@ -25,18 +25,15 @@ class _Begun:
 
 
 class MessagesFold:
-    """Begins with the message's head, grows block by block, and is done when the message says so."""
+    """Begins with the message's head, grows block by block, is done when it says why it ended, and over when it says so."""
 
     def __init__(self) -> None:
         self._head = Head()
         self._blocks: list[_Begun] = []
         self._at: dict[int | None, _Begun] = {}
         self.done = False
+        self.over = False
         self._held = 0
-
-    @property
-    def over(self) -> bool:
-        return self.done
 
     @property
     def held(self) -> int:
@@ -54,8 +51,9 @@ class MessagesFold:
             case {"type": "message_delta", "delta": dict(delta)}:
                 self._head.take({name: value for name, value in delta.items() if value is not None})
                 self._count(event.get("usage"))
-            case {"type": "message_stop"}:
                 self.done = self._head.said.get("stop_reason") is not None
+            case {"type": "message_stop"}:
+                self.over = self.done
         return ""
 
     def _begin(self, index: int | None, block: dict[str, Any]) -> _Begun:
