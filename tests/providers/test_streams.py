@@ -11,6 +11,7 @@ from hansard.providers.hosted import events
 from hansard.providers.openai.chat import ChatFold
 from providers.asking import CHAT, MESSAGES, STREAMED, Form, answers, asked, failure_of, run
 from providers.wire import Cut, Flood, Raw, Say, Wire
+from providers.wire_formats import FORMATS
 
 streamed = pytest.mark.parametrize("form", STREAMED, ids=str)
 WITHIN_S = 30.0
@@ -113,6 +114,28 @@ def test_an_answer_that_has_said_why_it_ended_is_whole_without_a_last_event(wire
 def test_an_event_that_is_no_json_is_internal(form: Form, wire: Wire) -> None:
     body = b"event: x\ndata: {not json}\n\n"
     assert failure_of(answers(form, wire, Raw(body=body, content_type="text/event-stream"))).kind == "internal"
+
+
+@streamed
+def test_an_answer_that_comes_whole_though_a_stream_was_asked_for_is_an_answer(form: Form, wire: Wire) -> None:
+    body = FORMATS[{"chat": "chat/completions"}.get(form.api, form.api)](Say(), {"model": form.model}, False)
+    completion = answers(form, wire, Raw(body=body))
+    assert completion.failure is None
+    assert (completion.text, completion.raw) == ("Paris.", body)
+    assert not completion.usage.estimated
+
+
+@streamed
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "event"])
+def test_an_error_that_comes_in_place_of_a_stream_has_its_kind_and_is_kept(
+    form: Form, wire: Wire, stream: bool
+) -> None:
+    error = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}).encode()
+    turn = Raw(body=b"data: " + error + b"\n\n", content_type="text/event-stream") if stream else Raw(body=error)
+    completion = answers(form, wire, turn)
+    failure = failure_of(completion)
+    assert (failure.kind, "slow down" in failure.message) == ("rate_limit", True)
+    assert completion.raw == turn.body
 
 
 @streamed

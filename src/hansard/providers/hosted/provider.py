@@ -5,18 +5,18 @@ business of a Dialect.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import httpx2
 
-from hansard.domain.exchange import Completion, ErrorKind, Exchange, Failure, Usage
+from hansard.domain.exchange import Completion, Exchange, Failure, Usage
 from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
 from hansard.providers.hosted import faults, transport
-from hansard.providers.hosted.dialect import Dialect, Lost, Refused, Said
+from hansard.providers.hosted.dialect import Body, Dialect, Lost, Refused, Said
 from hansard.providers.hosted.events import NotAnEvent, drain, events, following
 from hansard.providers.hosted.place import Place
 from hansard.providers.prices import Prices
@@ -96,23 +96,34 @@ class Hosted:
         if self._streams:
             return await self._streamed(exchange, body, heard, room)
         heard.raw = await self._dialect.whole(body, exchange.limits.timeout_s)
+        return self._object(heard.raw)
+
+    def _object(self, raw: bytes) -> dict[str, Any]:
+        """The reply that came whole."""
         try:
-            reply = json.loads(heard.raw)
+            reply = json.loads(raw)
         except (ValueError, RecursionError):
             reply = None
         if not isinstance(reply, dict):
-            begins = heard.raw[:80].decode(errors="replace")
+            begins = raw[:80].decode(errors="replace")
             raise Lost("internal", f"what came with status 200 is no {self._dialect.name} reply; it begins {begins!r}")
         return reply
 
     async def _streamed(
         self, exchange: Exchange, body: Mapping[str, Any], heard: Heard, room: int
     ) -> Mapping[str, Any]:
-        fold, left, begun = self._dialect.fold(), exchange.limits.max_output_bytes, False
+        fold, left, begun, came = self._dialect.fold(), exchange.limits.max_output_bytes, False, bytearray()
+
+        async def chunks(response: Body) -> AsyncIterator[bytes]:
+            async for chunk in response.iter_bytes():
+                if not begun:
+                    came.extend(chunk[: room - len(came)])
+                yield chunk
+
         try:
             async with (
                 self._dialect.stream(body, exchange.limits.timeout_s) as response,
-                aclosing(events(response.iter_bytes())) as stream,
+                aclosing(events(chunks(response))) as stream,
             ):
                 while (event := await following(stream, is_answered=fold.done)) is not None:
                     if event.get("error"):
@@ -140,9 +151,14 @@ class Hosted:
                 reply = fold.reply()
                 heard.raw = json.dumps(reply, ensure_ascii=False).encode(errors="replace")
                 heard.usage = None if fold.done else self._counted(exchange, reply, heard.text)
+            elif came:
+                heard.raw = bytes(came[: faults.LONGEST_BODY])
+        if not begun:
+            # Not every server streams, and errors come whole also where a stream was asked for.
+            heard.raw = bytes(came)
+            return self._object(heard.raw)
         if not fold.done:
-            kind: ErrorKind = "network" if begun else "internal"
-            raise Lost(kind, "the stream ended before the answer did" if begun else "no stream came with status 200")
+            raise Lost("network", "the stream ended before the answer did")
         return fold.reply()
 
     def _counted(self, exchange: Exchange, reply: Mapping[str, Any], text: str) -> Usage | None:
