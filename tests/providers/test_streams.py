@@ -211,6 +211,21 @@ def test_line_separators_of_unicode_do_not_break_an_event(form: Form, wire: Wire
     assert answers(form, wire, Say(text=text)).text == text
 
 
+@streamed
+@pytest.mark.parametrize("keep", [1.0, 0.7], ids=["whole", "cut"])
+def test_a_character_whose_halves_come_in_two_events_is_one(form: Form, wire: Wire, keep: float) -> None:
+    completion = answers(form, wire, Cut(say=Say(text="Par\ud83d\ude00is " + "is it. " * 20), keep=keep))
+    assert completion.text.startswith("Par\N{GRINNING FACE}is is it.")
+    assert "Par\N{GRINNING FACE}is is it.".encode() in (completion.raw or b"")
+
+
+@streamed
+def test_half_of_a_character_stays_on_the_record(form: Form, wire: Wire) -> None:
+    completion = answers(form, wire, Say(text="Par\ud83dis"))
+    assert completion.text.startswith("Par\N{REPLACEMENT CHARACTER}")
+    assert b"Par\\ud83dis" in (completion.raw or b"")
+
+
 def test_a_byte_order_mark_before_a_stream_is_no_part_of_it(wire: Wire) -> None:
     said = [{"delta": {"content": "Par"}}, {"delta": {"content": "is."}}, {"delta": {}, "finish_reason": "stop"}]
     body = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in said).encode("utf-8-sig")

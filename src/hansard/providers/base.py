@@ -12,7 +12,7 @@ exception. Providers read no environment and no file that they were not given, a
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Protocol, TypeVar
@@ -71,7 +71,15 @@ class Heard:
 
     @property
     def text(self) -> str:
-        return "".join(self._pieces)
+        return joined(self._pieces)
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """The pieces of a text as one. JSON writes some characters in two halves, and a stream may be cut between them."""
+    text = "".join(pieces)
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 Work = Callable[[Exchange, Heard], Awaitable[Completion]]

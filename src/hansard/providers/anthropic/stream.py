@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hansard.providers.base import joined
 from hansard.providers.hosted.dialect import Head
 
 _GROWS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
@@ -19,7 +20,7 @@ class _Begun:
     pieces: dict[str, list[str]] = field(default_factory=dict)
 
     def block(self) -> dict[str, Any]:
-        said = {name: "".join(pieces) for name, pieces in self.pieces.items()}
+        said = {name: joined(pieces) for name, pieces in self.pieces.items()}
         grown = {name: f"{self.head.get(name) or ''}{text}" for name, text in said.items() if text and name != _INPUT}
         return {**self.head, **grown, **({"input": _value(said[_INPUT])} if said.get(_INPUT) else {})}
 

@@ -149,7 +149,8 @@ class Hosted:
             # Also when we are cancelled or late: what was said so far was paid for.
             if begun:
                 reply = fold.reply()
-                heard.raw = json.dumps(reply, ensure_ascii=False).encode(errors="replace")
+                # As JSON writes it, half of a character can be kept.
+                heard.raw = json.dumps(reply, ensure_ascii=False).encode(errors="backslashreplace")
                 heard.usage = None if fold.done else self._counted(exchange, reply, heard.text)
             elif came:
                 heard.raw = bytes(came[: faults.LONGEST_BODY])

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hansard.domain.exchange import Tool, ToolCall
+from hansard.providers.base import joined
 from hansard.providers.calls import Asked, written
 
 
@@ -103,4 +104,4 @@ class CallPieces:
 
     def calls(self) -> list[dict[str, Any]]:
         """The calls as they would have come whole, in the order in which they began."""
-        return [_chat_call(each.id, "".join(each.name), "".join(each.arguments)) for each in self._begun]
+        return [_chat_call(each.id, "".join(each.name), joined(each.arguments)) for each in self._begun]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Finish, Message, Usage
-from hansard.providers.base import failure
+from hansard.providers.base import failure, joined
 from hansard.providers.calls import called, is_result
 from hansard.providers.checks import count
 from hansard.providers.hosted import faults, shapes
@@ -153,8 +153,8 @@ class ChatFold:
         return piece
 
     def reply(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text)}
-        if refusal := "".join(self._refusal):
+        message: dict[str, Any] = {"role": "assistant", "content": joined(self._text)}
+        if refusal := joined(self._refusal):
             message["refusal"] = refusal
         if calls := self._calls.calls():
             message["tool_calls"] = calls

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from hansard.domain.exchange import Exchange, Finish, Message, Usage
-from hansard.providers.base import failure
+from hansard.providers.base import failure, joined
 from hansard.providers.calls import called, is_result
 from hansard.providers.checks import count
 from hansard.providers.hosted import faults, shapes
@@ -137,5 +137,5 @@ class ResponsesFold:
     def reply(self) -> dict[str, Any]:
         if self._ended is not None:
             return self._ended
-        part = {"type": "output_text", "text": "".join(self._text)}
+        part = {"type": "output_text", "text": joined(self._text)}
         return {**self._begun, "output": [{"type": "message", "role": "assistant", "content": [part]}]}
