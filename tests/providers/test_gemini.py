@@ -28,6 +28,14 @@ async def test_it_is_asked_on_its_standard_input_and_may_only_read(cli: PretendC
     assert done.usage == Usage(input_tokens=31, output_tokens=10, cached_tokens=5)
 
 
+async def test_what_its_tools_brought_counts_as_input(cli: PretendCli) -> None:
+    tokens = {"prompt": 31, "candidates": 4, "total": 141, "cached": 5, "thoughts": 6, "tool": 100}
+    cli.says(gemini_answers("Paris.", tokens))
+    done = await open_gemini("mine", {}, cli.environment).complete(asked())
+    assert done.usage == Usage(input_tokens=131, output_tokens=10, cached_tokens=5)
+    assert done.usage.total == tokens["total"]
+
+
 async def test_a_schema_is_told_in_words(cli: PretendCli) -> None:
     cli.says(gemini_answers('```json\n{"verdict": "pass", "score": 1}\n```'))
     done = await open_gemini("mine", {}, cli.environment).complete(asked(schema=VERDICT))

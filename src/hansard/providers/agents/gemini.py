@@ -98,14 +98,14 @@ def _last_object(data: bytes) -> dict[str, Any]:
 
 
 def _counted(stats: Any) -> tuple[str, Usage | None]:
-    """The model that said most, and the tokens of all of them. Thoughts are output."""
+    """The model that said most, and the tokens of all of them. Thoughts are output, and what its tools brought is input."""
     models = stats.get("models") if isinstance(stats, Mapping) else None
     used = {
         name: each.get("tokens")
         for name, each in (models.items() if isinstance(models, Mapping) else ())
         if isinstance(each, Mapping)
     }
-    names = ("prompt", "candidates", "thoughts", "cached")
+    names = ("prompt", "tool", "candidates", "thoughts", "cached")
     total = {name: sum(count(tokens, name) for tokens in used.values()) for name in names}
-    usage = counted(total, fresh=("prompt",), output=("candidates", "thoughts"), cached="cached")
+    usage = counted(total, fresh=("prompt", "tool"), output=("candidates", "thoughts"), cached="cached")
     return max(used, key=lambda name: count(used[name], "candidates"), default=""), usage
