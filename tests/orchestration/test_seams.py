@@ -364,6 +364,14 @@ else:
 """
 
 
+async def test_the_password_of_a_proxy_that_a_verifier_is_given_is_not_recorded() -> None:
+    at = desk(Answers(), settings={"environment": {"HTTPS_PROXY": "http://me:open-the-door@127.0.0.1:9"}})
+    script = "import json, os; print(json.dumps({'outcome': 'abstained', 'detail': os.environ['HTTPS_PROXY']}))"
+    run = await run_with(at, replace(at.config(), verifier={"command": [sys.executable, "-c", script]}))
+    [checked] = [each for each in at.entries(run, "answer.checked") if each.data["check"] == "verifier"]
+    assert at.text(checked, "detail") == "http://me:[secret HTTPS_PROXY]@127.0.0.1:9"
+
+
 async def test_half_of_what_a_program_says_is_neither_a_revision_nor_a_verdict(tmp_path: Path) -> None:
     program = tmp_path / "long.py"
     program.write_text(LONG)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hansard.app.seams import open_handler, open_reviser, open_source, open_verifier
 from hansard.app.settings import Settings
-from hansard.app.wiring import learn_secrets, open_providers
+from hansard.app.wiring import learn_passwords, learn_secrets, open_providers
 from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
@@ -85,6 +85,7 @@ class Pool:
     def _programs_in(self, folder: str) -> "_Programs":
         """What runs the programs of checks, in the project's folder."""
         if folder not in self._programs:
+            learn_passwords(self.settings, self.secrets)
             self._programs[folder] = _Programs(_here(folder), passed_on(self.settings.environment))
         return self._programs[folder]
 

@@ -223,6 +223,13 @@ def learn_secrets(settings: Settings, secrets: "Secrets") -> None:
     learn(settings.providers, settings.environment, secrets)
 
 
+def learn_passwords(settings: Settings, secrets: "Secrets") -> None:
+    """Add what programs are given that are no providers: those of checks, context sources, verifiers and tools."""
+    from hansard.providers.open import learn_passwords as learn
+
+    learn(settings.environment, secrets)
+
+
 def replayed(recording: "Recording") -> "Replayed":
     """A provider that answers from a recording, and asks nobody."""
     from hansard.providers.replayed import Replayed

@@ -130,6 +130,13 @@ def learn_secrets(tables: Mapping[str, Any], environment: Mapping[str, str], sec
             _collect_secrets(Fields(table, name), table, environment, secrets)
 
 
+def learn_passwords(environment: Mapping[str, str], secrets: Secrets) -> None:
+    """Add the passwords in the addresses of proxies, which every program is given."""
+    for variable in PASSED_ON:
+        if variable.upper().endswith("_PROXY"):
+            _add_long(variable, environment, secrets)
+
+
 def _open(
     name: str,
     fields: Fields,
@@ -228,11 +235,17 @@ def _collect_secrets(
             secrets.add(variable, value)
     also = [each for each in passed if isinstance(each, str)] if isinstance(passed, list) else []
     also += [each for each in environment if each.startswith(PREFIXES.get(kind, ()))]
-    proxies = [each for each in PASSED_ON if each.upper().endswith("_PROXY")] if kind in PROGRAMS else []
-    for variable in (*filter(_secretive, also), *ALSO_SECRET.get(kind, ()), *proxies):
-        for value in _values(variable, environment.get(variable, "")):
-            if len(value) >= SHORTEST:
-                secrets.add(variable, value)
+    for variable in (*filter(_secretive, also), *ALSO_SECRET.get(kind, ())):
+        _add_long(variable, environment, secrets)
+    if kind in PROGRAMS:
+        learn_passwords(environment, secrets)
+
+
+def _add_long(variable: str, environment: Mapping[str, str], secrets: Secrets) -> None:
+    """Add what of a variable is secret, where it is long enough to be told from ordinary text."""
+    for value in _values(variable, environment.get(variable, "")):
+        if len(value) >= SHORTEST:
+            secrets.add(variable, value)
 
 
 def _values(variable: str, said: str) -> list[str]:
