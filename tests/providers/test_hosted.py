@@ -454,6 +454,28 @@ def test_a_server_on_this_machine_is_asked_without_the_proxy_that_leads_to_other
         assert len(proxy.seen) == 1
 
 
+UNUSABLE = {"socks5://me:open-the-door@127.0.0.1:9": "socksio is not installed", "ftp://me:open-the-door@h": "is none"}
+
+
+@pytest.mark.parametrize("proxy", UNUSABLE)
+def test_a_proxy_that_cannot_be_used_concerns_only_those_whom_it_leads_to(
+    form: Form, wire: Wire, proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    assert answers(form, wire).ok
+    with pytest.raises(UsageError, match=UNUSABLE[proxy]) as caught:
+        form.open("", base_url="http://models.invalid/v1")
+    assert "open-the-door" not in str(caught.value)
+    with serving(Refuse(status=502)) as other:
+        monkeypatch.setenv("http_proxy", other.url)
+        assert failure_of(answers(form, wire, base_url="http://models.invalid/v1")).details["status"] == 502
+        monkeypatch.setenv("no_proxy", "models.invalid")
+        assert not answers(form, wire, base_url="http://models.invalid/v1").ok
+        assert len(other.seen) == 1
+
+
 def test_a_tool_message_reaches_the_model_as_the_users(form: Form, wire: Wire) -> None:
     exchange = asked()
     first, second = exchange.messages

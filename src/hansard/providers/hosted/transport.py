@@ -8,16 +8,20 @@ Imported together with an SDK, which brings httpx2 along. Knows neither vendors 
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 
+from hansard.errors import UsageError
+
 ENVELOPE = 64 * 1024
 ESCAPED = 6
 """A character of an answer may take six in JSON."""
+LIMITS = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
+"""As many connections as the SDKs take."""
 
 _room: ContextVar[int] = ContextVar("room", default=16 * 1024 * 1024)
 
@@ -87,22 +91,55 @@ def _trust() -> ssl.SSLContext:
 def client(make: Callable[..., Any], url: str) -> Any:
     """A client for this address, made with an SDK's own class, so that its pools and proxies are those of the SDK."""
     # A redirect would carry the key to a host that nobody configured.
-    return make(
+    ours = partial(
+        make,
         follow_redirects=False,
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_bound]},
         verify=_trust(),
-        mounts=dict.fromkeys(_without_proxy(urlsplit(url).hostname or "")),
     )
-
-
-def _without_proxy(host: str) -> tuple[str, ...]:
-    """The addresses to which no proxy leads."""
+    if _is_here(urlsplit(url).hostname or ""):
+        return ours(transport=_way(None))
     try:
-        here = host == "localhost" or ip_address(host).is_loopback
+        return ours()
+    except (ImportError, ValueError):
+        # One of the proxies cannot be used. That matters only where it is the one that leads there.
+        return ours(transport=_way(_proxy_of(url)))
+
+
+def _way(proxy: str | None) -> httpx2.AsyncHTTPTransport:
+    """Through this proxy, or straight; UsageError where nothing can go through it. The proxy is not quoted: it may hold a password."""
+    try:
+        return httpx2.AsyncHTTPTransport(verify=_trust(), limits=LIMITS, proxy=proxy)
+    except ImportError as error:
+        raise UsageError(
+            "the environment names a SOCKS proxy (ALL_PROXY or the like), for which socksio is not installed; "
+            "run: pip install socksio, or name an HTTP proxy"
+        ) from error
+    except ValueError as error:
+        raise UsageError(
+            "the environment names a proxy (HTTPS_PROXY, HTTP_PROXY or ALL_PROXY) that is none; write http://HOST:PORT"
+        ) from error
+
+
+def _proxy_of(url: str) -> str | None:
+    """The proxy that the environment of the process names for this address."""
+    # Imported when it is used: it takes long, and hardly anybody needs it.
+    from urllib.request import getproxies, proxy_bypass
+
+    parts, proxies = urlsplit(url), getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    if not found or proxy_bypass(parts.netloc):
+        return None
+    return found if "://" in found else f"http://{found}"
+
+
+def _is_here(host: str) -> bool:
+    """Whether it is this machine, to which no proxy leads."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        here = False
-    return (f"all://[{host}]" if ":" in host else f"all://{host}",) if here else ()
+        return False
 
 
 def kind_of(error: BaseException | None) -> tuple[str, str] | None:
