@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from hansard.domain.exchange import Completion, Cost, Limits, Usage
 from hansard.errors import UsageError
 from hansard.providers.base import keeps_the_contract
+from hansard.providers.hosted import transport
 from hansard.providers.prices import Prices
 from providers.asking import CITY, FORMS, KEY, PARIS, SHORT_S, Form, answers, asked, failure_of, opened, run
 from providers.wire import Cut, Drop, Flood, Hang, Raw, Refuse, Say, Trickle, Wire, serving
@@ -474,6 +476,20 @@ def test_a_proxy_that_cannot_be_used_concerns_only_those_whom_it_leads_to(
         monkeypatch.setenv("no_proxy", "models.invalid")
         assert not answers(form, wire, base_url="http://models.invalid/v1").ok
         assert len(other.seen) == 1
+
+
+@pytest.mark.parametrize("text", [None, "no certificate"], ids=["missing", "junk"])
+def test_certificates_that_cannot_be_used_concern_only_those_who_are_asked_with_tls(
+    form: Form, wire: Wire, tmp_path: Path, text: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text:
+        (tmp_path / "ca.pem").write_text(text)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    transport._trust.cache_clear()
+    assert answers(form, wire).ok
+    for url in ("https://127.0.0.1:1/v1", "https://models.invalid/v1"):
+        with pytest.raises(UsageError, match="SSL_CERT_FILE"):
+            form.open("", base_url=url)
 
 
 def test_a_tool_message_reaches_the_model_as_the_users(form: Form, wire: Wire) -> None:

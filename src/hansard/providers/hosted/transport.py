@@ -85,7 +85,13 @@ def allow(answer_bytes: int) -> int:
 @cache
 def _trust() -> ssl.SSLContext:
     """The certificates that are trusted, read once: to read them takes as long as a short answer."""
-    return httpx2.create_ssl_context()
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:
+        raise UsageError(
+            "the certificates that the environment names (SSL_CERT_FILE, SSL_CERT_DIR) cannot be used: "
+            f"{error.strerror or error}"
+        ) from error
 
 
 def client(make: Callable[..., Any], url: str) -> Any:
@@ -96,13 +102,15 @@ def client(make: Callable[..., Any], url: str) -> Any:
         follow_redirects=False,
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_bound]},
-        verify=_trust(),
     )
-    if _is_here(urlsplit(url).hostname or ""):
-        return ours(transport=_way(None))
+    parts = urlsplit(url)
+    if _is_here(parts.hostname or ""):
+        # Without TLS there is nobody to be trusted.
+        trust = _trust() if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return ours(transport=httpx2.AsyncHTTPTransport(verify=trust, limits=LIMITS))
     try:
-        return ours()
-    except (ImportError, ValueError):
+        return ours(verify=_trust())
+    except (ImportError, ValueError, httpx2.InvalidURL):
         # One of the proxies cannot be used. That matters only where it is the one that leads there.
         return ours(transport=_way(_proxy_of(url)))
 
@@ -116,7 +124,7 @@ def _way(proxy: str | None) -> httpx2.AsyncHTTPTransport:
             "the environment names a SOCKS proxy (ALL_PROXY or the like), for which socksio is not installed; "
             "run: pip install socksio, or name an HTTP proxy"
         ) from error
-    except ValueError as error:
+    except (ValueError, httpx2.InvalidURL) as error:
         raise UsageError(
             "the environment names a proxy (HTTPS_PROXY, HTTP_PROXY or ALL_PROXY) that is none; write http://HOST:PORT"
         ) from error
