@@ -88,7 +88,7 @@ class Almanac:
 
     async def __call__(self, arguments: Mapping[str, Any]) -> object:
         self.years.append(arguments["year"])
-        if isinstance(self.gives, Exception):
+        if isinstance(self.gives, BaseException):
             raise self.gives
         return self.gives
 
@@ -190,6 +190,15 @@ async def test_a_tool_without_a_handler_or_with_one_that_raises_ends_the_answer(
     assert "raised KeyError: 'no such year'" in raised.failure.message
     assert almanac.years == [1]
     assert (raised.usage.input_tokens, log.input_tokens, log.asks_again) == (0, 10, False)
+
+
+async def test_a_handler_that_would_end_the_process_ends_the_answer_alone() -> None:
+    left = await ask(Model([("almanac", {"year": 1})]), Almanac(SystemExit("usage: almanac [-h]")))
+    assert left.failure is not None
+    assert (left.failure.kind, left.failure.message) == (
+        "tool_failure",
+        "the tool almanac raised SystemExit: usage: almanac [-h]",
+    )
 
 
 @requirement("R-6.4-3")

@@ -173,7 +173,7 @@ class Answers:
                 text, cause = asked.value, asked.seq
         except (NoAnswer, Breach):
             return answer
-        except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
             text = None
             await self._say("delivery", "crashed", f"the reviser failed: {type(error).__name__}: {error}", answer.seq)
         if not isinstance(text, str) or not text.strip():
@@ -201,7 +201,7 @@ class Answers:
                 raise ValueError(f"a verifier passes, refuses or abstains; this one said {found.outcome!r:.60}")
             if not isinstance(found.detail, str):
                 raise TypeError(f"gave a {type(found.detail).__name__} as its detail instead of text")
-        except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
             await self._say("verifier", "crashed", f"{type(error).__name__}: {error}", answer.seq)
             return
         await self._say("verifier", found.outcome, found.detail, answer.seq)

@@ -86,7 +86,7 @@ async def given_by(source: Source, request: str, task: str | None) -> Given:
         text = await heard(source.source.context(request, task))
         if not isinstance(text, str):
             raise TypeError(f"gave a {type(text).__name__} instead of text")
-    except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises, the run goes on
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever somebody else's code raises, the run goes on
         return Given(None, 0, 0, f"{type(error).__name__}: {error}"[:2_000])
     return trimmed(text, source.max_tokens)
 
