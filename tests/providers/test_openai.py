@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hansard.domain.exchange import Limits, Message, Sampling, Schema
+from hansard.domain.exchange import Limits, Message, Sampling, Schema, Tool, Usage
 from hansard.errors import UsageError
 from hansard.providers.openai import open_openai
 from hansard.providers.openai.servers import SERVERS
@@ -133,6 +133,30 @@ def test_an_error_event_ends_a_stream_of_responses(wire: Wire) -> None:
     completion = answers(RESPONSES[1], wire, Say(text="Par", error={"code": "server_error", "message": "boom"}))
     assert failure_of(completion).kind == "network"
     assert completion.text == "Par"
+
+
+@pytest.mark.parametrize("left_out", [{"output": []}, {"output": None}, {}], ids=["empty", "null", "missing"])
+def test_a_stream_of_responses_whose_last_event_leaves_out_what_was_said_is_an_answer(
+    wire: Wire, left_out: dict[str, Any]
+) -> None:
+    search = Tool(name="search", description="Look it up.", input_schema={"type": "object"})
+    call = {"type": "function_call", "call_id": "a", "name": "search", "arguments": '{"q": 1}'}
+    end = {"status": "completed", "model": "m", "usage": {"input_tokens": 9, "output_tokens": 5}, **left_out}
+    begin: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"status": "in_progress", "output": []}},
+        {"type": "response.output_text.delta", "delta": "Par"},
+        {"type": "response.output_text.delta", "delta": "is."},
+        {"type": "response.output_item.done", "item": {"type": "message", "content": []}},
+    ]
+    for said in ([], [{"type": "response.output_item.done", "item": call}]):
+        told = [*begin, *said, {"type": "response.completed", "response": end}]
+        body = "".join(f"data: {json.dumps(each)}\n\n" for each in told).encode()
+        turn = Raw(body=body, content_type="text/event-stream")
+        completion = answers(RESPONSES[1], wire, turn, exchange=asked(tools=(search,)))
+        assert completion.failure is None
+        assert (completion.text, completion.usage) == ("Paris.", Usage(input_tokens=9, output_tokens=5))
+        assert [(each.id, each.arguments) for each in completion.calls] == ([("a", {"q": 1})] if said else [])
+        assert b'"Paris."' in (completion.raw or b"")
 
 
 @ALL

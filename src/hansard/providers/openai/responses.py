@@ -103,11 +103,12 @@ def _usage(usage: Any) -> Usage | None:
 
 
 class ResponsesFold:
-    """A response put together from its events. Its last event holds it whole."""
+    """A response put together from its events. Its last event holds it whole, or leaves out what the others have told."""
 
     def __init__(self) -> None:
         self._begun: dict[str, Any] = {}
         self._text: list[str] = []
+        self._items: list[dict[str, Any]] = []
         self._ended: dict[str, Any] | None = None
         self.held = 0
 
@@ -127,6 +128,9 @@ class ResponsesFold:
                 self._text.append(str(event.get("delta") or ""))
                 self.held += len(self._text[-1])
                 return self._text[-1]
+            case "response.output_item.done" if isinstance(event.get("item"), dict):
+                self._items.append(event["item"])
+                self.held += len(str(event["item"]))
             case "error":
                 error = {name: event.get(name) for name in ("code", "message")}
                 self._ended = {**self.reply(), "status": "failed", "error": error}
@@ -135,7 +139,14 @@ class ResponsesFold:
         return ""
 
     def reply(self) -> dict[str, Any]:
-        if self._ended is not None:
+        if self._ended is not None and self._ended.get("output"):
             return self._ended
+        return {**(self._begun if self._ended is None else self._ended), "output": self._output()}
+
+    def _output(self) -> list[dict[str, Any]]:
+        """The items that were done; the text as it came, which an item may lack."""
+        if not self._text:
+            return self._items
         part = {"type": "output_text", "text": joined(self._text)}
-        return {**self._begun, "output": [{"type": "message", "role": "assistant", "content": [part]}]}
+        message = {"type": "message", "role": "assistant", "content": [part]}
+        return [*(item for item in self._items if item.get("type") != "message"), message]
