@@ -465,6 +465,15 @@ def test_a_wrong_flag_is_blamed_and_not_a_file(
     assert said in err
 
 
+@pytest.mark.parametrize("flags", [("--cmd",), (*REHEARSAL, "--verifier")], ids=lambda flags: flags[-1])
+def test_what_lies_there_and_cannot_be_run_is_told_as_such(run: Run, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    (tmp_path / "an answer").write_text("echo Paris.\n")
+    code, _, err = run("submit", "x", *flags, f"'{tmp_path}/an answer'")
+    assert (code, f"may not be executed; run: chmod +x '{tmp_path}/an answer'" in err) == (2, True)
+    code, _, err = run("submit", "x", *flags, str(tmp_path))
+    assert (code, f"{str(tmp_path)!r} is a folder, and no program" in err) == (2, True)
+
+
 def test_a_verifier_of_one_word_is_a_program_unless_a_package_brings_it(run: Run) -> None:
     assert run("submit", "x", "--single", "--verifier", "true", *REHEARSAL)[0] == 0
     config = run("ledger", "get", "2", "--part", "config")[1]

@@ -335,6 +335,12 @@ def test_without_the_program_it_says_how_to_install_it() -> None:
         open_claude("mine", {}, {**SEES, "PATH": "/no/such/place"})
 
 
+def test_a_program_that_may_not_be_executed_is_not_to_be_installed(tmp_path: Path) -> None:
+    (tmp_path / "claude").write_text("#!/bin/sh\n")
+    with pytest.raises(UsageError, match="may not be executed; run: chmod"):
+        open_claude("mine", {"program": str(tmp_path / "claude")}, {})
+
+
 @pytest.mark.parametrize(
     ("table", "complaint"),
     [

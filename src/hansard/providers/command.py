@@ -19,7 +19,7 @@ from hansard.errors import ProviderError, UsageError
 from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
 from hansard.providers.options import Options
-from hansard.providers.programs.environment import found, passed_on
+from hansard.providers.programs.environment import barred, found, passed_on
 from hansard.providers.programs.outcome import ended_badly, keep, text_of, tightened
 from hansard.providers.programs.process import Program, Ran, encoded, need_a_system_with_processes, run
 from hansard.providers.programs.spill import SPILL_BYTES, spill_of
@@ -144,9 +144,8 @@ def open_command(id: str, options: Mapping[str, Any], environment: Mapping[str, 
         raise UsageError(f'{where}: input = "file" and {PROMPT_FILE} in argv belong together')
     path = found(argv[0], sees)
     if path is None:
-        raise UsageError(
-            f"{where}: there is no program {argv[0]!r}; write its whole path, or put its folder on the PATH"
-        )
+        none = f"there is no program {argv[0]!r}; write its whole path, or put its folder on the PATH"
+        raise UsageError(f"{where}: {barred(argv[0]) or none}")
     recipe = Recipe(
         # A path is meant from here, and not from wherever we are when it is asked.
         argv=(path if "/" in argv[0] else argv[0], *argv[1:]),

@@ -28,6 +28,7 @@ from hansard.orchestration.seams import read_seam, read_sources
 from hansard.orchestration.templates import digests
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
+from hansard.providers.programs.environment import barred
 from hansard.record.codec import MAX_TEXT
 
 MOST_USD = (2**53 - 1) // NANO_PER_USD
@@ -296,9 +297,8 @@ def _verifier(settings: Settings, pool: Pool, wishes: Wishes, where: str) -> dic
         return {"entry_point": wish}
     words = words_of(wish, where := wishes.named("verifier"))
     if shutil.which(words[0], path=settings.environment.get("PATH")) is None:
-        raise UsageError(
-            f"{where}: there is no program {words[0]!r:.80}, and no installed package brings such a verifier"
-        )
+        none = f"there is no program {words[0]!r:.80}, and no installed package brings such a verifier"
+        raise UsageError(f"{where}: {barred(words[0]) or none}")
     return {"command": words}
 
 

@@ -22,7 +22,7 @@ from hansard.providers.base import Heard, answer, failed, failure
 from hansard.providers.checks import count
 from hansard.providers.options import Options
 from hansard.providers.prices import Prices
-from hansard.providers.programs.environment import found, passed_on
+from hansard.providers.programs.environment import barred, found, passed_on
 from hansard.providers.programs.outcome import ended_badly, keep, tightened
 from hansard.providers.programs.process import Program, Ran, need_a_system_with_processes, run
 from hansard.providers.programs.spill import SPILL_BYTES, spill_of
@@ -116,7 +116,8 @@ class AgentCli:
         self._environment = child_environment(environment, cli, names=names)
         path = found(program or cli.program, self._environment)
         if path is None:
-            raise UsageError(f"[providers.{id}]: {program or cli.program} is not installed; run: {cli.install}")
+            none = f"{program or cli.program} is not installed; run: {cli.install}"
+            raise UsageError(f"[providers.{id}]: {barred(program) or none}")
         self._program = path
         self._version, self._version_of = "", _file_of(path)
         self._asking = asyncio.Lock()

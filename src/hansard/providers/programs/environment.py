@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from shlex import quote
 
 PASSED_ON = frozenset(
     {
@@ -35,3 +36,12 @@ def found(program: str, environment: Mapping[str, str], *, folder: Path | None =
         program = str(folder / program)
     path = shutil.which(program, path=environment.get("PATH", os.defpath))
     return os.path.abspath(path) if path else None
+
+
+def barred(program: str) -> str:
+    """Why what lies at a path is no program; nothing where nothing lies there, or it is only a name."""
+    if "/" not in program or not os.path.exists(program):
+        return ""
+    if os.path.isdir(program):
+        return f"{program!r} is a folder, and no program"
+    return f"{program!r} may not be executed; run: chmod +x {quote(program)}"
