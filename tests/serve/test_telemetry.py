@@ -152,6 +152,17 @@ def test_a_collector_whose_address_holds_a_secret_is_refused_and_not_quoted(url:
     assert "hunter" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("OTEL_BSP_SCHEDULE_DELAY", "0"), ("OTEL_METRICS_EXEMPLAR_FILTER", "some")]
+)
+def test_a_setting_that_the_sdk_refuses_is_told_in_words(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match="--traces: a setting of OpenTelemetry"):
+        Telemetry(cast(Hansard, desk(Answers())), "http://127.0.0.1:1", "0")
+
+
 async def test_more_spans_than_the_sdk_keeps_wait_for_a_collector_that_takes_its_time() -> None:
     here, collector = desk(Answers()), Collector(first_s=3)
     ended = await here.run(plan=plan(*(task(f"t{number}") for number in range(20))))

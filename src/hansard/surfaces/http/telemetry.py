@@ -44,14 +44,15 @@ class Telemetry:
 
     def __init__(self, hansard: Hansard, url: str, version: str) -> None:
         check_collector(url)
-        from opentelemetry.sdk.resources import Resource
-
         self._store = hansard.store
-        about = Resource.create({"service.name": names.SCOPE, "service.version": version}, names.CONVENTIONS)
         self.dropped = self._handed_over = 0
         self._counting = threading.Lock()
-        self._tracing = _tracing(about, url.rstrip("/"), self._drop)
-        self._metering = _metering(about, url.rstrip("/"))
+        try:
+            about = _about(version)
+            self._tracing = _tracing(about, url.rstrip("/"), self._drop)
+            self._metering = _metering(about, url.rstrip("/"))
+        except ValueError as error:
+            raise UsageError(f"--traces: a setting of OpenTelemetry (OTEL_…) cannot be used: {error}") from error
         self._tracer = self._tracing.get_tracer(names.SCOPE, version)
         meter = self._metering.get_meter(names.SCOPE, version)
         self._took = meter.create_histogram(names.OPERATION_SECONDS, "s")
@@ -129,6 +130,12 @@ class Telemetry:
                     self._tokens.record(count, {**said, names.TOKEN_TYPE: kind})
         elif span.parent is None:
             self._ran.record(took_s, said)
+
+
+def _about(version: str) -> Any:
+    from opentelemetry.sdk.resources import Resource
+
+    return Resource.create({"service.name": names.SCOPE, "service.version": version}, names.CONVENTIONS)
 
 
 def _tracing(about: Any, url: str, drop: Callable[[int], None]) -> Any:
