@@ -395,6 +395,9 @@ def test_connections_are_used_again(form: Form, wire: Wire) -> None:
         ({"base_url": "http://host:99999/v1"}, "base_url is no address"),
         ({"base_url": "http://user:pass@host/v1"}, "no user"),
         ({"base_url": "http://host/v1?key=1"}, "no user"),
+        ({"base_url": "http://ho st/v1"}, "base_url is no address"),
+        ({"base_url": "http://host/v\0"}, "base_url is no address"),
+        ({"base_url": f"http://host/{'v' * 70_000}"}, "base_url is no address"),
         ({"base_url_env": "NOT_SET"}, "NOT_SET, which is not set"),
         ({"api_key_env": "NOT_SET"}, "NOT_SET is not set"),
         ({"api_key_env": "sk-0123456789abcdef"}, "api_key_env is no name of a variable"),
@@ -425,7 +428,8 @@ def asking_environment() -> dict[str, str]:
 def test_the_address_may_come_from_the_environment_that_was_given(
     form: Form, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(asking_environment(), "ADDRESS", wire.url if form.api == "messages" else f"{wire.url}/v1")
+    address = wire.url if form.api == "messages" else f"{wire.url}/v1"
+    monkeypatch.setitem(asking_environment(), "ADDRESS", f" {address}\n")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1")
     assert answers(form, wire, base_url_env="ADDRESS").ok

@@ -9,6 +9,7 @@ from hansard.errors import UsageError
 from hansard.providers.options import Options
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LONGEST_URL = 2_000
 NO_KEY = "no-key-configured"
 """Sent where no key is configured: SDKs insist on one, and servers without keys do not look."""
 
@@ -32,7 +33,9 @@ def place_of(id: str, options: Options, environment: Mapping[str, str], *, base_
     `key_env` is read where nothing is named, and only for the vendor's own address: a key goes where it belongs.
     """
     where = f"[providers.{id}]"
-    url = _url(where, options, environment) or base_url
+    url = _url(where, options, environment).strip() or base_url
+    if not url.isprintable() or " " in url or len(url) > LONGEST_URL:
+        raise UsageError(f"{where}: base_url is no address: it holds spaces or control characters, or is too long")
     try:
         parts = urlsplit(url)
         # Looked at because it is read only then: a port that is none is a ValueError.
