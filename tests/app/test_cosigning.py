@@ -159,7 +159,8 @@ def test_other_answers(log: SignedLog, key: SigningKey, status: int, body: str, 
 
 
 def test_what_is_no_http_steers_no_terminal(log: SignedLog, key: SigningKey) -> None:
-    for answer in (b"\x1b]0;owned\x07\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\x1bz\r\n"):
+    chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    for answer in (b"\x1b]0;owned\x07\r\n\r\n", b"", chunked + b"\x1bz\r\n", chunked + b"-5\r\nhello\r\n"):
         assert isinstance(failure(log, key, log.checkpoint(), answer), ProviderError)
 
 

@@ -47,6 +47,9 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float,
                 if answer.length and len(data) < most_bytes:
                     raise http.client.IncompleteRead(data, answer.length)
                 return Answer(answer.status, data)
+        except ValueError as error:
+            # Chunks of a size below zero are no HTTP, and the standard library tries to read them.
+            raise http.client.HTTPException(str(error)) from error
         finally:
             late.cancel()
     finally:
