@@ -116,6 +116,16 @@ def test_an_event_that_is_no_json_is_internal(form: Form, wire: Wire) -> None:
     assert failure_of(answers(form, wire, Raw(body=body, content_type="text/event-stream"))).kind == "internal"
 
 
+@pytest.mark.parametrize("junk", [b"DONE", b'"[DONE]"', b"null", b"{"])
+def test_an_event_that_is_no_json_behind_the_end_of_an_answer_takes_nothing_from_it(wire: Wire, junk: bytes) -> None:
+    stream = FORMATS["chat/completions"](Say(), {"model": "m", "stream_options": {"include_usage": True}}, True)
+    body = stream.replace(b"data: [DONE]", b"data: " + junk)
+    assert body != stream
+    completion = answers(CHAT[1], wire, Raw(body=body, content_type="text/event-stream"))
+    assert completion.failure is None
+    assert (completion.text, completion.usage.estimated) == ("Paris.", False)
+
+
 @streamed
 def test_an_answer_that_comes_whole_though_a_stream_was_asked_for_is_an_answer(form: Form, wire: Wire) -> None:
     body = FORMATS[{"chat": "chat/completions"}.get(form.api, form.api)](Say(), {"model": form.model}, False)

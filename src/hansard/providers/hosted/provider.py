@@ -140,9 +140,10 @@ class Hosted:
                         await drain(stream)
                         break
         except NotAnEvent as error:
-            raise Lost("internal", str(error)) from error
+            if not fold.done:
+                raise Lost("internal", str(error)) from error
         except httpx2.HTTPError:
-            # A connection that breaks behind the end of an answer takes nothing from it.
+            # What goes wrong behind the end of an answer takes nothing from it.
             if not fold.done:
                 raise
         finally:
