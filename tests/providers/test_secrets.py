@@ -104,6 +104,19 @@ def test_other_text_stays_as_it_is(text: str) -> None:
     assert SECRETS.scrub(text.encode()) == text.encode()
 
 
+def test_a_secret_that_is_no_utf8_is_known_and_found() -> None:
+    latin = "p\xe4sswort-123".encode("latin-1")
+    known = Secrets({"WORD": latin.decode("utf-8", "surrogateescape")})
+    for written in (latin, base64.b64encode(latin), b"p%E4sswort-123", b"\xff" * 99 + latin + b"\xff" * 99):
+        assert b"sswort" not in known.scrub(b"a " + written + b" b")
+        assert b"[secret WORD]" in known.scrub(b"a " + written + b" b")
+    assert known.scrub(f"a {latin.decode(errors='replace')} b") == "a [secret WORD] b"
+    broken = b"\xff" * 20
+    known.add("KEY", broken.decode("utf-8", "surrogateescape"))
+    assert known.scrub(b"a " + broken) == b"a [secret KEY]"
+    assert known.scrub(broken.decode(errors="replace")) == broken.decode(errors="replace")
+
+
 def test_bytes_that_are_no_text_are_scrubbed_too() -> None:
     assert SECRETS.scrub(b"\xff\xfe" + KEY.encode() + b"\x80") == b"\xff\xfe[secret API_KEY]\x80"
 

@@ -19,6 +19,8 @@ CUT = "…"
 MOST_CUTS = 100
 LONGEST_NUMBER_BITS = 8_192
 """Python writes no number of more than 4,300 digits, and the record takes none: whoever checks it says so."""
+UNREADABLE = "surrogateescape"
+"""How Python holds bytes of the environment that are no UTF-8."""
 _BREAK = r"(?:\\+[rn]|[\r\n])*"
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
@@ -56,7 +58,7 @@ class Secrets:
             self._halves[form] = form[:half], form[-half:]
         # A form that holds another one is found with it.
         cores = [form for i, form in enumerate(forms) if not any(shorter in form for shorter in forms[:i])]
-        self._cores += [(core, core.encode()) for core in cores]
+        self._cores += [(core, _bytes(core)) for core in cores]
         self._in_base64 |= {form: form.encode() for form in _in_base64(value)}
 
     @overload
@@ -69,7 +71,7 @@ class Secrets:
             return text
         if isinstance(text, str):
             return CUT.join(map(self._uncut, self._whole(text).split(CUT, MOST_CUTS)))
-        clean, edge = self._whole(text), max(len(form.encode()) for form in self._forms)
+        clean, edge = self._whole(text), max(len(_bytes(form)) for form in self._forms)
         if len(clean) <= 2 * edge:
             return self._uncut_bytes(clean)
         return self._uncut_bytes(clean[:edge]) + clean[edge:-edge] + self._uncut_bytes(clean[-edge:])
@@ -99,7 +101,7 @@ class Secrets:
         pattern = "|".join(map(self._pattern, forms))
         if isinstance(text, str):
             return re.sub(pattern, lambda found: self._mark(found[0]), text)
-        return re.sub(pattern.encode(), lambda found: self._mark(found[0].decode()).encode(), text)
+        return re.sub(_bytes(pattern), lambda found: self._mark(found[0].decode(errors=UNREADABLE)).encode(), text)
 
     def scrub_json(self, value: Any) -> Any:
         """The same for every text in a JSON value, keys included, and for every number: a secret may be written as one."""
@@ -139,6 +141,11 @@ class Secrets:
         return f"[secret {known}]"
 
 
+def _bytes(text: str) -> bytes:
+    """A text as it stands in an environment, where any bytes may stand."""
+    return text.encode("utf-8", UNREADABLE)
+
+
 def _joined(text: str) -> str:
     """Base64 in one line, also where JSON wrote the ends of its lines, and other JSON holds that."""
     for end in ("\\n", "\\r", "\\", "\n", "\r"):
@@ -153,7 +160,12 @@ def _joined_bytes(text: bytes) -> bytes:
 def _forms(value: str) -> Iterator[str]:
     """The value in every writing in which it is looked for."""
     yield value
-    for encoded in (quote(value, safe=""), quote(value), quote_plus(value)):
+    # What is no UTF-8 is shown as such where it comes back as text; nothing but such marks may be anybody's.
+    shown = _bytes(value).decode("utf-8", "replace")
+    if len(shown.replace("\N{REPLACEMENT CHARACTER}", "")) >= SHORTEST:
+        yield shown
+    unreadable = {"errors": UNREADABLE}
+    for encoded in (quote(value, "", **unreadable), quote(value, **unreadable), quote_plus(value, **unreadable)):
         yield encoded
         yield _ESCAPE.sub(lambda found: found[0].lower(), encoded)
     for ascii_only in (True, False):
@@ -166,7 +178,7 @@ def _forms(value: str) -> Iterator[str]:
 
 
 def _in_base64(value: str) -> Iterator[str]:
-    data = value.encode()
+    data = _bytes(value)
     for encode in (b64encode, urlsafe_b64encode):
         yield encode(data).decode()
         for offset in range(3):
