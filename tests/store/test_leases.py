@@ -1,6 +1,8 @@
 """Leases run by a clock, and clocks go wrong: no claim is held for years because one was. Before its lease ends only the dead lose one."""
 
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,30 @@ def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(name: str) -
     there = replace(Holder.here(), started="0", **{name: "another"})
     with pytest.raises(Fenced, match="is held by process"):
         why_free("r1", 1, there.text(), 1_000_000)
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """A process that may open nothing more; what it has open works."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_who_can_open_no_more_files_calls_nobody_dead() -> None:
+    here = Holder.here().text()
+    with no_more_files(), pytest.raises(Fenced, match="is held by process"):
+        why_free("r1", 1, here, 1_000_000)
+
+
+def test_who_took_a_claim_while_he_could_open_no_more_files_is_not_dead() -> None:
+    with no_more_files():
+        here = Holder.here().text()
+    with pytest.raises(Fenced, match="is held by process"):
+        why_free("r1", 1, here, 1_000_000)
 
 
 @pytest.mark.parametrize("pid", ["1e999", '"x"', "null", "[]"])

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -28,7 +29,7 @@ class Holder:
     @classmethod
     def here(cls) -> Self:
         pid = os.getpid()
-        return cls(host=socket.gethostname(), boot=_boot(), pids=_pids(), pid=pid, started=_started(pid))
+        return cls(host=socket.gethostname(), boot=_boot(), pids=_pids(), pid=pid, started=_started(pid) or "")
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -49,8 +50,10 @@ class Holder:
 
         Another boot under the same host name may be another machine, and another count of pids another container.
         """
-        seen = self.boot and self.pids and (self.host, self.boot, self.pids) == (socket.gethostname(), _boot(), _pids())
-        return bool(seen) and _started(self.pid) != self.started
+        known = self.boot and self.pids and self.started
+        if not known or (self.host, self.boot, self.pids) != (socket.gethostname(), _boot(), _pids()):
+            return False
+        return not _is_there(self.pid) or _started(self.pid) not in (self.started, None)
 
 
 def why_free(claim: str, epoch: int, holder: str, left_us: int) -> Freed:
@@ -84,12 +87,23 @@ def _pids() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
-    """The process's start time in clock ticks since boot; empty when there is no such process, or only what is left of one."""
+def _is_there(pid: int) -> bool:
+    """Whether a process has this number. It takes no file, and sees those of other users wherever /proc hides them."""
+    try:
+        with suppress(PermissionError):
+            os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
+
+
+def _started(pid: int) -> str | None:
+    """The process's start time in clock ticks since boot; empty when only what is left of it is there, None when nobody can
+    tell: no file can be opened any more, say."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return ""
+        return None
     # The command name may hold spaces and brackets; the fields begin behind its last bracket.
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]
