@@ -52,6 +52,16 @@ def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(name: str) -
         why_free("r1", 1, there.text(), 1_000_000)
 
 
+@pytest.mark.parametrize("name", ["host", "boot", "pids"])
+def test_a_clock_that_was_ahead_before_a_reboot_keeps_no_claim_from_anybody_for_hours(name: str) -> None:
+    """Nobody can tell by its process whether that claim is free, and its lease was of seconds."""
+    two_hours_us = 7_200 * 1_000_000
+    there = replace(Holder.here(), **{name: "another"})
+    assert why_free("r1", 1, there.text(), two_hours_us) == "expired"
+    with pytest.raises(Fenced, match="is held by process"):
+        why_free("r1", 1, Holder.here().text(), two_hours_us)
+
+
 @contextmanager
 def no_more_files() -> Iterator[None]:
     """A process that may open nothing more; what it has open works."""

@@ -14,6 +14,8 @@ from hansard.store.base import Freed
 
 LONGEST_US = 86_400 * 1_000_000
 """No lease is as long: one that has more time left was given by a clock that was ahead, and set right since."""
+LONGEST_UNSEEN_US = 120 * 1_000_000
+"""The same for a holder whom nobody sees from here: leases are of seconds, and whoever lives renews his soon."""
 
 
 @value
@@ -45,13 +47,17 @@ class Holder:
         names = {"boot": self.boot, "host": self.host, "pid": self.pid, "pids": self.pids, "started": self.started}
         return json.dumps(names)
 
-    def is_dead(self) -> bool:
-        """True only when this process can tell: it would see the other one, and that is gone.
+    def would_be_seen(self) -> bool:
+        """Whether this process can tell if the other one lives.
 
         Another boot under the same host name may be another machine, and another count of pids another container.
         """
         known = self.boot and self.pids and self.started
-        if not known or (self.host, self.boot, self.pids) != (socket.gethostname(), _boot(), _pids()):
+        return bool(known) and (self.host, self.boot, self.pids) == (socket.gethostname(), _boot(), _pids())
+
+    def is_dead(self) -> bool:
+        """True only when this process can tell: it would see the other one, and that is gone."""
+        if not self.would_be_seen():
             return False
         return not _is_there(self.pid) or _started(self.pid) not in (self.started, None)
 
@@ -62,9 +68,9 @@ def why_free(claim: str, epoch: int, holder: str, left_us: int) -> Freed:
         return "new"
     if not holder:
         return "resumed"
-    if not 0 < left_us <= LONGEST_US:
-        return "expired"
     who = Holder.parse(holder)
+    if not 0 < left_us <= (LONGEST_US if who and who.would_be_seen() else LONGEST_UNSEEN_US):
+        return "expired"
     if who and who.is_dead():
         return "dead"
     by = f"process {who.pid} on {who.host}" if who else "somebody"
