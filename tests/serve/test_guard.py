@@ -1,11 +1,13 @@
 import asyncio
 import json
 import re
+import resource
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -13,6 +15,7 @@ from unittest.mock import Mock
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from command_line import started
 from daemons import BARE, Served, place, serving, wait_for
 from hansard.app.serving.tokens import Tokens
 from hansard.surfaces.http.app import make_app
@@ -421,6 +424,48 @@ def test_too_many_requests_at_once_are_refused(narrow: Served) -> None:
     for stream in streams:
         stream.__exit__(None, None, None)
     wait_for(lambda: narrow.get("/health").status_code == 200)
+
+
+@contextmanager
+def within_files(folder: Path, soft: int, hard: int) -> "Iterator[tuple[subprocess.Popen[str], int]]":
+    """A daemon that may open so many files, and its port."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    with (folder / "daemon.log").open("w") as log:
+        words = ("serve", "--port", 0, "--json", "--provider", "quick", "--patience", 600)
+        process = started(place(folder), *words, stderr=log, preexec_fn=limit)
+    try:
+        assert process.stdout
+        yield process, int(json.loads(process.stdout.readline())["listening"].rsplit(":", 1)[1])
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_more_callers_than_there_are_files_for_are_told_so_and_leave_files_for_the_rest(tmp_path: Path) -> None:
+    with within_files(tmp_path, 128, 128) as (_, port), ExitStack() as held:
+        for _ in range(200):
+            held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as late:
+            assert late.recv(100).startswith(b"HTTP/1.1 503")
+        held.close()
+        wait_for(lambda: health_at(port).startswith(b"HTTP/1.1 200"))
+    told = [json.loads(line) for line in (tmp_path / "daemon.log").read_text().splitlines()]
+    assert [each["requests"] for each in told if each["event"] == "fewer requests at once"] == [32]
+    assert not [each for each in told if each["event"] == "trouble"]
+
+
+def health_at(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as plug:
+        plug.sendall(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        return plug.recv(100)
+
+
+def test_a_daemon_asks_for_the_files_that_its_callers_need(tmp_path: Path) -> None:
+    with within_files(tmp_path, 128, 1_024) as (process, _):
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (1_024, 1_024)
 
 
 def test_an_auditor_needs_no_token_where_the_log_is_public(narrow: Served) -> None:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from hansard.errors import UsageError, first_of
 from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.at_first import AtFirst
 from hansard.surfaces.http.desk import Desk
+from hansard.surfaces.http.files import MOST_WAITING, at_once_within, files_for, requests_within
 from hansard.surfaces.http.guard import Doors, Guard, Limits
 from hansard.surfaces.http.head import Head
 from hansard.surfaces.http.logs import Log, troubles
@@ -79,6 +80,9 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for each in sockets or ():
+            # asyncio lets in at once as many as may wait. Whoever has to wait for his turn is not turned away.
+            each.listen(MOST_WAITING)
         self.up.set()
 
     @contextlib.contextmanager
@@ -125,6 +129,8 @@ async def _serve(
 ) -> None:
     port = listening.getsockname()[1]
     metrics = Metrics()
+    files = files_for(options.limits.requests)
+    limits = _within(options.limits, files, log)
     hooks = webhooks(options.webhooks, tokens.folder, hansard.store, log) if options.webhooks else None
     daemon = Daemon(hansard, log, most=options.most_runs, resume=options.resume, webhooks=hooks)
     desk = Desk(
@@ -145,8 +151,8 @@ async def _serve(
         with _telemetry(daemon, metrics, options.traces), cosigner.working():
             async with _mcp(daemon, options) as mcp:
                 app = Shortcut(Pace(Head(make_app(desk, mcp))), desk)
-                guard = Guard(app, tokens, doors, options.limits, metrics, log)
-                server = Server(_config(guard, options.limits))
+                guard = Guard(app, tokens, doors, limits, metrics, log)
+                server = Server(_config(guard, limits, at_once_within(files)))
                 await _until_told(daemon, server, listening, log, ready, options.grace_s)
     except ExceptionGroup as errors:
         raise first_of(errors) from None
@@ -173,7 +179,16 @@ async def _until_told(
         working.cancel()
 
 
-def _config(guard: ASGIApp, limits: Limits) -> uvicorn.Config:
+def _within(limits: Limits, files: int, log: Log) -> Limits:
+    """The limits, with no more requests at once than there are files for."""
+    room = requests_within(files)
+    if room >= limits.requests:
+        return limits
+    log("fewer requests at once", requests=room, detail=f"the system lets this process open {files} files (ulimit -n)")
+    return replace(limits, requests=room)
+
+
+def _config(guard: ASGIApp, limits: Limits, at_once: int) -> uvicorn.Config:
     # uvicorn makes connections of a class, so what is set for them is set on one of ours.
     kind = type("Connection", (Connection,), {"most": 2 * limits.requests, "patience_s": limits.patience_s})
     return uvicorn.Config(
@@ -186,6 +201,7 @@ def _config(guard: ASGIApp, limits: Limits) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        backlog=at_once,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=GOODBYE_S,
     )
@@ -233,7 +249,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
-        made.listen(2048)
+        made.listen(MOST_WAITING)
     except (OSError, OverflowError) as error:
         made.close()
         why = getattr(error, "strerror", None) or error
