@@ -327,6 +327,31 @@ async def test_who_waits_for_a_run_that_could_not_be_recorded_waits_until_it_has
         assert made.hansard.runs.show(run)["state"] == "answered"
 
 
+@pytest.mark.parametrize("who", ["daemon", "worker"])
+async def test_a_log_that_is_not_sealed_as_it_should_be_is_told(
+    who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.record.recorder.UPKEEP_S", 0.05)
+    monkeypatch.setattr("hansard.record.sealer.CHECKPOINT_S", 0.0)
+    monkeypatch.setattr("hansard.record.sealer.ANCHOR_S", 0.0)
+    monkeypatch.setattr("hansard.app.serving.seals.LOOK_S", 0.02)
+    settings, told = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path), list[str]()
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+        if who == "daemon":
+            work = Daemon(hansard, lambda event, detail="", **_: told.append(f"{event}: {detail}")).work()
+        else:
+            work = Worker(hansard, tell=told.append).work()
+        working = asyncio.create_task(work)
+        await until(lambda: status(hansard)["signed"])
+        away = (tmp_path / "logs").rename(tmp_path / "away")
+        await (await hansard.submit("please", lane="backend", wishes=WISHES)).ended()
+        await until(lambda: any(each.startswith("the log is not sealed as it should be: cannot use") for each in told))
+        away.rename(tmp_path / "logs")
+        await until(lambda: any(each.startswith("the log is sealed again") for each in told))
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])
 async def test_what_another_process_leaves_unsigned_is_signed_also_where_nothing_is_recorded(
     who: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -75,6 +75,8 @@ def test_what_stands_in_the_way_is_no_end(log: Log, store: Store) -> None:
     hidden = log.keys.rename(log.keys.with_name("hidden"))
     waiting.upkeep()
     assert waiting.seal() is None
+    assert str(log.keys) in str(waiting.trouble)
     hidden.rename(log.keys)
     waiting.upkeep()
     assert waiting.seal() is not None
+    assert waiting.trouble is None

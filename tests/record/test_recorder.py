@@ -404,6 +404,8 @@ async def test_two_tasks_that_take_turns_lose_nothing() -> None:
 class SlowSealing:
     """A sealing whose upkeep takes its time, and which notices when somebody comes in between."""
 
+    trouble = None
+
     def __init__(self) -> None:
         self.inside = self.upkeeps = 0
         self.met = False

@@ -5,7 +5,6 @@ Belongs to one writer thread at a time, as the sealer does.
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from hansard.errors import StoreError
 from hansard.record.sealer import Sealer
@@ -20,6 +19,12 @@ class Deputy:
     def __init__(self, sealer: Sealer | None, take: Callable[[], Sealer | None]) -> None:
         self._sealer, self._take = sealer, take
         self._next_s = time.monotonic() + AGAIN_S
+        self._hindered: StoreError | None = None
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why the log is not sealed as it should be; None where it is, or another process sees to it."""
+        return self._sealer.trouble if self._sealer and self._sealer.holds else self._hindered
 
     def seal(self) -> Seal | None:
         return self._sealer.seal() if self._sealer else None
@@ -37,9 +42,11 @@ class Deputy:
             self._look()
 
     def _look(self) -> None:
-        """Whether the place is free by now, where it was another's. What stands in the way then is told at the next start."""
+        """Whether the place is free by now, where it was another's. What stands in the way then is kept in `trouble`."""
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + AGAIN_S
-        with suppress(StoreError):
-            self._sealer = self._take()
+        try:
+            self._sealer, self._hindered = self._take(), None
+        except StoreError as error:
+            self._hindered = error

@@ -65,6 +65,9 @@ class Step(NamedTuple):
 class Sealing(Protocol):
     """What the recorder needs of a sealer: a seal for each commit, word when it is durable, and a moment in idle times."""
 
+    @property
+    def trouble(self) -> StoreError | None: ...
+
     def seal(self) -> Seal | None: ...
 
     def committed(self) -> None: ...
@@ -109,6 +112,11 @@ class Recorder:
         self._last: asyncio.Task[object] | None = None
         self._writing = False
         self._usual_s = 2 * INLINE_BELOW_S
+
+    @property
+    def unsealed(self) -> StoreError | None:
+        """Why what is recorded here is not sealed as it should be; None where all is well."""
+        return self._sealing.trouble if self._sealing else None
 
     async def record(
         self, fact: F, *, actor: str, run: str = "", causes: Iterable[Cause] = (), claim: Claim | None = None

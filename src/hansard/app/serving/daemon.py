@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from hansard.app.lanes.routed import Routes
 from hansard.app.service import Hansard
+from hansard.app.serving.seals import tell_of_seals
 from hansard.app.serving.webhooks import KINDS, Webhooks
 from hansard.app.serving.worker import AGAIN_S, CLAIM, GRACE_S, unfinished
 from hansard.app.setup.configuring import run_config
@@ -97,10 +98,14 @@ class Daemon:
                     if self._webhooks:
                         group.create_task(self._webhooks.work())
                     group.create_task(self._hold())
+                    group.create_task(tell_of_seals(self.hansard.recorder, self._tell_of_seal))
         finally:
             if self._claim:
                 with suppress(HansardError):
                     self.hansard.store.release(self._claim)
+
+    def _tell_of_seal(self, event: str, why: str) -> None:
+        self._tell(event, **({"detail": why} if why else {}))
 
     def config(self, wishes: Wishes) -> RunConfig:
         """The configuration of a run that is wished for so. A daemon's settings stay as they are, so it is made once."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hansard.app.service import Hansard
+from hansard.app.serving.seals import tell_of_seals
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable, first_of
 from hansard.orchestration.ending import Ended
 from hansard.orchestration.watching import LEASE_S, release, take
@@ -91,11 +92,15 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._keep())
+                group.create_task(tell_of_seals(self._hansard.recorder, self._tell_of_seal))
                 await self._look(group)
         except ExceptionGroup as errors:
             raise first_of(errors) from None
         finally:
             release(store, self._claim)
+
+    def _tell_of_seal(self, event: str, why: str) -> None:
+        self._tell(f"{event}: {why}" if why else event)
 
     async def _look(self, group: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
