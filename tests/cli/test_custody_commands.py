@@ -114,10 +114,28 @@ def test_what_another_process_writes_is_carried_away_meanwhile(run: Any, state: 
     lines, receipt = tmp_path / "ledger.jsonl", tmp_path / "six.tlog-proof"
     asyncio.run(record_run(lines, state))
     with open_ledger(Settings(ledger=str(lines), state=state), writing=True):
-        assert run("ledger", "checkpoint", "--ledger", lines)[0] == 11
+        assert run("ledger", "seal", "--ledger", lines)[0] == 11
+        assert run("ledger", "checkpoint", "--ledger", lines)[0] == 0
         assert run("ledger", "receipt", 6, "-o", receipt, "--ledger", lines)[0] == 0
         assert run("ledger", "export", tmp_path / "out", "--ledger", lines)[0] == 0
     assert run("verify", receipt)[0] == run("verify", tmp_path / "out", "--deep")[0] == 0
+
+
+def test_beside_a_process_that_seals_the_newest_signed_state_is_kept(
+    run: Any, ledger: Path, state: Path, tmp_path: Path
+) -> None:
+    settings = Settings(ledger=str(ledger), state=state)
+    with open_ledger(settings, writing=True) as daemon:
+        assert daemon.sealer
+        record_now(daemon.store, [Step(request("more"), "human:ann")])
+        code, note, err = run("ledger", "checkpoint", "--ledger", ledger)
+        assert (code, note.splitlines()[1]) == (0, "13")
+        assert "1 newer entry is not in it" in err
+        code, _, err = run("ledger", "seal", "--ledger", ledger)
+        assert (code, "another process seals" in err) == (11, True)
+    kept = tmp_path / "kept"
+    kept.write_text(note)
+    assert run("verify", ledger, "--against", kept)[0] == 0
 
 
 def test_a_writer_of_json_lines_may_begin_while_they_are_exported(state: Path, tmp_path: Path) -> None:

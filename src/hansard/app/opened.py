@@ -29,6 +29,7 @@ class Opened:
         self._writing = writing
         self._lost_key = lost_key
         self._looked = False
+        self._others = False
         self._sealer: Sealer | None = None
         self._folder: Path | None = None
         """Where the keys of a signed log belong."""
@@ -45,6 +46,12 @@ class Opened:
             # Only now: whoever asks again after a refusal is refused again.
             self._looked = True
         return self._sealer
+
+    @property
+    def is_left_to_others(self) -> bool:
+        """Whether this log has its keys here, and another process signs it at present."""
+        can_be_signed = self._folder is not None and not self._keyless
+        return can_be_signed and self.sealer is None and (self._others or not self._writing)
 
     def extending(self) -> "Sealer | None":
         """The same for whoever is about to extend the log; StoreError too where nobody could seal what is written ([C11])."""
@@ -164,8 +171,8 @@ class Opened:
         try:
             ring = KeyRing.open(self._folder, self._origin)
             sealer = Sealer.take(self.store, ring, self._folder, lost_key_rotates=self._lost_key)
-            self.custody = f"files in {self._folder}"
+            self.custody, self._others = f"files in {self._folder}", False
             return sealer
         except Fenced as error:
-            self.custody = f"another process seals: {error}"
+            self.custody, self._others = f"another process seals: {error}", True
             return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from hansard.app.opened import Opened
 from hansard.app.views import View
 from hansard.domain.custody import AnchorRecorded
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, Unavailable, UsageError
 from hansard.ledger.checkpoint import parse_checkpoint
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import parse_note
@@ -35,7 +35,11 @@ def pin(opened: Opened) -> View:
 
 
 def checkpoint(opened: Opened) -> View:
-    """Sign the log as it stands."""
+    """Sign the log as it stands. Where another process signs it at present: the newest state that is signed."""
+    _refuse_broken(opened.store)
+    signed = newest_signed(opened.store) if opened.is_left_to_others else None
+    if signed:
+        return checkpoint_view(StoredCheckpoint(size=signed.checkpoint.size, note=signed.note))
     return checkpoint_view(_sealer(opened).checkpoint())
 
 
@@ -123,5 +127,6 @@ def _refuse_broken(store: Store) -> None:
 def _sealer(opened: Opened) -> "Sealer":
     _refuse_broken(opened.store)
     if opened.sealer is None:
-        raise UsageError(f"this process cannot sign {opened.store.place}: {opened.custody}")
+        said = f"this process cannot sign {opened.store.place}: {opened.custody}"
+        raise Unavailable(said) if opened.is_left_to_others else UsageError(said)
     return opened.sealer

@@ -17,8 +17,12 @@ from hansard.surfaces.plain import plain
 
 
 def checkpoint(args: argparse.Namespace) -> int:
-    with open_ledger(ledger_settings(args.ledger), writing=True) as opened:
+    with open_to_carry(ledger_settings(args.ledger)) as opened:
         view = service.checkpoint(opened)
+        newer = opened.store.head().size - view["size"]
+    if newer:
+        said = f"{newer:,} newer {'entry is' if newer == 1 else 'entries are'} not in it"
+        print(f"hansard: {said}: another process seals this log, and signs soon", file=sys.stderr)
     return _print(args, view, view["checkpoint"])
 
 
