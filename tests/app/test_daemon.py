@@ -3,6 +3,7 @@ import fcntl
 import gc
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
@@ -489,6 +490,36 @@ async def test_one_look_at_a_log_that_grows_is_for_all_who_wait(monkeypatch: pyt
             await hansard.runs.cancel(run)
         async with asyncio.timeout(30):
             await asyncio.gather(*waiting.values())
+
+
+async def test_one_look_at_the_clock_is_for_all_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hansard.app.driving.waiting.LOOK_S", 0.01)
+    looks, waits, wait = list[int](), list[object](), asyncio.wait
+
+    def head(of: Callable[[], Any]) -> Any:
+        looks.append(1)
+        return of()
+
+    def noted(*args: Any, **how: Any) -> Any:
+        waits.append(how)
+        return wait(*args, **how)
+
+    rules = read_rules([{"before": "plan", "deadline_s": 600, "on_expiry": "approve"}], "test")
+    async with Hansard.open(settings=IN_MEMORY, providers={"told": Answers(obliging)}) as hansard:
+        config = replace(run_config(IN_MEMORY, hansard.pool, WISHES), gates=rules)
+        runs = [await hansard.runs.submit("please", config, lane="backend") for _ in range(3)]
+        assert [(await hansard.runs.drive(run)).state for run in runs] == ["waiting"] * 3
+        monkeypatch.setattr("hansard.app.driving.waiting.asyncio.wait", noted)
+        waiting = [asyncio.create_task(hansard.runs.waiting.decided(run)) for run in runs]
+        await until(lambda: hansard.runs.waiting._ears == 3)
+        monkeypatch.setattr(hansard.store, "head", partial(head, hansard.store.head))
+        await until(lambda: len(looks) > 8)
+        assert len(waits) == 3, "each waits once, however often is looked"
+        assert not [each for each in waiting if each.done()]
+        later = time.time_ns() + 700 * 10**9
+        monkeypatch.setattr("hansard.app.driving.waiting.time.time_ns", lambda: later)
+        async with asyncio.timeout(30):
+            await asyncio.gather(*waiting)
 
 
 async def test_who_waits_hears_of_whatever_keeps_him_from_hearing(monkeypatch: pytest.MonkeyPatch) -> None:

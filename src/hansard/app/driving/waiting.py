@@ -23,6 +23,7 @@ class Waiting:
         # A gate that another driver opens meanwhile may have a deadline.
         self._news = News(store, *MOVES, "gate.opened")
         self._ears = 0
+        self._deadlines: dict[asyncio.Future[None], int] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def decided(self, run: str) -> None:
@@ -35,13 +36,12 @@ class Waiting:
         until_us = min(
             (gate.deadline_us for gate in gates if gate.closed is None and gate.deadline_us is not None), default=None
         )
-        with self._ear(run, seen) as (told, looking):
-            while not told.done() and (until_us is None or time.time_ns() // 1_000 < until_us):
-                # By the clock on the wall, which may be set, so it is looked at now and then.
-                look_s = None if until_us is None else LOOK_S
-                await asyncio.wait([told, looking], timeout=look_s, return_when=asyncio.FIRST_COMPLETED)
-                if looking.done():
-                    looking.result()
+        if _is_over(until_us):
+            return
+        with self._ear(run, seen, until_us) as (told, looking):
+            await asyncio.wait([told, looking], return_when=asyncio.FIRST_COMPLETED)
+            if looking.done():
+                looking.result()
 
     async def may_go_on(self, run: str) -> bool:
         """Whether there is something that the last driver of a run may not have seen."""
@@ -60,8 +60,10 @@ class Waiting:
         return progress, max(newest, progress.seen), any(entry.seq > after and entry.kind in MOVES for entry in entries)
 
     @contextmanager
-    def _ear(self, run: str, since: int) -> "Iterator[tuple[asyncio.Future[None], asyncio.Task[None]]]":
-        """What is done when there is news of a run, and what is done, with its error, when there can be none."""
+    def _ear(
+        self, run: str, since: int, until_us: int | None
+    ) -> "Iterator[tuple[asyncio.Future[None], asyncio.Task[None]]]":
+        """What is done when there is news of a run or its time is over, and what is done, with its error, when there can be none."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def tell() -> None:
@@ -72,11 +74,14 @@ class Waiting:
             self._looking = asyncio.create_task(self._look(), name="hansard-waiting")
         looking = self._looking
         self._ears += 1
+        if until_us is not None:
+            self._deadlines[told] = until_us
         try:
             with self._news.of(run, since, tell):
                 yield told, looking
         finally:
             self._ears -= 1
+            self._deadlines.pop(told, None)
             if not self._ears:
                 self._looking.cancel()
                 self._looking = None
@@ -84,4 +89,12 @@ class Waiting:
     async def _look(self) -> None:
         while True:
             await self._news.look()
+            # By the clock on the wall, which may be set, so all are looked at now and then, and none has a timer of its own.
+            for told, until_us in self._deadlines.items():
+                if _is_over(until_us) and not told.done():
+                    told.set_result(None)
             await asyncio.sleep(LOOK_S)
+
+
+def _is_over(until_us: int | None) -> bool:
+    return until_us is not None and time.time_ns() // 1_000 >= until_us
