@@ -110,6 +110,15 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, odd: str) -> None:
         Tokens(tmp_path).listed()
 
 
+def test_a_file_that_the_system_does_not_let_one_read_is_told(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    tokens.ensure()
+    (tmp_path / "tokens.json").unlink()
+    (tmp_path / "tokens.json").mkdir(mode=0o700)
+    with pytest.raises(StoreError, match=r"tokens\.json cannot be read: Is a directory"):
+        tokens.known("x")
+
+
 def test_a_default_token_that_was_revoked_is_announced_no_more(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path)
     file = tokens.ensure()

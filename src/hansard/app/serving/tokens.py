@@ -19,7 +19,7 @@ from typing import Literal, get_args
 
 from hansard.app.views import View, moment
 from hansard.domain.value import value
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, UsageError, plainly
 from hansard.seal import private
 
 Role = Literal["reader", "operator", "approver"]
@@ -172,10 +172,15 @@ class Tokens:
     def _look(self) -> None:
         """Read the file anew where it has changed."""
         try:
-            found = self._file.stat()
+            self._read()
         except FileNotFoundError:
             self._seen, self._by_digest = None, {}
-            return
+        except OSError as error:
+            why = f"{plainly(error)}; it has to be a file of the user whom the daemon runs as"
+            raise StoreError(f"{self._file} cannot be read: {why}") from error
+
+    def _read(self) -> None:
+        found = self._file.stat()
         seen = (found.st_mtime_ns, found.st_ino, found.st_size)
         if seen == self._seen:
             return
