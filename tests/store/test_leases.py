@@ -37,6 +37,20 @@ def test_a_clock_that_was_years_ahead_gives_nobody_a_claim_for_years(tmp_path: P
     store.close()
 
 
+def test_claims_of_runs_that_are_over_are_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hansard.store.sqlite.writer.MOST_EPOCHS", 4)
+    store = SqliteStore.create(tmp_path / "l.db", genesis())
+    held = [store.claim(f"r{number}", 15.0) for number in range(20)]
+    assert len(store._writer._epochs) <= 4
+    store.release(held[0])
+    assert store.claim("r0", 15.0).epoch == 2
+    with pytest.raises(Fenced):
+        store.renew(held[0], 15.0)
+    for claim in held[1:]:
+        store.renew(claim, 15.0)
+    store.close()
+
+
 def test_a_process_that_is_gone_loses_its_claim_and_one_that_lives_does_not() -> None:
     gone = replace(Holder.here(), started="0")
     assert why_free("r1", 1, gone.text(), 1_000_000) == "dead"

@@ -22,6 +22,7 @@ from hansard.store.sqlite.rows import READ_HEAD, sequence_of
 BUSY_S = 10.0
 TURN_S = 0.0005
 LIFE_S = 1.0
+MOST_EPOCHS = 10_000
 
 _PASSING = frozenset(
     {
@@ -126,10 +127,14 @@ class Writer:
         known = self._epochs.get(name)
         if known is None:
             row = self.connection.execute("SELECT epoch FROM claims WHERE name = ?", (name,)).fetchone()
-            known = self._epochs[name] = row[0] if row else 0
+            known = row[0] if row else 0
+            self.know_epoch(name, known)
         return known
 
     def know_epoch(self, name: str, epoch: int) -> None:
+        if len(self._epochs) >= MOST_EPOCHS:
+            # There is a claim for each run that was ever driven, and few are driven at once.
+            self._epochs.clear()
         self._epochs[name] = epoch
 
     def now_us(self) -> int:
