@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.following import over_at, until_over
 from hansard.domain.work import RetryAsked
-from hansard.errors import Fenced, UsageError
+from hansard.errors import Fenced, Unavailable, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.plan import Plan
@@ -351,6 +351,31 @@ async def test_a_log_that_is_not_sealed_as_it_should_be_is_told(
         await until(lambda: any(each.startswith("the log is sealed again") for each in told))
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+
+
+async def test_a_daemon_without_the_keys_stops_writing_when_nobody_seals_and_goes_on_when_somebody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.record.deputy.AGAIN_S", 0.0)
+    monkeypatch.setattr("hansard.record.deputy.GONE_S", 0.0)
+    monkeypatch.setattr("hansard.app.serving.daemon.LEASE_S", 0.3)
+    monkeypatch.setattr("hansard.app.serving.seals.LOOK_S", 0.02)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    keyless = replace(settings, state=tmp_path / "elsewhere")
+    async with AsyncExitStack() as sealing:
+        await sealing.enter_async_context(Hansard.open(settings=settings))
+        async with daemon(settings=keyless) as (made, told):
+            await until(lambda: made._claim)
+            run = await made.submit(request(made))
+            await until(lambda: made.hansard.runs.show(run)["state"] == "answered")
+            await sealing.aclose()
+            with pytest.raises(Unavailable, match="its keys are not on this machine"):
+                await request(made)
+            await until(lambda: "the log is not sealed as it should be" in told)
+            async with Hansard.open(settings=settings):
+                await until(lambda: "the log is sealed again" in told)
+                run = await made.submit(request(made))
+                await until(lambda: made.hansard.runs.show(run)["state"] == "answered")
 
 
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from hansard.errors import Fenced
+from hansard.errors import Fenced, StoreError, Unavailable
 from hansard.record import deputy as module
-from hansard.record.deputy import Deputy
+from hansard.record.deputy import Deputy, Onlooker
 from hansard.record.sealer import Sealer
 from hansard.store.base import Store
 from ledgers import Clock
@@ -68,6 +68,32 @@ def test_one_that_froze_seals_again_when_its_successor_is_gone(log: Log, store: 
     other.close()
     frozen.upkeep()
     assert frozen.seal() is not None
+
+
+def test_without_keys_nothing_is_written_once_nobody_has_sealed_for_long(
+    log: Log, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GONE_S", 0.0)
+
+    def check() -> None:
+        try:
+            store.release(store.claim("seal", 0.0))
+        except Fenced:
+            return
+        raise StoreError("nobody seals")
+
+    other = log.open()
+    looking = Onlooker(check)
+    for _ in range(2):
+        sealer = log.take(other)
+        assert (looking.seal(), looking.trouble) == (None, None)
+        sealer.close()
+        with pytest.raises(Unavailable, match="nobody seals"):
+            looking.seal()
+        assert str(looking.trouble) == "nobody seals"
+    monkeypatch.setattr(module, "GONE_S", 600.0)
+    assert looking.seal() is None, "whoever seals may be back in a moment"
+    other.close()
 
 
 def test_what_stands_in_the_way_is_no_end(log: Log, store: Store) -> None:

@@ -61,13 +61,14 @@ class Opened:
         return sealer
 
     def sealing(self) -> "Sealing | None":
-        """The same for a process that stays: it seals as soon as another one that does so is gone."""
+        """The same for a process that stays: it seals as soon as another one that does so is gone, or, without the keys, writes
+        no more then."""
         sealer = self.extending()
-        if not self._writing or self._folder is None or self._keyless or self.store.broken:
+        if not self._writing or self._folder is None or self.store.broken:
             return sealer
-        from hansard.record.deputy import Deputy
+        from hansard.record.deputy import Deputy, Onlooker
 
-        return Deputy(sealer, self._again)
+        return Onlooker(self._look_for_sealer) if self._keyless else Deputy(sealer, self._again)
 
     def _again(self) -> "Sealer | None":
         self._sealer = self._take()
@@ -143,14 +144,23 @@ class Opened:
 
     def _refuse_unless_sealed(self) -> None:
         """A process without the keys may write while one that has them seals the log."""
-        from hansard.record.sealer import CLAIM, LEASE_S
+        if not self._is_sealed_elsewhere():
+            raise self._unsealable()
+
+    def _look_for_sealer(self) -> None:
+        if not self._is_sealed_elsewhere():
+            raise StoreError(f"nobody seals {self.store.place} at present, and this process cannot: {self._keyless}")
+
+    def _is_sealed_elsewhere(self) -> bool:
+        from hansard.record.sealer import CLAIM
 
         try:
-            self.store.release(self.store.claim(CLAIM, LEASE_S))
+            # For no time at all: whoever can seal and comes now must not be kept from it.
+            self.store.release(self.store.claim(CLAIM, 0.0))
         except Fenced as error:
             self.custody = f"another process seals: {error}"
-            return
-        raise self._unsealable()
+            return True
+        return False
 
     def _unsealable(self) -> StoreError:
         return StoreError(f"nothing was written to {self.store.place}: it is signed, and {self._keyless}")

@@ -1,4 +1,4 @@
-"""Seals for as long as this process may, and again as soon as it may: when whoever sealed before is gone, or has let go.
+"""The sealing of a process that stays: for as long as it may, and again as soon as it may, or by another process alone.
 
 Belongs to one writer thread at a time, as the sealer does.
 """
@@ -6,11 +6,13 @@ Belongs to one writer thread at a time, as the sealer does.
 import time
 from collections.abc import Callable
 
-from hansard.errors import StoreError
+from hansard.errors import StoreError, Unavailable
 from hansard.record.sealer import Sealer
 from hansard.store.base import Seal
 
 AGAIN_S = 4.0
+GONE_S = 60.0
+"""Whoever seals may be started anew meanwhile."""
 
 
 class Deputy:
@@ -50,3 +52,40 @@ class Deputy:
             self._sealer, self._hindered = self._take(), None
         except StoreError as error:
             self._hindered = error
+
+
+class Onlooker:
+    """Of a process that cannot sign a signed log: it writes as long as another one seals that, and a while longer ([C11]).
+
+    `check` raises StoreError where nobody does.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self._seen_s = self._looked_s = time.monotonic()
+        self.trouble: StoreError | None = None
+
+    def seal(self) -> Seal | None:
+        """Nothing; Unavailable where nobody has sealed the log for too long."""
+        self.upkeep()
+        if self.trouble and time.monotonic() - self._seen_s > GONE_S:
+            raise Unavailable(str(self.trouble))
+        return None
+
+    def committed(self) -> None:
+        return
+
+    def upkeep(self) -> None:
+        """Look, now and then, whether somebody seals. A store that does not say so is heard of by whoever writes to it."""
+        now = time.monotonic()
+        if now - self._looked_s < AGAIN_S:
+            return
+        self._looked_s = now
+        try:
+            self._check()
+        except Unavailable:
+            return
+        except StoreError as error:
+            self.trouble = error
+        else:
+            self._seen_s, self.trouble = now, None
