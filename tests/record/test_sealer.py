@@ -166,6 +166,22 @@ class TestRotation:
         sealer.close()
         assert sizes(store) == [rotation.size]
 
+    def test_each_active_day_brings_a_new_key_also_behind_a_clock_that_was_a_year_ahead(
+        self, log: Log, store: Store
+    ) -> None:
+        log.clock.now += 365 * DAY_S
+        sealer = log.take(store)
+        say(store, 1, sealer=sealer)
+        before = sealer.epoch
+        log.clock.now -= 365 * DAY_S
+        for day in range(3):
+            for _ in range(3):
+                say(store, 1, sealer=sealer)
+                sealer.tick()
+            assert sealer.epoch == before + day
+            log.clock.now += DAY_S
+        sealer.close()
+
     def test_each_active_utc_day_brings_a_new_key(self, log: Log, store: Store) -> None:
         sealer = log.take(store)
         say(store, 1, sealer=sealer)

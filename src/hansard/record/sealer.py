@@ -56,6 +56,7 @@ class Sealer:
         self._identity: SigningKey | None = identity
         self._epoch_key: SigningKey | None = None
         self._keys: LogKeys
+        self._since_day: int
         self._knows_log = False
         self._size = 0
         self._last: StoredCheckpoint | None = None
@@ -142,8 +143,8 @@ class Sealer:
             self._renew()
         if passed(now, self._last_s, CHECKPOINT_S):
             self.checkpoint()
-        epoch = self._keys.epoch
-        reason = rotation_due(self._size, now, (epoch.size, utc_day(epoch.ts / 1_000_000)))
+        self._since_day = min(self._since_day, utc_day(now))
+        reason = rotation_due(self._size, now, (self._keys.epoch.size, self._since_day))
         if reason:
             self._rotate(reason)
         elif passed(now, self._anchored_s, ANCHOR_S):
@@ -197,7 +198,7 @@ class Sealer:
             key = settle_keys(self._store, self._ring, keys.epoch, lost=lost)
         if key is None and not lost:
             raise no_epoch_key(self._store, self._ring, keys)
-        self._keys, self._epoch_key = keys, key
+        self._in_force(keys, key)
         self._last = newest_checkpoint(self._store)
         self._size = self._store.head().size
         self._knows_log = True
@@ -232,11 +233,16 @@ class Sealer:
             self._ring.destroy_epoch(number - 1)
         [sealed] = made
         epoch = Epoch(number=number, key=key.verifier, size=sealed.size, ts=outcome[0].ts, reason=reason)
-        self._keys, self._epoch_key = replace(self._keys, epoch=epoch, retired=self._keys.epoch), key
+        self._in_force(replace(self._keys, epoch=epoch, retired=self._keys.epoch), key)
         self._adopt(sealed)
         self._knows_log = True
         self._keep_anchor()
         return sealed
+
+    def _in_force(self, keys: LogKeys, key: SigningKey | None) -> None:
+        """From now on this epoch key signs. A log that a clock ahead has written tells a day that is yet to come."""
+        self._keys, self._epoch_key = keys, key
+        self._since_day = min(utc_day(keys.epoch.ts / 1_000_000), utc_day(self._clock()))
 
     def _rotation(self, number: int, key: VerifierKey, reason: Reason) -> Draft:
         data = {"epoch": number, "key": key.text(), "reason": reason}
