@@ -280,6 +280,7 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
         '[witnesses.w]\nurl = "zork"\nkey = "k"',
         'origin = "a b"',
         '[providers.cat]\nkind = "command"\nargv = ["cat"]\n[run]\nladder = ["zork"]',
+        '[providers.cat]\nkind = "command"\nargv = ["cat"]\n[run]\nladder = ["cat", "cat:m", "cat"]',
     ],
 )
 def test_doctor_says_what_a_run_would_be_refused_for(tmp_path: Path, text: str) -> None:

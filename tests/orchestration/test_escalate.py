@@ -1,5 +1,10 @@
+import pytest
+
+from hansard.app.setup.wishes import Wishes
 from hansard.domain.roster import Lane
+from hansard.errors import UsageError
 from hansard.orchestration.escalate import Rung, default_ladder, ladder_of, next_rung
+from running import Answers, desk, roster
 
 TIERS = {"cheap": "small", "capable": "large:m1", "frontier": "huge"}
 LADDER = default_ladder(TIERS)
@@ -43,3 +48,17 @@ def test_the_next_rung_is_the_one_above_and_none_at_the_top_or_from_an_unknown_o
     assert next_rung(rungs, "cheap") == rungs[1]
     assert next_rung(rungs, "frontier") is None
     assert next_rung(rungs, "no such rung") is None
+
+
+def test_whoever_climbs_comes_to_the_top_also_where_rungs_share_a_name() -> None:
+    rungs = ladder_of(lane(provider="own"), {"lane": "small"}, ("lane", "large", "lane", "huge"), "any")
+    assert [rung.name for rung in rungs] == ["lane", "lane", "large", "lane", "huge"]
+    assert next_rung(rungs, "lane") == rungs[4]
+    assert next_rung(rungs, "huge") is None
+
+
+@pytest.mark.parametrize("ladder", [("told", "told"), ("told", "told:better", "told"), ("lane", "told")])
+def test_a_ladder_with_two_rungs_of_one_name_is_refused_before_there_is_a_run(ladder: tuple[str, ...]) -> None:
+    at = desk(Answers(), settings={"tiers": {"lane": "told:other"}})
+    with pytest.raises(UsageError, match="twice"):
+        at.config(Wishes(ladder=ladder, roster=roster(beta={"provider": "told:own"})))

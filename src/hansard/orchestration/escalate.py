@@ -38,7 +38,6 @@ def default_ladder(tiers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def next_rung(ladder: Sequence[Rung], current: str) -> Rung | None:
-    """The rung above this one; None at the top, or where the ladder does not know it."""
-    names = [rung.name for rung in ladder]
-    above = names.index(current) + 1 if current in names else len(names)
-    return ladder[above] if above < len(names) else None
+    """The rung above this one; None at the top, or where the ladder does not know it. Of several of a name, the one above all."""
+    above = max((place for place, rung in enumerate(ladder, 1) if rung.name == current), default=len(ladder))
+    return ladder[above] if above < len(ladder) else None

@@ -21,7 +21,7 @@ from hansard.errors import UsageError
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.checks.delivery import PROFILES
 from hansard.orchestration.config import RunConfig, Tuning, read_budget
-from hansard.orchestration.escalate import default_ladder
+from hansard.orchestration.escalate import LANE_RUNG, default_ladder
 from hansard.orchestration.gates import Rule, read_rules
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.seams import read_seam, read_sources
@@ -111,6 +111,7 @@ def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
     config = _without_unasked(_with_panels(config, settings, pool), pool)
     _check_targets(config)
     _check_names(config)
+    _check_rungs(config, where)
     _check_panels(config, pool)
     return replace(config, prices=_prices(config, pool))
 
@@ -338,6 +339,18 @@ def _check_names(config: RunConfig) -> None:
             raise UsageError(
                 f"the name {name[:40]!r}… of a provider, model, tier or gate has {len(name)} characters; "
                 f"the record takes {MAX_TEXT} at most"
+            )
+
+
+def _check_rungs(config: RunConfig, where: str) -> None:
+    """UsageError where two rungs of a ladder have one name: what is rejected on the upper one would go on below it, for ever."""
+    for lane in config.roster.lanes:
+        names = [rung.name for rung in config.rungs(lane.name)]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            once = "name each rung once (`tries` says how often one is tried)"
+            raise UsageError(
+                f"{where} [run]: the ladder of lane {lane.name!r} has {twice!r} twice; {once}, "
+                f"and none {LANE_RUNG!r}, which is what the provider of a lane is called there"
             )
 
 
