@@ -936,6 +936,23 @@ async def test_what_seams_said_is_said_again_and_they_are_not_asked() -> None:
     assert report["identical"] is True, report
 
 
+async def test_what_a_source_knows_of_a_task_that_the_budget_ended_before_decides_nothing() -> None:
+    at = desk(Answers())
+    at.pool.seams["library"] = Library()
+    wishes = Wishes(max_calls=1, max_parallel=1)
+    source = {"name": "library", "entry_point": "library", "max_tokens": 100, "when": "task"}
+    run = await at.runs.submit(
+        "please", replace(at.config(wishes), context=(source,)), plan=plan(task("a"), task("b", lane="beta"))
+    )
+    assert (await at.runs.drive(run)).state == "stopped"
+    assert [entry.data["task"] for entry in at.entries(run, "context.given")] == ["a"]
+    report = await again(at, run)
+    assert report["identical"] is True, report
+    await at.runs.retry(run, "b")
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
 CHECKED = """
 import sys
 text = sys.stdin.read()

@@ -24,7 +24,7 @@ def decisions(
     at_the_end = _at_the_end_of_a_budget(entries)
     passed_over = {seq for seq, kind in at_the_end.items() if kind == "gate.closed"}
     not_done = at_the_end.keys() - passed_over
-    passed_over |= given_up
+    passed_over |= given_up | _for_nobody(entries)
     for entry in entries:
         if entry.seq in passed_over:
             continue
@@ -53,7 +53,8 @@ def _decision(reader: Reader, entry: Entry, counts: dict[str, int]) -> Iterator[
         case "plan.made":
             yield ("plan", number("plan")), f"by {data['by']}, {_short(reader.data(entry, 'plan'))}"
         case "context.given":
-            yield ("context", data["source"], str(data.get("task") or ""), *retry), f"{data['admitted_tokens']} tokens"
+            # Asked once in a run, before or behind a retry.
+            yield ("context", data["source"], str(data.get("task") or "")), f"{data['admitted_tokens']} tokens"
         case "task.attempted":
             yield (
                 ("attempt", data["task"], str(data["attempt"])),
@@ -99,6 +100,15 @@ def _at_the_end_of_a_budget(entries: Sequence[Entry]) -> dict[int, str]:
         if ended:
             found |= here
     return found
+
+
+def _for_nobody(entries: Sequence[Entry]) -> set[int]:
+    """What sources gave for tasks that nobody came to try: who had a place, and asked them, before a budget ended is told by
+    the clock.
+    """
+    tried = {entry.data["task"] for entry in entries if entry.kind == "task.attempted"}
+    given = (entry for entry in entries if entry.kind == "context.given")
+    return {entry.seq for entry in given if entry.data.get("task") not in (None, *tried)}
 
 
 def _verdict(data: Mapping[str, Any]) -> str:
