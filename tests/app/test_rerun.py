@@ -936,6 +936,41 @@ async def test_what_seams_said_is_said_again_and_they_are_not_asked() -> None:
     assert report["identical"] is True, report
 
 
+class Clumsy:
+    """A reviser that breaks, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def revise(self, request: str, answer: str) -> str | None:
+        self.asked += 1
+        raise RuntimeError("it broke")
+
+
+async def test_a_reviser_that_broke_breaks_again_and_whoever_goes_on_does_not_ask_it_once_more() -> None:
+    long = "It is worth noting that, all things considered, the login is slow because the index is missing. " * 6
+
+    def opened(store: Ledger) -> tuple[Desk, Clumsy]:
+        clumsy, at = Clumsy(), desk(Answers(lambda each: long if who(each)[0] == "worker" else FINE), store=store)
+        at.pool.seams["clumsy"] = clumsy
+        return at, clumsy
+
+    ledger = Ledger()
+    at, _ = opened(ledger)
+    config = replace(at.config(Wishes(revise=True)), reviser={"entry_point": "clumsy"})
+    run = await at.runs.submit("why is the login slow?", config, plan=plan(task("a")))
+    assert (await at.runs.drive(run)).state == "answered"
+    report = await again(at, run)
+    assert report["identical"] is True, report
+    [crashed] = [each.seq for each in at.entries(run, "answer.checked") if each.data["outcome"] == "crashed"]
+    cut = next(commits for commits in range(len(ledger.commits)) if ledger.until(commits).head().size > crashed)
+    later, clumsy = opened(ledger.until(cut))
+    assert (await later.runs.drive(run)).state == "answered"
+    assert clumsy.asked == 0
+    report = await again(later, run)
+    assert report["identical"] is True, report
+
+
 async def test_what_a_source_knows_of_a_task_that_the_budget_ended_before_decides_nothing() -> None:
     at = desk(Answers())
     at.pool.seams["library"] = Library()

@@ -101,7 +101,7 @@ class Answers:
                 await self._say_what_is_seen(look, answer.seq)
             if self._config.judge_intent and look.coverage.flagged and "intent_judge" not in done:
                 await self._ask_intent(answer, look.coverage)
-            if self._config.revise and look.delivery.flagged and self._progress.revised is None:
+            if self._is_to_be_revised and look.delivery.flagged:
                 answer = await self._revise(answer, look.delivery)
         revised = self._progress.revised
         if revised is not None and revised.data["accepted"] is True:
@@ -114,7 +114,14 @@ class Answers:
         """Whether something is left that an earlier driver did not come to. Results that stand joined are judged already."""
         done = self._progress.checked
         wanted = {"intent"} | ({"intent_judge"} if self._config.judge_intent else set())
-        return not wanted <= set(done) or (self._config.revise and self._progress.revised is None)
+        return not wanted <= set(done) or self._is_to_be_revised
+
+    @property
+    def _is_to_be_revised(self) -> bool:
+        """Whether a reviser is wanted, and none has spoken or failed yet."""
+        said = self._progress.checked.get("delivery")
+        has_failed = said is not None and said.data["outcome"] == "crashed"
+        return self._config.revise and self._progress.revised is None and not has_failed
 
     async def _say_what_is_seen(self, look: "Look", seq: int) -> None:
         """Coverage, concision and code, by rule."""

@@ -250,6 +250,8 @@ class Said:
 
     async def revise(self, request: str, answer: str) -> str | None:
         found = self._said("answer.revised")
+        if found is None and (crashed := self._said("answer.checked", check="delivery", outcome="crashed")):
+            raise ProviderError(_text(self._reader, crashed, "detail"))
         return _text(self._reader, found, "answer") if found else None
 
     def _said(self, kind: str, **data: str) -> Entry | None:
