@@ -972,7 +972,8 @@ async def test_a_reviser_that_broke_breaks_again_and_whoever_goes_on_does_not_as
 
 
 async def test_what_a_source_knows_of_a_task_that_the_budget_ended_before_decides_nothing() -> None:
-    at = desk(Answers())
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
     at.pool.seams["library"] = Library()
     wishes = Wishes(max_calls=1, max_parallel=1)
     source = {"name": "library", "entry_point": "library", "max_tokens": 100, "when": "task"}
@@ -981,10 +982,29 @@ async def test_what_a_source_knows_of_a_task_that_the_budget_ended_before_decide
     )
     assert (await at.runs.drive(run)).state == "stopped"
     assert [entry.data["task"] for entry in at.entries(run, "context.given")] == ["a"]
-    report = await again(at, run)
-    assert report["identical"] is True, report
+    for commits in range(3, len(ledger.commits) + 1):
+        report = await again(desk(store=ledger.until(commits)), run)
+        assert report["identical"] is True, (commits, report)
     await at.runs.retry(run, "b")
     report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+async def test_what_a_source_knows_of_a_task_whose_attempt_a_crash_cut_short_for_good_decides_nothing() -> None:
+    lanes = roster(alpha={"budget": Budget(max_calls=1)})
+    wishes = Wishes(judge="checks", answer="join", roster=lanes)
+    source = {"name": "library", "entry_point": "library", "max_tokens": 100, "when": "task"}
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    at.pool.seams["library"] = Library()
+    run = await at.runs.submit("please", replace(at.config(wishes), context=(source,)), plan=plan(task("a"), task("b")))
+    await at.runs.drive(run)
+    attempted = at.entries(run, "task.attempted")[0].seq
+    cut = next(commits for commits in range(len(ledger.commits)) if ledger.until(commits).head().size > attempted)
+    later = desk(Answers(), store=ledger.until(cut))
+    later.pool.seams["library"] = Library()
+    assert (await later.runs.drive(run)).state == "failed"
+    report = await again(later, run)
     assert report["identical"] is True, report
 
 

@@ -103,10 +103,10 @@ def _at_the_end_of_a_budget(entries: Sequence[Entry]) -> dict[int, str]:
 
 
 def _for_nobody(entries: Sequence[Entry]) -> set[int]:
-    """What sources gave for tasks that nobody came to try: who had a place, and asked them, before a budget ended is told by
-    the clock.
+    """What sources gave for tasks that nobody tried to an end: who had a place, and asked them, before a budget ended or the run
+    was cut is told by the clock.
     """
-    tried = {entry.data["task"] for entry in entries if entry.kind == "task.attempted"}
+    tried = {entry.data["task"] for entry in entries if entry.kind == "task.returned" and is_answer(entry)}
     given = (entry for entry in entries if entry.kind == "context.given")
     return {entry.seq for entry in given if entry.data.get("task") not in (None, *tried)}
 

@@ -228,8 +228,11 @@ def deeds(entries: Iterable[Entry]) -> Counter[Deed]:
 
 
 def deed(kind: str, said: Callable[[str], object]) -> Deed | None:
-    """The name of something that was done, from what is `said` in its fields; None for what only leads to it."""
-    return (kind, *map(said, _NAMES)) if kind in _DEEDS else None
+    """The name of something that was done, from what is `said` in its fields; None for what only leads to it, as what sources
+    give for a task does.
+    """
+    leads = kind not in _DEEDS or (kind == "context.given" and said("task") is not None)
+    return None if leads else (kind, *map(said, _NAMES))
 
 
 def is_of_the_cut(entry: Entry) -> bool:
