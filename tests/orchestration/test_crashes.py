@@ -183,6 +183,28 @@ async def test_a_rejection_before_the_cut_still_climbs_after_it() -> None:
     assert prompts[0] == prompts[1]
 
 
+async def test_what_a_long_rejection_says_is_cut_once_whatever_is_cut_off() -> None:
+    def strict(exchange: Exchange) -> Said:
+        role, _, attempt = who(exchange)
+        return {**POOR, "reasons": "no " * 500} if role == "validator" and attempt == 1 else obliging(exchange)
+
+    def opened_again(store: Ledger) -> Desk:
+        return desk(Answers(strict), store=store, settings={**TIERS, "run": {"upstream_chars": 100}})
+
+    def told(made: Desk) -> list[str]:
+        attempts = made.entries(run, "task.attempted")
+        return [made.text(each, "prompt") for each in attempts if each.data["rung"] == "capable"]
+
+    store = Ledger()
+    made = opened_again(store)
+    run = (await made.run(plan=plan(task("a")))).run
+    [expected] = told(made)
+    rejected = first_commit(store, "task.judged")
+    again = opened_again(store.until(rejected))
+    assert (await again.runs.drive(run)).state == "answered"
+    assert told(again) == [expected]
+
+
 async def test_a_task_that_is_built_on_something_new_has_all_its_tries_whatever_is_cut_off() -> None:
     def stubborn(exchange: Exchange) -> Said:
         role, id, _ = who(exchange)

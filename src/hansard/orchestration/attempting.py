@@ -123,8 +123,8 @@ class Attempts:
             above = at.rung if tries < self._config.tuning.tries else next_rung(rungs, at.rung.name)
             if above is None:
                 return judged
-            reasons = capped(judged.reasons, self._config.tuning.upstream_chars)
-            self._rejections.setdefault(task.id, []).append(Rejection(attempt=judged.attempt, reasons=reasons))
+            told = Rejection(attempt=judged.attempt, reasons=judged.reasons)
+            self._rejections.setdefault(task.id, []).append(told)
             cause = await self._climb(task, judged, at.rung, above)
             again = tries if above is at.rung else 0
             at = Standing(rung=above, number=judged.attempt, tries=again, causes=(cause,))
@@ -244,8 +244,7 @@ class Attempts:
             if attempt.judged is None or attempt.passed or attempt.seq < progress.begun:
                 continue
             stored = read_body(self._store, self._store.entry(attempt.judged), "reasons")
-            text = _recalled(stored.body) if stored else "(not in the ledger any more)"
-            reasons = capped(text, self._config.tuning.upstream_chars)
+            reasons = _recalled(stored.body) if stored else "(not in the ledger any more)"
             self._rejections.setdefault(id, []).append(Rejection(attempt=attempt.number, reasons=reasons))
 
     async def _restarted(self, task: Task, progress: TaskProgress, last: Attempt, at: Standing) -> Standing:
@@ -283,15 +282,17 @@ class Attempts:
         lane = self._config.roster.lane(task.lane)
         assert lane is not None
         inputs, missing = [], []
+        most, told = self._config.tuning.upstream_chars, self._rejections.get(task.id, ())
         for need in task.needs:
             found = pending.get(need.task) or self._passed.get(need.task)
             if found is None:
                 missing.append(need.task)
             elif need.kind == "data":
-                text = capped(found.text, self._config.tuning.upstream_chars)
+                text = capped(found.text, most)
                 upstream = self._plan.task(need.task).lane
                 inputs.append(Result(task=need.task, lane=upstream, attempt=found.attempt, text=text))
-        rejections, context = tuple(self._rejections.get(task.id, ())), self._gathered.get(task.id, NOTHING).texts
+        rejections = tuple(replace(each, reasons=capped(each.reasons, most)) for each in told)
+        context = self._gathered.get(task.id, NOTHING).texts
         assignment = Assignment(task, lane, number, rung.name, tuple(inputs), tuple(missing), rejections, context)
         return worker_exchange(assignment, self._asker.nonce, self._config.tuning, target.model)
 
