@@ -252,3 +252,23 @@ async def test_more_inputs_than_an_entry_may_name_stand_behind_entries_that_join
 def one_call(provider: Answers, id: str) -> Exchange:
     [question] = provider.asked("worker", id)
     return question
+
+
+@pytest.mark.parametrize("leaves", [1, 3, 20])
+async def test_a_long_result_is_said_to_go_on_for_as_long_as_it_does(leaves: int) -> None:
+    long = 150_000
+
+    def says(exchange: Exchange) -> Said:
+        return "x" * long if who(exchange)[0] == "worker" else "the answer"
+
+    provider = Answers(says)
+    made = desk(provider)
+    rows = [task("a"), *(task(f"leaf-{number}", "a") for number in range(leaves))]
+    ended = await made.run(plan=plan(*rows), wishes=Wishes(judge="checks"))
+    assert ended.state == "answered"
+    [synthesis] = provider.asked("synthesizer")
+    for question in (one_call(provider, "leaf-0"), synthesis):
+        shown = [text for name, text in blocks(user_text(question)) if name.startswith("result-")]
+        for text in shown:
+            kept, _, said = text.partition("\n")
+            assert said == f"[cut here: {long - len(kept):,} more characters stand in the record]"

@@ -20,7 +20,7 @@ from hansard.orchestration.checks.delivery import Delivery, delivery
 from hansard.orchestration.checks.intent import Coverage, intent
 from hansard.orchestration.checks.revision import accept_revision
 from hansard.orchestration.execute import seen
-from hansard.orchestration.fence import Fences, capped
+from hansard.orchestration.fence import Fences
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
 from hansard.orchestration.roles import REQUEST_CHARACTERS, Result, as_json, synthesizer
@@ -146,8 +146,7 @@ class Answers:
     async def _ask_intent(self, answer: Answer, coverage: Coverage) -> None:
         """Whether a flagged answer drifted or only paraphrased, by a judge."""
         fences = Fences(self._progress.nonce, "", 1, "intent_judge")
-        shown = capped(answer.text, self._config.tuning.answer_chars)
-        question = intent_judge(self._request, shown, coverage, fences)
+        question = intent_judge(self._request, answer.text, coverage, fences, self._config.tuning.answer_chars)
 
         def then(drift: Drift, _: object) -> list[Step]:
             outcome = "flagged" if drift.drifted else "passed"
@@ -227,7 +226,7 @@ class Answers:
                 task=id,
                 lane=crew.plan.task(id).lane,
                 attempt=crew.passed[id].attempt,
-                text=capped(crew.passed[id].text, share),
+                text=crew.passed[id].text.capped(share),
             )
             for id in ids
         ]
@@ -239,9 +238,9 @@ class Answers:
         return Body.text("\n\n".join(f"## {result.task}\n\n{self._whole(crew, result)}" for result in results))
 
     def _whole(self, crew: Crew, result: Result) -> str:
-        """A result as others see it. Read again only where what was kept of it may be cut."""
+        """A result as others see it. Read again only where what was kept of it is cut."""
         kept = crew.passed[result.task].text
-        return kept if len(kept) <= self._config.tuning.upstream_chars else seen(self._output(crew, result).as_text())
+        return seen(self._output(crew, result).as_text()) if kept.more else kept.text
 
     def _output(self, crew: Crew, result: Result) -> Body:
         found = read_body(self._store, self._store.entry(crew.passed[result.task].returned), "output")

@@ -17,7 +17,7 @@ from hansard.orchestration.asking import Asker, NoAnswer, Swallowed, Target, set
 from hansard.orchestration.contexts import Contexts, Gathered
 from hansard.orchestration.escalate import Rung, next_rung
 from hansard.orchestration.execute import WORKER_ROLE, Assignment, Rejection, returned, seen, worker_exchange
-from hansard.orchestration.fence import Fences, capped
+from hansard.orchestration.fence import Fences, Kept, capped
 from hansard.orchestration.judge import WHOLE, Finding, at_a_glance, declared
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan, Task
@@ -32,10 +32,11 @@ from hansard.record.recorder import Cause, Step, Within
 from hansard.store.base import Store
 
 NOTHING = Gathered()
+NO_TEXT = Kept("")
 
 
 class Passed(NamedTuple):
-    """A result that passed: its verdict's entry, the result's entry, and its text, capped.
+    """A result that passed: its verdict's entry, the result's entry, and as much of its text as prompts need.
 
     While the verdict is on its way to the record, `judged` is its place in the group: `~i` for the i-th step.
     """
@@ -43,7 +44,7 @@ class Passed(NamedTuple):
     attempt: int
     judged: int
     returned: int
-    text: str
+    text: Kept
 
 
 class Ready(NamedTuple):
@@ -63,7 +64,7 @@ class Judged(NamedTuple):
 
     ok: bool
     reasons: str
-    text: str
+    text: Kept
     attempt: int
     climbs: bool = True
     steps: tuple[Step, ...] = ()
@@ -158,9 +159,9 @@ class Attempts:
         given = self._gathered.get(task.id, NOTHING).seqs
         return [*(causes or [self._plan_seq]), *self.let_through.get(task.id, ()), *given]
 
-    def text(self, seq: int, id: str) -> str:
+    def text(self, seq: int, id: str) -> Kept:
         """A recorded output as later prompts need it."""
-        return capped(seen(self._whole(self._store.entry(seq), id)), self._keep)
+        return Kept.of(seen(self._whole(self._store.entry(seq), id)), self._keep)
 
     def _whole(self, result: Entry, id: str) -> str:
         text = read_text(self._store, result, "output")
@@ -210,7 +211,9 @@ class Attempts:
         if last.judged is not None:
             # It was rejected, and the next step never came: `through` takes it from the verdict on.
             rejection = self._rejections[task.id].pop()
-            judged = Judged(ok=False, reasons=rejection.reasons, text="", attempt=last.number, climbs=not last.final)
+            judged = Judged(
+                ok=False, reasons=rejection.reasons, text=NO_TEXT, attempt=last.number, climbs=not last.final
+            )
             judged = judged._replace(judged=last.judged, returned=last.returned)
             return at._replace(tries=progress.tries - 1, judged=judged)
         if last.returned is None:
@@ -263,7 +266,7 @@ class Attempts:
         detail = f"the engine ended {self._config.tuning.restarts + 1} times while this was tried"
         found = [Finding(check="restarts", ok=False, detail=detail)]
         step = _verdict(task, number, found, ok=False, by="engine", cause=attempted)
-        return Judged(ok=False, reasons=detail, text="", attempt=number, climbs=False, steps=(step,))
+        return Judged(ok=False, reasons=detail, text=NO_TEXT, attempt=number, climbs=False, steps=(step,))
 
     async def _climb(self, task: Task, judged: Judged, rung: Rung, above: Rung) -> Cause:
         """Record the rejection and the step up; gives what causes the next attempt."""
@@ -288,7 +291,7 @@ class Attempts:
             if found is None:
                 missing.append(need.task)
             elif need.kind == "data":
-                text = capped(found.text, most)
+                text = found.text.capped(most)
                 upstream = self._plan.task(need.task).lane
                 inputs.append(Result(task=need.task, lane=upstream, attempt=found.attempt, text=text))
         rejections = tuple(replace(each, reasons=capped(each.reasons, most)) for each in told)
@@ -359,7 +362,7 @@ class Attempts:
         asks = ok and self._config.judge == "model"
         by = "checks" if completion.ok else "engine"
         steps = () if asks else (*ahead, _verdict(task, number, findings, ok=ok, by=by, cause=cause))
-        reasons, text = "" if ok else _reasons(findings), capped(seen(completion.text), self._keep)
+        reasons, text = "" if ok else _reasons(findings), Kept.of(seen(completion.text), self._keep)
         judged = Judged(ok, reasons, text, number, steps=steps, returned=result)
         return await self._ask_validator(task, judged, completion, findings, ahead, cause) if asks else judged
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 NONCE_CHARACTERS = 24
 _HALVES = re.compile("[\ud800-\udfff]")
@@ -57,11 +57,27 @@ def _keyed(run_nonce: str) -> tuple[Any, Any]:
     return sha256(bytes(each ^ 0x36 for each in key)), sha256(bytes(each ^ 0x5C for each in key))
 
 
+class Kept(NamedTuple):
+    """The beginning of a text, and how many characters there are behind it."""
+
+    text: str
+    more: int = 0
+
+    @classmethod
+    def of(cls, text: str, characters: int) -> "Kept":
+        return cls(text[:characters], max(0, len(text) - characters))
+
+    def capped(self, characters: int) -> str:
+        """So much of it, with a word on how much of the whole text is missing."""
+        more = self.more + max(0, len(self.text) - characters)
+        return (
+            f"{self.text[:characters]}\n[cut here: {more:,} more characters stand in the record]" if more else self.text
+        )
+
+
 def capped(text: str, characters: int) -> str:
     """The text, or its beginning with a word on how much is missing."""
-    if len(text) <= characters:
-        return text
-    return f"{text[:characters]}\n[cut here: {len(text) - characters:,} more characters stand in the record]"
+    return Kept(text).capped(characters)
 
 
 def _named(name: str) -> str:

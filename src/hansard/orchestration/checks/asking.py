@@ -43,8 +43,10 @@ class Drift:
     reason: str
 
 
-def intent_judge(request: str, answer: str, coverage: Coverage, fences: Fences) -> Question[Drift]:
-    """Ask whether an answer drifted or says the same in other words."""
+def intent_judge(
+    request: str, answer: str, coverage: Coverage, fences: Fences, most: int = REQUEST_CHARACTERS
+) -> Question[Drift]:
+    """Ask whether an answer drifted or says the same in other words. At most so many characters of it are shown."""
     schema = {
         "type": "object",
         "properties": {"drifted": {"type": "boolean"}, "reason": {"type": "string"}},
@@ -55,7 +57,7 @@ def intent_judge(request: str, answer: str, coverage: Coverage, fences: Fences) 
     def read(said: Any) -> Drift:
         return Drift(drifted=said["drifted"], reason=said["reason"])
 
-    sections = [*_request_and_answer(request, answer, fences)]
+    sections = [*_request_and_answer(request, answer, fences, most)]
     if coverage.missing:
         sections.append(fences.block("missing", "\n".join(f"- {each}" for each in coverage.missing)))
     sections.append("Did the answer drift from the request?")
@@ -93,8 +95,8 @@ def reviser(request: str, answer: str, delivery: Delivery, fences: Fences) -> Qu
     )
 
 
-def _request_and_answer(request: str, answer: str, fences: Fences) -> tuple[str, str]:
+def _request_and_answer(request: str, answer: str, fences: Fences, most: int = REQUEST_CHARACTERS) -> tuple[str, str]:
     return (
         fences.block("request", capped(request, REQUEST_CHARACTERS)),
-        fences.block("answer", capped(answer, REQUEST_CHARACTERS)),
+        fences.block("answer", capped(answer, min(most, REQUEST_CHARACTERS))),
     )
