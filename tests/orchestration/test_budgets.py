@@ -15,7 +15,7 @@ from hansard.domain.budget import MOST_SPENT, Budget
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from hansard.providers.checks import MOST_USD_NANO
-from running import FINE, Answers, Desk, Said, audit, completion, desk, one, plan, roster, task, who
+from running import FINE, Answers, Desk, Ledger, Said, audit, completion, desk, one, plan, roster, task, who
 
 PRICES = {"prices": {"told": {"input": 1, "output": 5}}}
 FAN = [task(f"t{each}") for each in range(20)]
@@ -339,3 +339,16 @@ async def test_no_sum_says_more_than_the_record_can_hold() -> None:
     [listed] = d.runs.listed()
     assert d.runs.show(ended.run)["spent"] == listed["spent"]
     assert d.runs.figures(ended.run)["cost_usd_nano"] == MOST_SPENT
+
+
+@pytest.mark.parametrize("how", [{}, {"mode": "single"}, {"plan": plan(task("a"))}], ids=["plan", "single", "brought"])
+async def test_a_run_without_any_time_asks_nobody_however_quick_the_ledger_is(how: dict[str, Any]) -> None:
+    provider = Answers()
+    made = desk(provider, store=Ledger(queued=False))
+    ended = await made.run("qqq zzz", wishes=wishes(max_seconds=0), **how)
+    assert (ended.state, ended.reason) == ("stopped", "deadline")
+    assert provider.calls == []
+    assert one(made.entries(ended.run, "run.ended")).data["calls"] == 0
+    assert one(made.entries(ended.run, "budget.breached")).data["unit"] == "seconds"
+    report = await made.runs.rerun(ended.run)
+    assert report["identical"] is True, report

@@ -233,6 +233,9 @@ class _Drive:
         try:
             left_s = self._left_s()
             if left_s is not None:
+                if not left_s:
+                    # A timeout fires when somebody waits for something: a quick ledger and a quick model let nobody wait.
+                    raise _OutOfTime
                 self._asker.deadline = asyncio.get_running_loop().time() + left_s
             return await self._in_time(left_s)
         except Breach as breach:
