@@ -28,6 +28,7 @@ from hansard.orchestration.journal import Journal
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import failure
 from hansard.record.recorder import Step
+from hansard.store.base import StoredBody
 from panels import PANELS, Voice, Voices, agreeing, verdict
 from running import (
     FINE,
@@ -1006,6 +1007,69 @@ async def test_what_a_source_knows_of_a_task_whose_attempt_a_crash_cut_short_for
     assert (await later.runs.drive(run)).state == "failed"
     report = await again(later, run)
     assert report["identical"] is True, report
+
+
+async def test_a_task_that_was_skipped_before_the_time_of_the_run_was_over_is_skipped_again() -> None:
+    async def says(exchange: Exchange) -> Said:
+        role, about, _ = who(exchange)
+        if about == "slow":
+            await asyncio.sleep(600)
+        return POOR if role == "validator" else "done"
+
+    at = desk(Answers(says))
+    ended = await at.run(plan=plan(task("a"), task("b", "a"), task("slow")), wishes=Wishes(max_seconds=1))
+    assert (ended.state, ended.reason) == ("stopped", "deadline")
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+class Sleepy:
+    """A verifier that takes more time than there is."""
+
+    async def verify(self, request: str, answer: str) -> Verification | None:
+        await asyncio.sleep(600)
+        return None
+
+
+async def test_what_the_time_of_a_run_ended_behind_its_answer_is_not_done_again() -> None:
+    at = desk(Answers())
+    at.pool.seams["sleepy"] = Sleepy()
+    config = replace(at.config(Wishes(max_seconds=1.5)), verifier={"entry_point": "sleepy"})
+    run = await at.runs.submit("please", config, plan=plan(task("a")))
+    await at.runs.drive(run)
+    [breach] = at.entries(run, "budget.breached")
+    assert breach.data["unit"] == "seconds"
+    report = await again(at, run)
+    assert report["identical"] is True, report
+    at.pool.seams["sleepy"] = Library()
+    await at.runs.retry(run, "a")
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
+class Distant(Ledger):
+    """A ledger that takes half a minute to read what a source gave, by the clock of the loop."""
+
+    late_s = 0.0
+
+    def body(self, seq: int, part: str) -> StoredBody | None:
+        self.late_s += 30 if part == "context" else 0
+        return super().body(seq, part)
+
+
+async def test_how_long_a_re_run_takes_is_no_matter_of_the_seconds_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger, loop = Distant(), asyncio.get_running_loop()
+    at = desk(Answers(), store=ledger)
+    at.pool.seams["library"] = Library()
+    source = {"name": "library", "entry_point": "library", "max_tokens": 100, "when": "task"}
+    config = replace(at.config(Wishes(max_seconds=20)), context=(source,))
+    run = await at.runs.submit("please", config, plan=plan(task("a")))
+    assert (await at.runs.drive(run)).state == "answered"
+    ours, ledger.late_s = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: ours() + ledger.late_s)
+    report = await again(at, run)
+    assert report["identical"] is True, report
+    assert ledger.late_s > 20
 
 
 CHECKED = """

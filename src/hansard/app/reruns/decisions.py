@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Any
 
-from hansard.app.reruns.phases import is_answer
+from hansard.app.reruns.phases import is_answer, is_out_of_time
 from hansard.ledger.entry import Entry
 from hansard.record.replaying import CUT_SHORT, Reader
 
@@ -17,14 +17,11 @@ def decisions(
     """The decisions of these entries but those that led to nothing, each with the entry that says so."""
     counts: dict[str, int] = {}
     unanswered = _unanswered(entries)
-    # A run's seconds are told by the clock; a lane's are those of the recorded answers.
-    out_of_time = {
-        e.seq for e in entries if e.kind == "budget.breached" and e.data["unit"] == "seconds" and not e.data.get("lane")
-    }
+    out_of_time = {entry.seq for entry in entries if is_out_of_time(entry)}
     at_the_end = _at_the_end_of_a_budget(entries)
     passed_over = {seq for seq, kind in at_the_end.items() if kind == "gate.closed"}
     not_done = at_the_end.keys() - passed_over
-    passed_over |= given_up | _for_nobody(entries)
+    passed_over |= given_up | _for_nobody(entries) | _ends_out_of_time(entries)
     for entry in entries:
         if entry.seq in passed_over:
             continue
@@ -96,9 +93,21 @@ def _at_the_end_of_a_budget(entries: Sequence[Entry]) -> dict[int, str]:
             here, ended = {}, False
         elif entry.kind in ("gate.closed", "task.skipped"):
             here[entry.seq] = entry.kind
-        ended = ended or (entry.kind == "budget.breached" and not entry.data.get("lane"))
+        is_breach = entry.kind == "budget.breached" and not entry.data.get("lane")
+        ended = ended or (is_breach and not is_out_of_time(entry))
         if ended:
             found |= here
+    return found
+
+
+def _ends_out_of_time(entries: Sequence[Entry]) -> set[int]:
+    """How phases ended whose seconds were over."""
+    found: set[int] = set()
+    over = False
+    for entry in entries:
+        over = is_out_of_time(entry) or (over and entry.kind != "run.retry_asked")
+        if over and entry.kind == "run.ended":
+            found.add(entry.seq)
     return found
 
 

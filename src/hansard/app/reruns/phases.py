@@ -45,6 +45,8 @@ class Phase:
     retry: Entry | None
     """What began it: somebody wants a task done again. None for the first."""
     ended: Entry | None
+    cut: bool
+    """Whether it stopped at a moment that no re-run can hit again."""
     first: int
     last: int
     """Its first entry, and its last."""
@@ -65,10 +67,6 @@ class Phase:
     """What had been done by its end, since the run began."""
     order: Sequence[Call | Refused]
     """Whom it asked, one after another, and where a budget said no; what a crash cut short is not among them."""
-
-    @property
-    def cut(self) -> bool:
-        return is_cut(self.ended)
 
     def stands_at(self, call: Call, digest: str) -> bool:
         """Whether the recorded run came no further than this question."""
@@ -104,10 +102,13 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         if call.role == WORKER:
             attempts.setdefault(call.task, []).append(call.attempt)
     ended = next((entry for entry in reversed(own) if entry.kind == "run.ended"), None)
-    waits = stood if is_cut(ended) else set[int]()
+    # The seconds of a run may end behind its answer, while that is looked at.
+    cut = ended is None or ended.data["reason"] in CUT_SHORT or any(map(is_out_of_time, own))
+    waits = stood if cut else set[int]()
     return Phase(
         retry=own[0] if own[0].kind == "run.retry_asked" else None,
         ended=ended,
+        cut=cut,
         first=own[0].seq,
         last=own[-1].seq,
         claimed=max((entry.seq for entry in own if entry.kind == "run.claimed"), default=-1),
@@ -164,11 +165,6 @@ def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Sequence[Call
     return [each for _, each in sorted(placed, key=lambda place: place[0])]
 
 
-def is_cut(ended: Entry | None) -> bool:
-    """Whether what ended so, or not at all, stopped at a moment that no re-run can hit again."""
-    return ended is None or ended.data["reason"] in CUT_SHORT
-
-
 def given_up(entries: Iterable[Entry]) -> frozenset[int]:
     """What led to nothing, because a driver ended behind it. Questions to roles, with their answers: the next one begins with
     the first turn again, or finds that the budget has nothing left for it. The end of the run's budget, with what was skipped
@@ -214,12 +210,16 @@ def deeds(entries: Iterable[Entry]) -> Counter[Deed]:
     """What was done in a run, each by a name that a re-run gives it too. What was said when it was cut is not among it."""
     asked: dict[int, Any] = {}
     late: set[int] = set()
+    out_of_time = False
     found: Counter[Deed] = Counter()
     for entry in entries:
+        out_of_time = is_out_of_time(entry) or (out_of_time and entry.kind != "run.retry_asked")
         if entry.kind == "role.asked":
             asked[entry.seq] = entry.data
         elif is_of_the_cut(entry) or (entry.kind == "task.skipped" and not late.isdisjoint(entry.causes)):
             late.add(entry.seq)
+        elif entry.kind == "run.ended" and out_of_time:
+            continue
         else:
             data = {**(asked.get(entry.causes[0], {}) if entry.causes else {}), **entry.data}
             if (name := deed(entry.kind, data.get)) is not None:
@@ -238,6 +238,11 @@ def deed(kind: str, said: Callable[[str], object]) -> Deed | None:
 def is_of_the_cut(entry: Entry) -> bool:
     """Whether this was said because the run was cut: a re-run cuts by itself."""
     return is_said_of_the_cut(entry.kind, entry.data.get)
+
+
+def is_out_of_time(entry: Entry) -> bool:
+    """Whether this says that the run had no seconds left, which is told by the clock. A lane's are those of its answers."""
+    return entry.kind == "budget.breached" and entry.data["unit"] == "seconds" and not entry.data.get("lane")
 
 
 def is_said_of_the_cut(kind: str, said: Callable[[str], object]) -> bool:
