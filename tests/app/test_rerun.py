@@ -1023,6 +1023,22 @@ async def test_a_task_that_was_skipped_before_the_time_of_the_run_was_over_is_sk
     assert report["identical"] is True, report
 
 
+async def test_calls_that_were_under_way_together_when_the_seconds_of_their_lane_ended_are_made_together_again() -> (
+    None
+):
+    async def says(exchange: Exchange) -> Said:
+        await asyncio.sleep(0.5)
+        return "done"
+
+    at = desk(Answers(says))
+    lanes = roster(alpha={"budget": Budget(max_seconds=0.4)})
+    rows = plan(task("a"), task("b"), task("c", {"task": "a", "kind": "order"}, on_upstream_failure="run"))
+    ended = await at.run(plan=rows, wishes=Wishes(judge="checks", answer="join", roster=lanes))
+    assert "alpha" in {entry.data.get("lane") for entry in at.entries(ended.run, "budget.breached")}
+    report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
 class Sleepy:
     """A verifier that takes more time than there is."""
 

@@ -38,9 +38,9 @@ from hansard.record.recorder import Cause, Step, Within
 
 V = TypeVar("V")
 T = TypeVar("T")
-Turn = Callable[[Call, str | None, Callable[[], bool]], AbstractAsyncContextManager[None]]
+Turn = Callable[[Call, str | None, Callable[[], Breach | None]], AbstractAsyncContextManager[None]]
 """Is entered when it is the turn of a call, of a lane or of none; what happens inside comes before the next one's turn. The
-last tells whether the run's budget says no to it for good."""
+last tells which budget says no to it for good, if any."""
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
 
 
@@ -228,14 +228,14 @@ class Asker:
     ) -> T:
         """What `reserve` gives once the budget allows it; Breach when no call that is under way could change that."""
 
-        def is_refused() -> bool:
+        def refusal() -> Breach | None:
             try:
                 give_back(reserve())
             except Breach as breach:
-                return breach.lane is None and not breach.passing
-            return False
+                return None if breach.passing else breach
+            return None
 
-        async with self.means.turn(call, lane, is_refused) if self.means.turn else nullcontext():
+        async with self.means.turn(call, lane, refusal) if self.means.turn else nullcontext():
             while True:
                 try:
                     return reserve()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from hansard.app.reruns.bounds import LOOK_S, PATIENCE_S, Until
@@ -10,6 +10,9 @@ from hansard.app.reruns.phases import Phase, Refused
 from hansard.orchestration.purse import Breach
 from hansard.providers.recording import Call
 from hansard.store.base import Store
+
+Refusal = Callable[[], Breach | None]
+"""What a budget would say to a call now, where nothing that is under way could change it."""
 
 
 class Order:
@@ -19,19 +22,24 @@ class Order:
         self._memory, self._until = memory, until
         self._due: deque[Call | Refused] = deque()
         self._known: set[Call] = set()
-        self._waiting: dict[Call, tuple[str | None, Callable[[], bool], asyncio.Event]] = {}
+        self._waiting: dict[Call, tuple[str | None, Refusal, asyncio.Event]] = {}
+        self._before: Mapping[Call, int] = {}
         self._given_up = False
+        self._came, self._held = asyncio.Event(), 0
+        self.holds = False
+        """Whether answers wait for whoever was asked before they came: where lanes have seconds, of which nothing is set aside."""
 
     def begin(self, phase: Phase) -> None:
         self._due, self._given_up = deque(phase.order), False
+        self._before = {call: len(phase.order) - before for call, before in phase.before.items()}
         self._known = {each for each in phase.order if isinstance(each, Call)}
 
     @asynccontextmanager
-    async def turn(self, call: Call, lane: str | None, is_refused: Callable[[], bool]) -> AsyncIterator[None]:
+    async def turn(self, call: Call, lane: str | None, refusal: Refusal) -> AsyncIterator[None]:
         """The turn of a call."""
-        if not self._is_due(call, lane, is_refused):
+        if not self._is_due(call, lane, refusal):
             called = asyncio.Event()
-            self._waiting[call] = lane, is_refused, called
+            self._waiting[call] = lane, refusal, called
             await called.wait()
         came: object = call
         try:
@@ -44,7 +52,22 @@ class Order:
         finally:
             if self._due and self._due[0] == came:
                 self._due.popleft()
+                self._came.set()
             self._call()
+
+    async def answered(self, call: Call) -> None:
+        """Come back when everybody was asked who was asked before this call was answered: what it took counts from then on.
+        Where a budget said no before, it may have been because of that.
+        """
+        self._held += 1
+        try:
+            while self.holds and not self._given_up and len(self._due) > self._before.get(call, len(self._due)):
+                if isinstance(self._due[0], Refused):
+                    return
+                self._came.clear()
+                await self._came.wait()
+        finally:
+            self._held -= 1
 
     async def kept(self) -> None:
         """Give the order up where nobody gets anywhere with it: whoever is due does not come."""
@@ -54,26 +77,28 @@ class Order:
             # What others left over may tell by now to whom the budget says no.
             self._call()
             now = self._memory.head().size, len(self._due)
-            idle_s = idle_s + LOOK_S if now == before and self._waiting else 0.0
+            idle_s = idle_s + LOOK_S if now == before and (self._waiting or self._held) else 0.0
             before = now
         self._given_up = True
+        self._came.set()
         self._call()
 
-    def _is_due(self, call: Call, lane: str | None, is_refused: Callable[[], bool]) -> bool:
+    def _is_due(self, call: Call, lane: str | None, refusal: Refusal) -> bool:
         if self._given_up or not self._due:
             return True
         due = self._due[0]
         if call in self._known or not isinstance(due, Refused) or not due.concerns(call, lane):
             return due == call
         # Where the run's budget said no the record does not say to whom: it ended everybody.
-        return due.lane is not None or is_refused()
+        breach = refusal()
+        return (due.lane is not None and not self.holds) or (breach is not None and breach.lane == due.lane)
 
     def _call(self) -> None:
         """Call whoever is due now."""
         if self._due and self._due[0] in self._known and not self._given_up:
             due = [self._due[0]]
         else:
-            due = [call for call, (lane, refused, _) in self._waiting.items() if self._is_due(call, lane, refused)]
+            due = [call for call, (lane, refusal, _) in self._waiting.items() if self._is_due(call, lane, refusal)]
         for call in due:
             if (waiting := self._waiting.pop(call, None)) is not None:
                 waiting[-1].set()

@@ -4,6 +4,7 @@ A phase that was cut (cancelled, out of time, interrupted and not gone on with) 
 tells that moment is the record: which questions were asked and never answered, and what had been done by then.
 """
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -67,6 +68,8 @@ class Phase:
     """What had been done by its end, since the run began."""
     order: Sequence[Call | Refused]
     """Whom it asked, one after another, and where a budget said no; what a crash cut short is not among them."""
+    before: Mapping[Call, int]
+    """How many of those came before somebody's answer."""
 
     def stands_at(self, call: Call, digest: str) -> bool:
         """Whether the recorded run came no further than this question."""
@@ -105,6 +108,7 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
     # The seconds of a run may end behind its answer, while that is looked at.
     cut = ended is None or ended.data["reason"] in CUT_SHORT or any(map(is_out_of_time, own))
     waits = stood if cut else set[int]()
+    order = _order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits})
     return Phase(
         retry=own[0] if own[0].kind == "run.retry_asked" else None,
         ended=ended,
@@ -119,7 +123,8 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         swallowed={calls[seq][0]: seq for seq in swallowed},
         unjudged=_unjudged(so_far),
         done=deeds(so_far),
-        order=_order(own, {seq: call for seq, (call, _) in calls.items() if seq in answered or seq in waits}),
+        order=[each for _, each in order],
+        before=_before(own, {seq: call for seq, (call, _) in calls.items()}, [place for place, _ in order]),
     )
 
 
@@ -148,8 +153,16 @@ def _unjudged(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in came if (entry.data["task"], entry.data["attempt"]) not in judged]
 
 
-def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Sequence[Call | Refused]:
-    """A question that was repeated stands where it was put last; one to a panel, whose session went on, where it was put first."""
+def _before(entries: Sequence[Entry], calls: Mapping[int, Call], places: Sequence[int]) -> Mapping[Call, int]:
+    """How many of these `places` lie before the answer to each call."""
+    answers = ((entry, calls[seq]) for entry in entries if is_answer(entry) for seq in entry.causes if seq in calls)
+    return {call: bisect(places, entry.seq) for entry, call in answers}
+
+
+def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> list[tuple[int, Call | Refused]]:
+    """Each with its place. A question that was repeated stands where it was put last; one to a panel, whose session went on,
+    where it was put first.
+    """
     sessions = sessions_by_question(entries)
     begun: dict[str, int] = {}
     for seq, session in sessions.items():
@@ -162,7 +175,7 @@ def _order(entries: Sequence[Entry], calls: Mapping[int, Call]) -> Sequence[Call
     for entry in (entry for entry in entries if entry.kind == "budget.breached" and not is_of_the_cut(entry)):
         lane = entry.data.get("lane")
         placed.append((entry.seq, Refused(lane, skipped.get(entry.seq) if lane else None)))
-    return [each for _, each in sorted(placed, key=lambda place: place[0])]
+    return sorted(placed, key=lambda place: place[0])
 
 
 def given_up(entries: Iterable[Entry]) -> frozenset[int]:

@@ -356,6 +356,7 @@ class _Rerun:
             )
             for table in config.context
         )
+        order = self._kept_order(config)
         return Means(
             providers={name: self._stage(name, models.get(name, "default"), config) for name in names},
             programs=self._programs,
@@ -365,20 +366,28 @@ class _Rerun:
             verifier=said if config.verifier else None,
             reviser=said if config.reviser else None,
             number=lambda task, previous: self._until.phase.number(task, previous),
-            # Somebody else's answers lead to other questions. Without a limit nobody takes anything from anybody, but what
-            # the record does not come to any more must not stand in the way of what it has.
-            turn=self._order.turn if (_is_limited(config) or self._cut) and not self._swap else None,
+            turn=order.turn if order else None,
         )
+
+    def _kept_order(self, config: RunConfig) -> Order | None:
+        """The order in which calls are made; None where it does not matter."""
+        # Somebody else's answers lead to other questions. Without a limit nobody takes anything from anybody, but what
+        # the record does not come to any more must not stand in the way of what it has.
+        if self._swap or not (_is_limited(config) or self._cut):
+            return None
+        self._order.holds = _is_timed(config)
+        return self._order
 
     def _stage(self, name: str, model: str, config: RunConfig) -> Stage:
         unmetered = name not in self._metered
+        stood_for = self._replayed, self._swap, self._until, self._taken, self._kept_order(config)
         if not is_panel(name):
-            return Stage(name, model, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered)
+            return Stage(name, model, *stood_for, unmetered=unmetered)
         table = config.providers[name]
         # A panel that a limit of money has refused each time said nothing: what its agents cost is known then.
         unmetered = unmetered and config.prices.keys().isdisjoint(_agents(table["config"]))
         share = share_of(table)
-        return PanelStage(name, self._replayed, self._swap, self._until, self._taken, unmetered=unmetered, share=share)
+        return PanelStage(name, *stood_for, unmetered=unmetered, share=share)
 
     def _route(self, _: str) -> Route:
         """What the router said in the record."""
@@ -396,6 +405,13 @@ def _agents(panel: Mapping[str, Any]) -> list[str]:
 def _is_limited(config: RunConfig) -> bool:
     """Whether calls take something from each other. A run's seconds are told by the clock."""
     return replace(config.budget, max_seconds=None) != Budget() or any(lane.budget for lane in config.roster.lanes)
+
+
+def _is_timed(config: RunConfig) -> bool:
+    """Whether lanes have seconds, and nothing that is limited is set aside by estimate and given back with an answer."""
+    budgets = [config.budget, *(lane.budget for lane in config.roster.lanes if lane.budget)]
+    estimated = any(each.max_tokens is not None or each.max_cost_usd_nano is not None for each in budgets)
+    return not estimated and any(each.max_seconds is not None for each in budgets[1:])
 
 
 def _models(entries: Sequence[Entry]) -> dict[str, str]:

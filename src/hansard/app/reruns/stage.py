@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from hansard.app.reruns.bounds import Until
+from hansard.app.reruns.order import Order
 from hansard.app.reruns.phases import is_answer
 from hansard.app.telling.nested_sessions import calls_by_session, sessions_by_question
 from hansard.domain.budget import Budget, Spend
@@ -35,10 +36,11 @@ class Stage:
         swapped: Mapping[str, Provider],
         until: Until,
         taken: "Taken",
+        order: Order | None,
         *,
         unmetered: bool,
     ) -> None:
-        self.id, self.unmetered = name, unmetered
+        self.id, self.unmetered, self._order = name, unmetered, order
         self._model, self._recorded, self._swapped, self._until = model, recorded, swapped, until
         self._taken = taken
 
@@ -58,7 +60,10 @@ class Stage:
             if self._until.stands_at(exchange):
                 self._until.stand()
                 raise Unanswered
-            return await self._recorded.complete(exchange)
+            completion = await self._recorded.complete(exchange)
+            if self._order is not None:
+                await self._order.answered(call_of(exchange))
+            return completion
         with self._until.waiting():
             return await live.complete(exchange)
 
@@ -142,11 +147,12 @@ class PanelStage(Stage):
         swapped: Mapping[str, Provider],
         until: Until,
         taken: Taken,
+        order: Order | None,
         *,
         unmetered: bool,
         share: Budget,
     ) -> None:
-        super().__init__(name, name, recorded, swapped, until, taken, unmetered=unmetered)
+        super().__init__(name, name, recorded, swapped, until, taken, order, unmetered=unmetered)
         self.share = share
 
     def goes_on(self, run: str, exchange: Exchange) -> bool:
