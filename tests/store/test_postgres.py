@@ -25,6 +25,7 @@ from hansard.store.postgres.address import Address
 from hansard.store.postgres.session import connect
 from postgres import Server, shared
 from specimens import Log
+from store.forking import is_left_to_its_parent
 
 SOURCE = Path(__file__).parents[2] / "src"
 SECRET = "k3yp%40ss-w0rd"
@@ -72,6 +73,13 @@ class TestPostgres(SharedConformance):
     @pytest.mark.long
     def test_past_65536_entries_roots_and_proofs_hold(self) -> None:
         self.check_a_long_log()
+
+
+def test_a_forked_child_leaves_the_sessions_to_its_parent(store: PostgresStore) -> None:
+    put(store, draft())
+    assert is_left_to_its_parent(store)
+    put(store, draft())
+    assert store.head().size == 3
 
 
 def python(code: str, *arguments: str) -> subprocess.Popen[str]:

@@ -15,9 +15,12 @@ from hansard.app.ledgers.verifying import verify_apart
 from hansard.errors import StoreError
 from hansard.ledger.sources import view
 from hansard.ledger.verify import Options, verify
+from hansard.store.conformance.sample import draft, put
+from hansard.store.sqlite import SqliteStore
 from hansard.store.sqlite import writer as sqlite_writer
 from store import writer
 from store.faults import FORMS, PATIENCE_S, Child, after_fault, named, new_ledger, opened
+from store.forking import is_left_to_its_parent
 
 
 @pytest.fixture
@@ -42,6 +45,15 @@ def test_eight_processes_append_at_once_and_nothing_is_lost(ledger: Path) -> Non
     entries = after_fault(ledger, promised, batch=0)
     groups = [{entry.data["by"] for entry in entries[at : at + 3]} for at in range(1, 1201, 3)]
     assert all(len(writers) == 1 for writers in groups), "a group stands together"
+
+
+def test_a_forked_child_leaves_the_ledger_to_its_parent(ledger: Path) -> None:
+    # SQLite's locks are those of a process: the parent would delete the WAL that a child of it goes on to write to.
+    with closing(SqliteStore.open(ledger)) as store:
+        assert is_left_to_its_parent(store)
+        put(store, draft())
+    with closing(SqliteStore.open(ledger)) as store:
+        assert store.head().size == 2
 
 
 def test_a_driver_that_was_stopped_and_replaced_cannot_append(ledger: Path) -> None:

@@ -7,25 +7,22 @@ from pathlib import Path
 
 from hansard.errors import StoreError, Unavailable
 from hansard.store.holder import Holder
+from hansard.store.opener import Opener
 
 
 class Lock:
     """A lock that is held from here to `release`. The kernel takes it back when the process ends, however it ends."""
 
-    __slots__ = ("_fd", "_pid")
+    __slots__ = ("_fd", "opener")
 
     def __init__(self, path: Path) -> None:
-        self._pid = os.getpid()
+        self.opener = Opener()
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _take(self._fd, path)
         except BaseException:
             os.close(self._fd)
             raise
-
-    def here(self) -> bool:
-        """False in a forked child, which shares the lock without having the right to write."""
-        return os.getpid() == self._pid
 
     def release(self) -> None:
         # A forked child keeps the descriptor open, so that closing alone would not let go.

@@ -301,7 +301,7 @@ class JsonlStore:
         with self._mutex:
             if self._closed:
                 return
-            if not self._reading and not self._lock.here():
+            if not self._reading and not self._lock.opener.is_here():
                 # A forked child has nothing of its own to close: files, index and lock are its parent's.
                 self._closed = True
                 return
@@ -387,8 +387,7 @@ class JsonlStore:
             raise StoreError(f"{self.place} is closed")
         if self._reading:
             raise StoreError(f"{self.place} was opened for reading; open it for writing to change it")
-        if not self._lock.here():
-            raise StoreError(f"{self.place} was opened by another process before a fork; open it again here")
+        self._lock.opener.check(self.place)
         if self.broken:
             raise StoreError(f"{self.place} may not be extended: {self.broken}; {verify_of(self.place)}")
         if self._left:

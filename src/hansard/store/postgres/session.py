@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from hansard.errors import StoreError, Unavailable, UsageError
+from hansard.store.opener import Opener
 from hansard.store.postgres.address import Address
 
 BUSY_S = 10.0
@@ -163,6 +164,7 @@ class Readers:
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self._opener = Opener()
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self.closed = False
@@ -188,6 +190,9 @@ class Readers:
 
     def close(self) -> None:
         """Close what is idle; what is lent is closed when it comes back."""
+        if not self._opener.is_here():
+            # A forked child would say goodbye to the server in the name of its parent.
+            return
         with self._lock:
             self.closed = True
             idle, self._idle = self._idle, []
@@ -195,6 +200,7 @@ class Readers:
             reader.close()
 
     def _borrow(self) -> Connection:
+        self._opener.check(self._address.place)
         while True:
             with self._lock:
                 if self.closed:

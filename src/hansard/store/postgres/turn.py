@@ -15,6 +15,7 @@ from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.base import repair_of, verify_of
+from hansard.store.opener import Opener
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.layout import LOCK_ALL, LOCK_HEAD
 from hansard.store.postgres.session import (
@@ -47,6 +48,7 @@ class Writer:
     def __init__(self, address: Address, clock: Clock | None) -> None:
         self._address = address
         self._clock = clock
+        self._opener = Opener()
         self._mutex = threading.RLock()
         self._session: Connection | None = None
         self._seen: tuple[int, bytes] | None = None
@@ -59,6 +61,7 @@ class Writer:
     @contextmanager
     def turn(self, *, repairing: bool = False) -> Iterator[Turn]:
         """One durable commit around the block. A repair trusts no head and begins with an empty one."""
+        self._opener.check(self._place)
         with self._mutex:
             try:
                 turn = self._begin(repairing)
@@ -76,6 +79,7 @@ class Writer:
         """After a commit of unknown outcome the server may still be at it; its lock on the head tells when it is done."""
         if not self._unsure:
             return
+        self._opener.check(self._place)
         with self._mutex:
             try:
                 self._begin(repairing=False)
@@ -118,6 +122,8 @@ class Writer:
             time.sleep(LOOK_S)
 
     def close(self) -> None:
+        if not self._opener.is_here():
+            return
         with self._mutex:
             self._closed = True
             self._drop()

@@ -315,6 +315,9 @@ class SqliteStore:
         return
 
     def close(self) -> None:
+        if not self._writer.opener.is_here():
+            # Its parent's locks do not hold for a forked child, and by closing it would take away the WAL that is written to.
+            return
         with self._opening:
             self._closed = True
         for reader in self._readers:
@@ -371,6 +374,7 @@ class SqliteStore:
         return rows[0] if rows else None
 
     def _all(self, sql: str, *values: object) -> list[Any]:
+        self._writer.opener.check(self.place)
         try:
             reader: _Reader | None = getattr(self._local, "reader", None) or self._new_reader()
             if reader is not None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
 from hansard.store.base import repair_of, verify_of
+from hansard.store.opener import Opener
 from hansard.store.sequence import Sequence
 from hansard.store.sqlite.rows import READ_HEAD, sequence_of
 
@@ -38,6 +39,7 @@ class Writer:
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self.place = str(path)
+        self.opener = Opener()
         self.mutex = threading.RLock()
         self.changed = threading.Condition()
         self.sequence = Sequence()
@@ -265,6 +267,8 @@ class Transaction:
 
     def __enter__(self) -> sqlite3.Connection:
         writer = self._writer
+        # First: the mutex may have been a thread's that a forked child has not.
+        writer.opener.check(writer.place)
         writer.mutex.acquire()
         try:
             writer.check_open()
