@@ -361,6 +361,16 @@ def test_a_recorder_that_nobody_closed_goes_on_in_the_next_loop() -> None:
     assert store.head().size == 3
 
 
+async def test_another_loop_is_refused_as_long_as_the_first_one_is_there() -> None:
+    recorder = Recorder(SlowStore(0.0))
+    await recorder.record(request("one"), actor="x")
+    with pytest.raises(UsageError, match="open it again here, as in every thread"):
+        await asyncio.to_thread(lambda: asyncio.run(recorder.record(request("two"), actor="x")))
+    await recorder.record(request("three"), actor="x")
+    await recorder.close()
+    assert recorder.store.head().size == 3
+
+
 def test_a_single_word_can_be_recorded_without_a_loop() -> None:
     store = memory()
     [written] = record_now(store, [Step(request("now"), "human:a", [0])], run="r1")

@@ -104,6 +104,7 @@ class Recorder:
         self._task: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._upkeep_due = False
         self._failed: HansardError | None = None
         self._closing = False
@@ -127,6 +128,7 @@ class Recorder:
         if self._put:
             place = self._put(draft)
         else:
+            self._check_loop()
             alone = await self._alone((draft,)) if self._may_be_alone() else None
             [place] = alone or await self._enqueue((draft,), urgent=True)
         return new(Recorded, (place[0], place[1], place[2], fact))
@@ -143,6 +145,7 @@ class Recorder:
                 raise outcome
             places = outcome
         else:
+            self._check_loop()
             inline = urgent and len(drafts) <= INLINE_DRAFTS and self._may_be_alone()
             places = (await self._alone(drafts) if inline else None) or await self._enqueue(drafts, urgent=urgent)
         return [new(Recorded, (at[0], at[1], at[2], step[0])) for at, step in zip(places, steps, strict=True)]
@@ -167,6 +170,16 @@ class Recorder:
             self._thread = None
         if self._timer:
             self._timer.cancel()
+
+    def _check_loop(self) -> None:
+        """UsageError in another loop than ours, as long as there is ours: what is queued there wakes nobody here."""
+        if self._loop is not (loop := asyncio.get_running_loop()):
+            if self._loop and not self._loop.is_closed():
+                raise UsageError(
+                    f"{self.store.place} is open in another event loop, which records; "
+                    "open it again here, as in every thread and process that has a loop of its own"
+                )
+            self._loop = loop
 
     def _may_be_alone(self) -> bool:
         """Whether a commit at once may be worth it: commits are quick, and nobody else is seen to record."""
@@ -223,7 +236,7 @@ class Recorder:
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start a writer. A loop that ends has cancelled the one before, while others still have something to record."""
-        self._kick = asyncio.Event()
+        self._loop, self._kick = loop, asyncio.Event()
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="hansard-writer")
         self._task = loop.create_task(self._write(), name="hansard-writer")
         self._task.add_done_callback(self._supervise)
