@@ -16,7 +16,15 @@ MISNAMED = frozenset(
 
 
 class HansardError(Exception):
-    """Anything that Hansard raises on purpose."""
+    """Anything that Hansard raises on purpose. It comes out of another process as it was raised there."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Not by calling the class, as other exceptions do: some take more than their message.
+        return _as_raised, (type(self), self.args), self.__dict__
+
+
+def _as_raised(kind: type[HansardError], args: tuple[object, ...]) -> HansardError:
+    return kind.__new__(kind, *args)
 
 
 class UsageError(HansardError):
