@@ -19,7 +19,7 @@ from hansard.providers.agents.gemini import Gemini
 from hansard.providers.base import Provider, failure
 from hansard.providers.open import PLACES, open_providers
 from hansard.providers.prices import Price, Prices
-from hansard.providers.registry import OURS, Registry
+from hansard.providers.registry import OURS, Factory, Registry
 from hansard.providers.secrets import Secrets
 from providers.pretend import Doing, asking, says
 
@@ -320,6 +320,19 @@ def test_an_installed_package_brings_a_kind(monkeypatch: pytest.MonkeyPatch) -> 
         registry.find("broken")
     with pytest.raises(UsageError, match="is no factory"):
         registry.find("odd")
+
+
+@pytest.mark.parametrize(
+    ("factory", "said"),
+    [
+        (lambda id, options, environment: options["color"], "'mine' refuses this table: KeyError: 'color'"),
+        (lambda id, options, environment: None, "None is no provider: it has no id, unmetered, complete, close, desc"),
+    ],
+)
+def test_what_a_factory_of_others_raises_or_makes_is_told_with_its_table(factory: Factory, said: str) -> None:
+    told = refusal({"kind": "mine"}, registry=with_kind("mine", factory))
+    assert told.startswith("hansard.toml [providers.fast]: ")
+    assert said in told
 
 
 # What is the same for all.

@@ -18,6 +18,7 @@ from functools import partial, wraps
 from typing import Any, Protocol, TypeVar
 
 from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange, Failure, Finish, ToolEvent, Usage
+from hansard.errors import UsageError
 from hansard.providers import checks
 from hansard.providers.deadline import Deadline
 
@@ -239,6 +240,13 @@ class Answering(Wrapper):
     @answered
     def complete(self, exchange: Exchange, heard: Heard) -> Awaitable[Completion]:
         return self.inner.complete(exchange)
+
+
+def check_provider(given: object) -> None:
+    """UsageError where somebody else's object is no provider."""
+    lacking = [name for name in ("id", "unmetered", "complete", "close", "describe") if not hasattr(given, name)]
+    if lacking:
+        raise UsageError(f"{given!r:.100} is no provider: it has no {', '.join(lacking)}")
 
 
 def held(provider: Provider) -> Provider:

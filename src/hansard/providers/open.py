@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from hansard.domain.fields import Fields
-from hansard.errors import MissingExtra, UsageError
-from hansard.providers.base import Provider, held
+from hansard.errors import HansardError, MissingExtra, UsageError
+from hansard.providers.base import Provider, check_provider, held
 from hansard.providers.breaker import Breaker
 from hansard.providers.limits import Limited
 from hansard.providers.options import COMMON
@@ -153,8 +153,14 @@ def _open(
         )
     options = _from(folder, kind, {key: value for key, value in table.items() if key not in COMMON})
     factory = _ours(kind) if kind in OURS else registry.find(kind)
-    wanted = inspect.signature(factory).parameters
-    provider = factory(name, options, environment, **{key: given[key]() for key in given if key in wanted})
+    try:
+        wanted = inspect.signature(factory).parameters
+        provider = factory(name, options, environment, **{key: given[key]() for key in given if key in wanted})
+        check_provider(provider)
+    except Exception as error:
+        if kind in OURS or isinstance(error, HansardError):
+            raise
+        raise UsageError(f"the provider kind {kind!r} refuses this table: {type(error).__name__}: {error}") from error
     return _limited(_guarded(held(provider), kind, fields), fields)
 
 
