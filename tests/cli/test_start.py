@@ -129,6 +129,11 @@ def test_help_fits_a_terminal_of_80_columns(
         (("runs", "show", "last", "--jsn"), "hansard runs show: error: unrecognized arguments: --jsn; did you mean"),
         (("ledger", "show", "x"), "hansard ledger show: error: unrecognized arguments: x\n"),
         (("submit", "@nofile"), "hansard: cannot read nofile: No such file or directory\n"),
+        (
+            ("--json", "runs", "list"),
+            "--json stands behind the command that it is for; write: hansard COMMAND … --json",
+        ),
+        (("--ledger=x.db", "runs"), "--ledger stands behind the command that it is for"),
     ],
 )
 def test_what_a_command_does_not_know_is_told_by_that_command(

@@ -45,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (unreadable := next((word for word in words if not _is_text(word)), None)) is not None:
             _tell(_unreadable(unreadable))
             return EXIT_USAGE
+        if (flag := "".join(words[:1]).partition("=")[0]) in [f"--{name}" for name in UNSAID]:
+            _tell(f"{flag} stands behind the command that it is for; write: hansard COMMAND … {flag}")
+            return EXIT_USAGE
         try:
             args, strange = parser(words).parse_known_args(words)
             if strange:
