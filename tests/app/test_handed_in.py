@@ -2,10 +2,11 @@
 
 import asyncio
 import signal
+from pathlib import Path
 
 import pytest
 
-from hansard import Hansard
+from hansard import Hansard, Settings
 from hansard.app.setup.wishes import Wishes
 from hansard.errors import UsageError
 from running import Answers, desk, plan, task
@@ -20,6 +21,20 @@ async def test_a_provider_whose_name_reads_like_a_model_of_another_is_refused_an
             await hansard.submit("please", lane="backend", provider=Answers(id="a:b"), wishes=CHECKS)
         run = await hansard.submit("please", lane="backend", provider=Answers(id="a"), wishes=CHECKS)
         assert await run.answer()
+
+
+async def test_the_ledger_that_is_named_is_the_one_that_is_opened_also_beside_settings(tmp_path: Path) -> None:
+    settings = Settings(ledger=str(tmp_path / "another.db"), state=tmp_path / "state")
+    for named in (tmp_path / "this.db", str(tmp_path / "this.db")):
+        async with Hansard.open(named, settings=settings) as hansard:
+            assert hansard.store.place == hansard.settings.ledger == str(tmp_path / "this.db")
+    assert not (tmp_path / "another.db").exists()
+
+
+async def test_what_is_no_provider_is_refused_in_words() -> None:
+    async with Hansard.open("memory:") as hansard:
+        with pytest.raises(UsageError, match="is no provider: it has no id, unmetered, complete, close, describe"):
+            await hansard.submit("please", lane="backend", provider=object())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

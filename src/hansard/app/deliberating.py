@@ -6,11 +6,11 @@ Each works on the ledger that Hansard.open would open. Those that ask models com
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hansard.app.service import Hansard
-from hansard.app.settings import read_settings
 from hansard.app.setup.convening import Call, Convening, convening, given
 from hansard.app.setup.wishes import Wishes
 from hansard.deliberation.documents import Artifact, Config
@@ -54,7 +54,7 @@ async def run_session_async(
     *,
     problem: str | None = None,
     runs_root: str | Path | None = None,
-    ledger: str | None = None,
+    ledger: str | PathLike[str] | None = None,
     script: Mapping[str, Any] | None = None,
     selector_script: Mapping[str, Any] | None = None,
     wishes: Wishes | None = None,
@@ -100,7 +100,7 @@ async def execution_replay_async(
     providers: Providers | None = None,
     *,
     runs_root: str | Path | None = None,
-    ledger: str | None = None,
+    ledger: str | PathLike[str] | None = None,
     script: Mapping[str, Any] | None = None,
     selector_script: Mapping[str, Any] | None = None,
     assumed: Collection[PinningCondition] = (),
@@ -114,7 +114,7 @@ async def execution_replay_async(
         made = convening(hansard.settings, hansard.pool, call)
         return replace(made, runs=str(runs_root) if runs_root is not None else None)
 
-    async with Hansard.open(ledger, settings=read_settings(ledger)) as hansard:
+    async with Hansard.open(ledger) as hansard:
         return await hansard.deliberations.replay(Path(folder), make, assumed=assumed)
 
 

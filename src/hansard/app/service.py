@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property, partial
+from os import PathLike, fspath
 from threading import Event
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -20,7 +22,7 @@ from hansard.domain.fact import Body
 from hansard.domain.work import Surface
 from hansard.errors import ProviderError
 from hansard.orchestration.ending import Ended
-from hansard.providers.base import Provider
+from hansard.providers.base import Provider, check_provider
 from hansard.record.recorder import Recorder
 from hansard.store.base import Claim, Store
 
@@ -68,13 +70,19 @@ class Hansard:
     @classmethod
     def open(
         cls,
-        ledger: str | None = None,
+        ledger: str | PathLike[str] | None = None,
         *,
         settings: Settings | None = None,
         providers: Mapping[str, Provider] | None = None,
     ) -> Self:
-        """Open the ledger at a path or URL, or make it when nothing is there. `providers` are handed in, by name."""
-        found = settings or read_settings(ledger)
+        """Open the ledger at a path or URL, or make it when nothing is there. `providers` are handed in, by name.
+
+        A ledger that is named here goes before that of the settings.
+        """
+        named = None if ledger is None else fspath(ledger)
+        found = read_settings(named) if settings is None else settings
+        if named is not None:
+            found = replace(found, ledger=named)
         return cls(open_or_found(found), found, providers)
 
     @property
@@ -108,12 +116,11 @@ class Hansard:
         """Hand in a request and start on it. `plan` is a Plan, or its data; `provider` a name that is configured, or a provider."""
         wanted = wishes or Wishes()
         if provider is not None and not isinstance(provider, str):
+            check_provider(provider)
             check_name(provider.id)
             self.pool.given[provider.id] = provider
             provider = provider.id
         if provider is not None:
-            from dataclasses import replace
-
             wanted = replace(wanted, provider=provider)
         from hansard.app.setup.configuring import run_config
 
