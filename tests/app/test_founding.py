@@ -119,7 +119,7 @@ def test_of_two_first_submits_into_json_lines_one_is_told_who_writes_there(tmp_p
 def test_an_init_that_fails_takes_its_file_back(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     done = hansard(tmp_path, "init")
-    assert (done.returncode, done.stdout) == (11, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert {each.name for each in tmp_path.iterdir()} <= {"state", ".hansard"}
 
 

@@ -477,6 +477,16 @@ def test_a_ledger_where_none_can_be_made_is_wrong_usage(run: Any, words: tuple[s
     assert "choose a folder that exists and is writable" in err
 
 
+def test_keys_where_no_folder_can_be_made_are_wrong_usage_and_leave_no_ledger(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSARD_STATE", "/proc/nowhere")
+    code, _, err = run("submit", "please", "--provider", "rehearsal", "--ledger", tmp_path / "new" / "log.db")
+    assert code == 2
+    assert "HANSARD_STATE names another place for them" in err
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_demonstration_where_no_folder_can_be_made_is_wrong_usage(run: Any) -> None:
     code, _, err = run("demo", "--folder", "/proc/nowhere")
     assert code == 2

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hansard.errors import StoreError
+from hansard.errors import StoreError, unwritten
 
 MAX_BYTES = 1 << 20
 _OTHERS = 0o077
@@ -14,11 +14,16 @@ _OTHERS = 0o077
 
 def make_folder(folder: Path) -> None:
     """Make a folder for its owner alone, with those above it that are missing, or check the one that is there."""
-    with _speaking_of(folder):
+    try:
         missing = [each for each in (folder, *folder.parents) if not each.exists()]
         for each in reversed(missing):
             each.mkdir(mode=0o700, exist_ok=True)
             sync_folder(each.parent)
+    except OSError as error:
+        said = (
+            f"cannot make {folder}, where keys are to lie: {error.strerror}; HANSARD_STATE names another place for them"
+        )
+        raise unwritten(said, error) from error
     check_folder(folder)
 
 
