@@ -8,7 +8,7 @@ import pytest
 
 from hansard import Hansard, Settings
 from hansard.app.setup.wishes import Wishes
-from hansard.errors import UsageError
+from hansard.errors import ProviderError, UsageError
 from running import Answers, desk, plan, task
 
 CHECKS = Wishes(judge="checks", answer="join")
@@ -70,6 +70,17 @@ async def test_each_run_asks_the_provider_that_was_handed_in_for_it_also_behind_
         assert (await hansard.runs.drive(waits.id)).state == "answered"
         assert await waits.answer() == "said by the first"
     assert (len(first.calls), len(second.calls)) == (2, 1)
+
+
+async def test_whoever_waits_for_a_run_whose_hansard_is_closed_hears_that_it_was_interrupted() -> None:
+    async with Hansard.open("memory:") as hansard:
+        run = await hansard.submit("please", lane="backend", provider=Answers(pause_s=3600.0), wishes=CHECKS)
+        waiting = [asyncio.ensure_future(each) for each in (run.ended(), run.answer())]
+        await asyncio.sleep(0)
+    ended, refused = await asyncio.gather(*waiting, return_exceptions=True)
+    assert getattr(ended, "state", ended) == "interrupted"
+    assert isinstance(refused, ProviderError)
+    assert "ended without an answer: interrupted" in str(refused)
 
 
 async def test_closing_comes_to_an_end_in_the_moment_in_which_a_run_has_ended() -> None:

@@ -158,13 +158,17 @@ class Run:
             yield view
 
     async def ended(self) -> Ended:
-        """How it ended."""
-        return await asyncio.shield(self._drive)
+        """How it ended; that it was interrupted, where its Hansard was closed before."""
+        # Waited for and not awaited: who closes a Hansard cancels the drive, and nobody who waits for it.
+        await asyncio.wait([self._drive])
+        if self._drive.cancelled():
+            return Ended(run=self.id, state="interrupted", reason="closed")
+        return self._drive.result()
 
     async def answer(self) -> str:
         """The answer; ProviderError where the run ended without one."""
         ended = await self.ended()
-        data = self._hansard.runs.answer(self.id)
+        data = None if ended.state == "interrupted" else self._hansard.runs.answer(self.id)
         if data is None:
             raise ProviderError(f"run {self.id} ended without an answer: {ended.state}, {ended.reason}")
         return Body.raw(data).as_text()
