@@ -120,6 +120,12 @@ class Other:
         raise AssertionError("nobody should be asked")
 
 
+def test_what_is_refused_is_told_without_a_word_of_event_loops(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no provider") as refused:
+        run_session(config(), object(), runs_root=tmp_path / "runs", ledger=tmp_path / "log.db")  # type: ignore[arg-type]
+    assert refused.value.__context__ is None
+
+
 async def test_the_same_can_be_awaited(tmp_path: Path) -> None:
     ledger = str(tmp_path / "log.db")
     pins = pinned()

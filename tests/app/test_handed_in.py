@@ -3,12 +3,14 @@
 import asyncio
 import signal
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from hansard import Hansard, Settings
 from hansard.app.setup.wishes import Wishes
 from hansard.errors import ProviderError, UsageError
+from hansard.providers.base import Provider
 from running import Answers, desk, plan, task
 
 CHECKS = Wishes(judge="checks", answer="join")
@@ -31,10 +33,14 @@ async def test_the_ledger_that_is_named_is_the_one_that_is_opened_also_beside_se
     assert not (tmp_path / "another.db").exists()
 
 
-async def test_what_is_no_provider_is_refused_in_words() -> None:
-    async with Hansard.open("memory:") as hansard:
-        with pytest.raises(UsageError, match="is no provider: it has no id, unmetered, complete, close, describe"):
-            await hansard.submit("please", lane="backend", provider=object())  # type: ignore[arg-type]
+async def test_what_is_no_provider_is_refused_in_words_and_leaves_no_ledger_open(tmp_path: Path) -> None:
+    said, nobody = "is no provider: it has no id, unmetered, complete, close, describe", cast(Provider, object())
+    with pytest.raises(UsageError, match=said):
+        Hansard.open(tmp_path / "log.jsonl", providers={"nobody": nobody})
+    # A ledger in JSON lines has one writer, who would still be the one before.
+    async with Hansard.open(tmp_path / "log.jsonl") as hansard:
+        with pytest.raises(UsageError, match=said):
+            await hansard.submit("please", lane="backend", provider=nobody)
 
 
 @pytest.mark.parametrize(

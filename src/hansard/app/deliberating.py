@@ -124,9 +124,15 @@ def execution_replay(folder: str | Path, providers: Providers | None = None, **m
 
 
 def _run(work: Coroutine[Any, Any, T], instead: str) -> T:
+    if _is_in_a_loop():
+        work.close()
+        raise UsageError(f"an event loop is running here; await {instead} instead")
+    return asyncio.run(work)
+
+
+def _is_in_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
-    work.close()
-    raise UsageError(f"an event loop is running here; await {instead} instead")
+        return False
+    return True

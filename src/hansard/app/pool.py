@@ -13,7 +13,7 @@ from hansard.app.wiring import learn_passwords, learn_secrets, open_providers
 from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
-from hansard.providers.base import Provider, held
+from hansard.providers.base import Provider, check_provider, held
 from hansard.providers.prices import Price, Prices
 from hansard.providers.programs.environment import passed_on
 from hansard.providers.programs.process import Program, Ran, run
@@ -44,7 +44,8 @@ class Pool:
     def __init__(self, settings: Settings, given: Mapping[str, Provider] | None = None) -> None:
         self.secrets = Secrets()
         self.prices = Prices.read(settings.prices, where=str(settings.config or "hansard.toml"))
-        self.given = dict(given or {})
+        self.given: dict[str, Provider] = {}
+        self.hand_in(given or {})
         self.seams: dict[str, Any] = {}
         """Context sources, verifiers, revisers and handlers of tools that a program handed in, by name."""
         self.settings = settings
@@ -61,6 +62,12 @@ class Pool:
         """What was handed in for runs that were submitted here and have not ended."""
         self._programs: dict[str, _Programs] = {}
         self._learned = False
+
+    def hand_in(self, providers: Mapping[str, Provider]) -> None:
+        """Know what a program hands in, by name; UsageError where something of it is no provider."""
+        for each in providers.values():
+            check_provider(each)
+        self.given.update(providers)
 
     def means_of(self, config: RunConfig, run: str = "") -> Means:
         """What a run's configuration names, open. UsageError where something of it cannot be opened here."""

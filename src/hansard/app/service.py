@@ -46,12 +46,12 @@ class Hansard:
         self.settings = settings or opened.settings
         try:
             self.recorder = Recorder(opened.store, sealing=opened.sealing())
+            self.pool = Pool(self.settings, providers)
         except BaseException:
             # Nobody else will: whoever opened it gets nothing that he could close.
             opened.close()
             raise
         self.ledger = LedgerService(opened)
-        self.pool = Pool(self.settings, providers)
         self.runs = Runs(self.recorder, opened.store, self.pool)
         self.gates = Gates(self.recorder, opened.store, self.pool.all_secrets)
         self.runs.deliberate = lambda run: self.deliberations.drive(run)
@@ -118,7 +118,7 @@ class Hansard:
         if provider is not None and not isinstance(provider, str):
             check_provider(provider)
             check_name(provider.id)
-            self.pool.given[provider.id] = provider
+            self.pool.hand_in({provider.id: provider})
             provider = provider.id
         if provider is not None:
             wanted = replace(wanted, provider=provider)

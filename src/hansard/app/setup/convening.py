@@ -444,4 +444,4 @@ def given(pool: Pool, providers: Mapping[str, Provider] | Provider, config: Conf
     """Make providers known that a program hands in: by the ids of the configuration, or one for all of them."""
     if not isinstance(providers, Mapping):
         providers = dict.fromkeys((agent.provider for agent in (*config.agents, config.coordinator)), providers)
-    pool.given.update(providers)
+    pool.hand_in(providers)
