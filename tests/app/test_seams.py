@@ -17,7 +17,7 @@ import pytest
 from hansard.app import seams
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
-from hansard.errors import ProviderError
+from hansard.errors import ProviderError, UsageError
 from hansard.providers.programs.process import Ran
 from hansard.providers.tools import Refusal
 
@@ -148,3 +148,36 @@ def test_whoever_gives_up_on_a_url_that_hangs_ends_without_it() -> None:
         finally:
             program.kill()
     assert program.returncode == 0
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package with a word for every seam, which can be called and has no method of any."""
+    brought = tmp_path / "brought_here-1.dist-info"
+    brought.mkdir()
+    (brought / "METADATA").write_text("Metadata-Version: 2.1\nName: brought-here\nVersion: 1\n")
+    points = [f"[{group}]\nword = brought_here:word\nnumber = brought_here:number\n" for group in seams.GROUPS.values()]
+    (brought / "entry_points.txt").write_text("\n".join(points))
+    (tmp_path / "brought_here.py").write_text("async def word(arguments): return 'a word'\nnumber = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("seam", "name", "method"),
+    [
+        ("context", "word", "context"),
+        ("verifier", "word", "verify"),
+        ("reviser", "word", "revise"),
+        ("tool", "number", "__call__"),
+    ],
+)
+def test_an_entry_point_that_cannot_be_asked_is_refused_when_it_is_opened(seam: str, name: str, method: str) -> None:
+    said = rf"the {seam} '{name}' \(brought_here:{name}\) is none: it has no method {method}"
+    with pytest.raises(UsageError, match=said):
+        seams._entry_point(seam, name)
+
+
+@pytest.mark.usefixtures("installed")
+async def test_a_function_that_an_installed_package_brings_runs_a_tool() -> None:
+    assert await seams._entry_point("tool", "word")({}) == "a word"

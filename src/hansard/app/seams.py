@@ -22,6 +22,8 @@ GROUPS = {
     "reviser": "hansard.revisers",
     "tool": "hansard.tools",
 }
+METHODS = {"context": "context", "verifier": "verify", "reviser": "revise", "tool": "__call__"}
+"""What each is asked by."""
 MOST_BYTES = 4 * 1024 * 1024
 
 
@@ -179,6 +181,9 @@ def _entry_point(seam: str, name: str) -> Any:
         raise UsageError(f"no installed package brings the {seam} {name!r} (entry points {GROUPS[seam]}: {known})")
     try:
         made = found[name].load()
-        return made() if isinstance(made, type) else made
+        made = made() if isinstance(made, type) else made
     except Exception as error:
         raise UsageError(f"the {seam} {name!r} ({found[name].value}) cannot be loaded: {error}") from error
+    if not callable(getattr(made, METHODS[seam], None)):
+        raise UsageError(f"the {seam} {name!r} ({found[name].value}) is none: it has no method {METHODS[seam]}")
+    return made

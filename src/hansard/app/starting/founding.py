@@ -90,7 +90,7 @@ ledger = "{ledger}"
 #name = "style"
 #command = ["my-agent", "--style"]
 #max_tokens = 2000
-#when = "request"                    # or "task", "both"
+#when = "request"                    # for whoever plans; or "task", "both"
 
 #[verifier]
 #command = ["my-agent", "--verify"]
