@@ -10,21 +10,31 @@ from hansard.store.conformance.sample import draft
 
 def is_left_to_its_parent(store: Store) -> bool:
     """Whether a forked child is refused to write and to read, in words; it closes the store behind that."""
+
+    def use() -> bool:
+        refused = is_refused(lambda: store.append([[draft()]])) and is_refused(lambda: store.entry(0))
+        store.close()
+        return refused
+
+    return holds_in_a_child(use)
+
+
+def holds_in_a_child(claim: Callable[[], bool]) -> bool:
+    """Whether something is so in a forked child."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            refused = _is_refused(lambda: store.append([[draft()]])) and _is_refused(lambda: store.entry(0))
-            store.close()
-            status = 0 if refused else 2
+            status = 0 if claim() else 2
         finally:
             os._exit(status)
     return os.waitpid(child, 0)[1] == 0
 
 
-def _is_refused(use: Callable[[], object]) -> bool:
+def is_refused(use: Callable[[], object]) -> bool:
+    """Whether it is refused because of the fork."""
     try:
         use()
     except StoreError as error:
-        return "before a fork; open it again here" in str(error)
+        return "fork" in str(error) and "open it in a process that is started anew" in str(error)
     return False

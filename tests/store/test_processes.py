@@ -20,7 +20,7 @@ from hansard.store.sqlite import SqliteStore
 from hansard.store.sqlite import writer as sqlite_writer
 from store import writer
 from store.faults import FORMS, PATIENCE_S, Child, after_fault, named, new_ledger, opened
-from store.forking import is_left_to_its_parent
+from store.forking import holds_in_a_child, is_left_to_its_parent, is_refused
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def test_a_forked_child_leaves_the_ledger_to_its_parent(ledger: Path) -> None:
     # SQLite's locks are those of a process: the parent would delete the WAL that a child of it goes on to write to.
     with closing(SqliteStore.open(ledger)) as store:
         assert is_left_to_its_parent(store)
+        assert holds_in_a_child(lambda: is_refused(lambda: SqliteStore.open(ledger)))
         put(store, draft())
-    with closing(SqliteStore.open(ledger)) as store:
-        assert store.head().size == 2
+    assert holds_in_a_child(lambda: SqliteStore.open(ledger).head().size == 2)
 
 
 def test_a_driver_that_was_stopped_and_replaced_cannot_append(ledger: Path) -> None:

@@ -4,6 +4,8 @@ import os
 
 from hansard.errors import StoreError
 
+ANEW = "open it in a process that is started anew (multiprocessing: spawn)"
+
 
 class Opener:
     """This process, until it is asked in a child of it."""
@@ -20,4 +22,4 @@ class Opener:
     def check(self, place: str) -> None:
         """StoreError in a forked child."""
         if not self.is_here():
-            raise StoreError(f"{place} was opened by another process before a fork; open it again here")
+            raise StoreError(f"{place} was opened by another process before a fork; {ANEW}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from hansard.errors import OutcomeUnknown, StoreError, Unavailable
 from hansard.ledger.canonical import Malformed
 from hansard.store.base import repair_of, verify_of
-from hansard.store.opener import Opener
+from hansard.store.opener import ANEW, Opener
 from hansard.store.sequence import Sequence
 from hansard.store.sqlite.rows import READ_HEAD, sequence_of
 
@@ -32,6 +32,20 @@ _PASSING = frozenset(
     }
 )
 """What SQLite says of a disk or of another process, and may not say again. Anything else is wrong with the file itself."""
+
+
+_open: list[tuple[int, int] | None] = []
+"""The files that are open here. SQLite counts locks by file and process: what a forked child opens, its parent's included, it
+takes for locked already, and its parent may delete the WAL that it writes to."""
+_of_parents: set[tuple[int, int] | None] = set()
+
+
+def _forked() -> None:
+    _of_parents.update(_open)
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Writer:
@@ -54,9 +68,12 @@ class Writer:
         self._dropped = False
         self._in_wal = False
         self._lock_fd = self._look_fd = -1
-        self.connection = connect(path)
         self._name = str(self._path)
         self._file = _identity(self._name)
+        if self._file in _of_parents:
+            raise StoreError(f"{path} was open in the process that this one was forked from; {ANEW}")
+        self.connection = connect(path)
+        _open.append(self._file)
 
     def lock_file(self) -> None:
         """Open the lock file; only once it is known that this is a ledger, so that a mistyped path leaves nothing behind."""
@@ -171,6 +188,8 @@ class Writer:
             self.abandon()
 
     def abandon(self) -> None:
+        if not self.closed:
+            _open.remove(self._file)
         self.closed = True
         with suppress(sqlite3.Error):
             self.connection.close()
