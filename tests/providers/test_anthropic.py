@@ -312,3 +312,10 @@ def test_the_vendors_own_address_needs_its_key() -> None:
         "base_url": "https://api.anthropic.com",
         "model": "claude-opus-5",
     }
+
+
+@ALL
+@pytest.mark.parametrize("written", ["/v1", "/v1/", "/"])
+def test_the_version_is_asked_for_once_also_where_the_address_has_it(form: Form, wire: Wire, written: str) -> None:
+    answers(form, wire, base_url=f"{wire.url}{written}")
+    assert wire.last.path == "/v1/messages"

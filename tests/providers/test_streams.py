@@ -242,8 +242,10 @@ def test_a_byte_order_mark_before_a_stream_is_no_part_of_it(wire: Wire) -> None:
     assert answers(CHAT[1], wire, Raw(body=body, content_type="text/event-stream")).text == "Paris."
 
 
-def test_events_are_read_however_they_are_cut() -> None:
-    body = b': comment\r\nevent: x\r\ndata: {"a":\r\ndata: 1}\r\n\r\nid: 3\n\ndata:{"b": "\xe2\x80\xa8"}\n\ndata: [DONE]\n\nmore'
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_events_are_read_however_they_are_cut(end: bytes) -> None:
+    lines = b': comment\r\nevent: x\r\ndata: {"a":\r\ndata: 1}\r\n\r\nid: 3\n\ndata:{"b": "\xe2\x80\xa8"}\n\ndata: [DONE]\n\nmore'
+    body = lines.replace(b"\n\n", 2 * end)
     wanted = [{"a": 1}, {"b": "\u2028"}]
 
     async def read(size: int) -> list[Any]:

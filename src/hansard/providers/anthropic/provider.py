@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any, get_args
 
 import anthropic
@@ -82,6 +83,8 @@ def open_anthropic(
     """A provider from its table in hansard.toml."""
     options = Options(id, table)
     place = place_of(id, options, environment, base_url=BASE_URL, key_env=KEY_ENV)
+    # The SDK adds the version; whoever has written it as for other servers means the same place.
+    place = replace(place, base_url=place.base_url.removesuffix("/").removesuffix("/v1"))
     known = "anthropic" if is_at(place.base_url, BASE_URL) else "other"
     server = options.one_of("server", (known, *(name for name in SERVERS if name != known)))
     best = SERVERS[server]

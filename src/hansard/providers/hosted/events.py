@@ -20,20 +20,24 @@ class NotAnEvent(ValueError):
 
 
 class _Lines:
-    """Bytes put together into lines, however they were cut on the way."""
+    """Bytes put together into lines, however they were cut on the way. A line ends with CR, LF or both."""
 
     def __init__(self) -> None:
         self._begun: list[bytes] = []
+        self._ended_with_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that this chunk ends."""
-        first, *rest = chunk.split(b"\n")
+        if self._ended_with_cr:
+            chunk = chunk.removeprefix(b"\n")
+        self._ended_with_cr = chunk.endswith(b"\r")
+        first, *rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._begun.append(first)
         if not rest:
             return []
         ended = [b"".join(self._begun), *rest[:-1]]
         self._begun = [rest[-1]]
-        return [line.removesuffix(b"\r") for line in ended]
+        return ended
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
