@@ -8,9 +8,10 @@ import socket
 import sqlite3
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from hansard.app.ledgers.cosigning import configured
@@ -24,6 +25,7 @@ from hansard.app.setup.wishes import Wishes
 from hansard.app.views import View
 from hansard.app.wiring import can_be_written, form_of, ledger_exists, open_ledger, open_providers
 from hansard.errors import HansardError, UsageError, plainly
+from hansard.providers.programs.environment import found, passed_on
 from hansard.seal.genesis import checked_origin
 
 WAL_RESET_FIXED = (3, 51, 3)
@@ -101,7 +103,10 @@ def _config(settings: Settings) -> View:
         for name in panel_names(settings):
             _check_panel(settings, name)
         pool = Pool(settings)
-        pool.seams_of(run_config(settings, pool, Wishes() if settings.providers else Wishes(provider=REHEARSAL)))
+        config = run_config(settings, pool, Wishes() if settings.providers else Wishes(provider=REHEARSAL))
+        pool.seams_of(config)
+        seams = [*config.context, *filter(None, (config.verifier, config.reviser))]
+        _check_programs(settings, [*seams, *(tool_of(settings, name).runs for name in settings.tools)])
         if settings.origin is not None:
             checked_origin(settings.origin)
     except HansardError as error:
@@ -110,6 +115,15 @@ def _config(settings: Settings) -> View:
     if settings.config is None:
         return _finding("config", True, "no hansard.toml here or above (`hansard init` writes one)")
     return _finding("config", True, str(settings.config))
+
+
+def _check_programs(settings: Settings, tables: Iterable[Mapping[str, Any]]) -> None:
+    """UsageError where a program of these tables is not there: a run would go on without what it says."""
+    environment = passed_on(settings.environment)
+    folder = settings.config.parent if settings.config else None
+    for program in (table["command"][0] for table in tables if "command" in table):
+        if found(program, environment, folder=folder) is None:
+            raise UsageError(f"there is no program {program!r:.80}; runs would go without it")
 
 
 def _check_panel(settings: Settings, name: str) -> None:
