@@ -93,9 +93,14 @@ def test_runs_go_on_when_the_database_takes_something_again(tmp_path: Path, mort
 def test_a_daemon_whose_database_is_gone_ends_when_it_is_told_to(tmp_path: Path, mortal: Server) -> None:
     with serving(placed(tmp_path, mortal), "--grace", 3) as daemon:
         assert daemon.submit(provider="quick", wait=30)["state"] == "answered"
+        assert "\nhansard_ledger_up 1\n" in daemon.get("/metrics").text
         mortal.stop()
         try:
             wait_for(lambda: told(daemon, "the ledger cannot be read"))
+            counts = daemon.get("/metrics").text
+            assert "\nhansard_ledger_up 0\n" in counts
+            assert "hansard_ledger_entries" not in counts
+            assert "\nhansard_runs_submitted_total 1\n" in counts
             assert daemon.stop() == 11
         finally:
             mortal.start()

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from hansard.app.serving.daemon import Daemon
+from hansard.app.views import View
 
 BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 BOUNDS = (*BUCKETS_S, float("inf"))
@@ -29,15 +30,16 @@ class Metrics:
         self._took[BOUNDS[bisect_left(BUCKETS_S, took_s)]] += 1
         self._took_s += took_s
 
-    def text(self, daemon: Daemon, entries: int, signed: int) -> str:
-        """Everything, for a scraper."""
+    def text(self, daemon: Daemon, ledger: View | None) -> str:
+        """Everything, for a scraper; of the ledger, where it can be read."""
         tally = daemon.tally
+        read = {"entries": ledger["entries"], "signed_entries": ledger["signed"]} if ledger else {}
         gauges = {
             "hansard_requests_open": self.open,
             "hansard_runs_driving": daemon.driving,
             "hansard_followers": daemon.follower.count,
-            "hansard_ledger_entries": entries,
-            "hansard_ledger_signed_entries": signed,
+            "hansard_ledger_up": int(ledger is not None),
+            **{f"hansard_ledger_{name}": value for name, value in read.items()},
             "hansard_start_time_seconds": tally.started_s,
         }
         lines = [f"# TYPE {name} gauge\n{name} {value}" for name, value in gauges.items()]

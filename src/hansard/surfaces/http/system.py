@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from hansard.app.serving.publishing import status as ledger_status
 from hansard.app.views import moment
+from hansard.errors import StoreError
 from hansard.surfaces.http.bodies import HealthView, StatusView
 from hansard.surfaces.http.desk import answer, desk_of
 from hansard.surfaces.http.metrics import MEDIA
@@ -44,7 +45,10 @@ async def status(request: Request) -> Response:
 
 @router.get("/metrics", response_class=Response, responses=TEXT | documented())
 async def metrics(request: Request) -> Response:
-    """Counts in Prometheus' text format."""
+    """Counts in Prometheus' text format. Where the ledger is away they are without those of it, and say so."""
     desk = desk_of(request)
-    view = await asyncio.to_thread(ledger_status, desk.hansard)
-    return Response(desk.metrics.text(desk.daemon, view["entries"], view["signed"]), media_type=MEDIA)
+    try:
+        view = await asyncio.to_thread(ledger_status, desk.hansard)
+    except StoreError:
+        view = None
+    return Response(desk.metrics.text(desk.daemon, view), media_type=MEDIA)
