@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import symposium
-from deliberating import Heard, Room, config, fails, says, scripted, synthesis, turn, verdict
+from deliberating import PANEL, Heard, Room, config, fails, says, scripted, synthesis, turn, verdict
 from hansard.deliberation.documents import Config
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
 
@@ -50,6 +50,26 @@ async def test_a_panel_that_a_model_chose_is_known_from_its_selection(tmp_path: 
     assert directory_breaches(tmp_path / "s-1") == []
     assert artifact_breaches(sitting.artifact) == []
     assert artifact_breaches(sitting.artifact, panel=["ada", "cyd"])
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [turn("ben"), fails("auth_failure"), turn(), verdict("finalize"), synthesis()],
+        [turn("cyd"), turn(), turn(tokens=1000)],
+        [turn("cyd", "ben", "dan"), turn(tokens=1000)],
+        [turn("dan", "cyd"), turn(), turn("dan", "cyd", tokens=1000)],
+    ],
+    ids=["left in a branch", "answered", "waits", "undecided"],
+)
+async def test_of_an_artifact_alone_a_member_is_known_who_came_to_no_turn_of_his_own(
+    answers: list[Heard],
+) -> None:
+    data = config((*PANEL, "dan"), on_agent_failure="continue_without", budget={"max_total_tokens": 500}).as_data()
+    data["selector"] |= {"strategy": "llm", "selector_budget": {"max_tokens": 500}}
+    chosen = says({"selected_agents": list(PANEL)})
+    sitting = await Room().hold(Config.parse(data), answers, setting={"selector": scripted([chosen])})
+    assert artifact_breaches(sitting.artifact) == []
 
 
 @pytest.mark.parametrize(

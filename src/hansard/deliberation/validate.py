@@ -19,7 +19,7 @@ from hansard.deliberation.archive import (
     read_journal,
     seal_breaches,
 )
-from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput, jcs
+from hansard.deliberation.documents import Artifact, Breach, Contraction, Invalid, Message, SelectorOutput, jcs
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
@@ -108,15 +108,30 @@ def _panel(artifact: Artifact, selected: Sequence[str] | None) -> Sequence[str]:
         return config.selector.default_deliberation_panel
     if selected is not None:
         return selected
-    first = [message for message in artifact.canonical_transcript if message.round == 1 and message.branch_depth == 0]
-    seated = [_seat(message) for message in first]
-    return tuple(dict.fromkeys(agent for agent in seated if agent is not None))
+    first = [message for message in artifact.canonical_transcript if message.round == 1]
+    refused = {each.offending_request.get("target") for message in first for each in message.schema_failure or ()}
+    asked = {each.target for message in first for each in message.direct_requests if message.type == "primary_turn"}
+    waiting = [agent.id for agent in config.agents if agent.id in asked - refused]
+    # Whoever left, or was cut off, before a turn of his own may stand behind the others: his place decides nothing.
+    named = (*map(_seat, first), *map(_answering, first), *waiting)
+    return tuple(dict.fromkeys(id for id in named if id is not None))
 
 
-def _seat(message: Any) -> str | None:
-    if message.type == "panel_contraction":
-        return str(message.content.agent_id)
-    return str(message.speaker) if message.type == "primary_turn" else None
+def _seat(message: Message) -> str | None:
+    """Whose turn of the round this is."""
+    return None if message.branch_depth else _member(message)
+
+
+def _answering(message: Message) -> str | None:
+    """Who was to answer somebody's request here."""
+    return _member(message) if message.branch_depth else None
+
+
+def _member(message: Message) -> str | None:
+    """Who of the panel speaks, or leaves it."""
+    if isinstance(message.content, Contraction):
+        return message.content.agent_id
+    return message.speaker if message.type in {"primary_turn", "branch_turn"} else None
 
 
 def _golden(message: Mapping[str, Any]) -> dict[str, Any]:
