@@ -369,6 +369,18 @@ async def test_a_session_that_cannot_be_recorded_stops() -> None:
     assert len(provider.asked) == 1
 
 
+async def test_a_session_that_goes_on_before_anybody_was_asked_has_fences_that_nobody_can_know() -> None:
+    room, provider = Room(), Told(usual)
+    with pytest.raises(StoreError):
+        await room.hold(config(), provider, listener=lambda recorded: room.store.claim("r1", 0.0))
+    assert (room.facts("turn.asked"), provider.asked) == ([], [])
+    async with room as pen:
+        story = read_story(room.store, room.run)
+        resumed = await resume_session(Setting.of(story.config, providers={"fake": provider}), pen, story)
+    [seed] = {entry.data["jitter_seed"] for entry in room.facts("turn.asked")}
+    assert (resumed.reason, seed != 0) == ("synthesis", True)
+
+
 @requirement("R-6.7-4", "R-4.9-8", "R-6.5-1")
 async def test_a_correction_repeats_the_question_quotes_the_answer_and_names_what_is_wrong() -> None:
     def odd(exchange: Exchange, number: int) -> Any:

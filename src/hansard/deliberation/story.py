@@ -90,7 +90,8 @@ class Story:
     """Whether the newest call has no answer."""
     lost: int = 0
     """Calls before it of which nothing came back: they were under way when a driver ended, and count."""
-    seed: int = 0
+    seed: int | None = None
+    """None where nobody was asked yet, and it is not on the record."""
     elapsed_us: int = 0
     ended: Told | None = None
     archived: Told | None = None
@@ -191,7 +192,7 @@ def _take(story: Story, told: Told) -> None:
                 tokens = fact.prompt_tokens + (fact.completion_tokens or 0)
                 story.selecting = story.selecting.plus(Spent(tokens=tokens, cost_usd_nano=fact.cost_usd_nano or 0))
         case TurnAsked() as fact:
-            story.seed = fact.jitter_seed or 0
+            story.seed = fact.jitter_seed
             story.asked = len(story.results)
             story.lost += story.is_calling
             story.is_calling = True
