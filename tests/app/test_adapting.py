@@ -19,6 +19,7 @@ from hansard.app.telling.deliberationviews import convening_of
 from hansard.app.telling.span_names import INPUT_TOKENS, OUTPUT_TOKENS
 from hansard.app.telling.spans import run_spans
 from hansard.deliberation.experts import MAX_TEXT, read_expert, slugged
+from hansard.deliberation.questions import read_questions
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
 from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.domain.value import replace
@@ -369,6 +370,16 @@ async def test_first_answers_are_given_alone_recorded_apart_and_quoted_to_an_ord
         audit(hansard.store, run)
         assert sat.sitting.directory is not None
         reference_accepts(sat.sitting.directory)
+
+
+async def test_first_answers_are_questions_of_a_session_whose_id_was_taken_meanwhile(tmp_path: Path) -> None:
+    async with opened(tmp_path, Voices(versed)) as hansard:
+        run = await convened(hansard, tmp_path, ensemble=True)
+        (tmp_path / "runs" / run).mkdir(parents=True)
+        sat = await hansard.deliberations.hold(run)
+        assert sat.sitting.artifact["session_id"] == f"{run}-r1"
+        asked = [question.seq for question in read_questions(hansard.store, run)]
+        assert asked == [entry.seq for entry in entries(hansard, run, "turn.asked")]
 
 
 async def test_first_answers_that_could_not_be_recorded_for_a_moment_end_no_worker(

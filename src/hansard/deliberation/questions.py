@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from hansard.deliberation.documents import Invalid
+from hansard.deliberation.minutes import ACTOR
 from hansard.deliberation.quoting import put_together
 from hansard.deliberation.story import entries_of
 from hansard.domain.council import TurnAmended, TurnAsked, TurnTaken
@@ -37,10 +38,10 @@ def read_questions(store: Store, run: str, session: str | None = None) -> Iterat
     """Every question of a session in the order in which they were asked, those for first answers before it among them."""
     entries = entries_of(store, run, session)
     before = Query(run=run, kind=TurnAsked.KIND, before=entries[0].seq)
-    of_this = entries[0].data["session"]
     said: list[dict[str, Any]] = []
     numbers: dict[int, int] = {}
-    for entry in (*(each for each in read_entries(store, before) if each.data["session"] == of_this), *entries):
+    # A chair asks within a session. First answers are gathered before there is one, when its id may be another yet.
+    for entry in (*(each for each in read_entries(store, before) if each.actor != ACTOR), *entries):
         if entry.kind == TurnTaken.KIND:
             numbers[entry.seq] = len(said)
             said.append(_message(store, entry))
