@@ -25,6 +25,7 @@ from hansard import (
 from hansard.app.archived.sessions import validated
 from hansard.app.pool import Pool
 from hansard.app.settings import Settings
+from hansard.app.setup.configuring import run_config
 from hansard.app.setup.convening import Call, Convening, convening, default_config
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import deliberation_view, find_session
@@ -37,7 +38,8 @@ from hansard.providers.base import Heard as Kept
 from hansard.providers.base import answered
 from hansard.store.base import StoredBody
 from ledgers import full_disk
-from running import audit
+from panels import Voices, agreeing
+from running import audit, roster
 
 requirement = pytest.mark.requirement
 ANSWERS: list[Heard] = [turn("ben"), turn(), turn(), turn(), verdict("finalize"), synthesis()]
@@ -479,6 +481,33 @@ def test_a_key_is_known_as_a_secret_as_soon_as_its_provider_is_open() -> None:
     session = convening(given, pool, Call(problem="Is sk-0123456789abcdef a key?", wishes=Wishes(api="gpt-4.1-mini")))
     assert b"sk-0123456789abcdef" not in pool.secrets.scrub(session.as_json())
     assert "sk-0123456789abcdef" not in session.setting(pool).config.problem_statement
+
+
+@requirement("R-8.9-1", "R-8.9-2")
+async def test_the_key_of_a_configured_provider_whom_nobody_asks_is_in_no_session_and_no_run(tmp_path: Path) -> None:
+    key = "sk-0123456789abcdef"
+    cloud = {"kind": "openai", "base_url": "http://127.0.0.1:9/v1", "api_key_env": "CLOUD_KEY", "model": "m"}
+    given = replace(
+        settings({"CLOUD_KEY": key}, cloud=cloud), ledger=str(tmp_path / "log.db"), state=tmp_path / "state"
+    )
+
+    def says(exchange: Exchange) -> Any:
+        said = agreeing(exchange)
+        return {**said, "text": f"I found {key}."} if "text" in said else said
+
+    async with Hansard.open(settings=given, providers={"voices": Voices(says)}) as service:
+        call = Call(config=default_config(f"Is {key} safe?", "voices", "voice"), runs=tmp_path / "runs")
+        run = await service.deliberations.convene(convening(service.settings, service.pool, call))
+        sitting = (await service.deliberations.hold(run)).sitting
+        assert "I found " in sitting.artifact["canonical_transcript"][1]["content"]["text"]
+        await service.runs.submit(
+            f"Use {key}.", run_config(service.settings, service.pool, Wishes(provider="voices", roster=roster()))
+        )
+    assert files_with(tmp_path, key.encode()) == []
+
+
+def files_with(folder: Path, text: bytes) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
 
 
 def test_whoever_hansard_toml_names_is_asked_by_default_and_with_its_own_model() -> None:

@@ -42,7 +42,7 @@ class Pool:
     """Providers by name and table. `given` are those that a program handed in."""
 
     def __init__(self, settings: Settings, given: Mapping[str, Provider] | None = None) -> None:
-        self.secrets = Secrets()
+        self._secrets = Secrets()
         self.prices = Prices.read(settings.prices, where=str(settings.config or "hansard.toml"))
         self.given: dict[str, Provider] = {}
         self.hand_in(given or {})
@@ -120,12 +120,13 @@ class Pool:
             for name, table in panels.items()
         }
 
-    def all_secrets(self) -> Secrets:
-        """What is not to be recorded of what people say: the keys of providers that nobody has asked yet, too."""
+    @property
+    def secrets(self) -> Secrets:
+        """What is not to be recorded: the keys of every provider that is configured, of those that nobody has asked, too."""
         if not self._learned:
-            learn_secrets(self.settings, self.secrets)
             self._learned = True
-        return self.secrets
+            learn_secrets(self.settings, self._secrets)
+        return self._secrets
 
     async def close(self) -> None:
         opened, self._open = self._open, {}

@@ -53,7 +53,7 @@ class Hansard:
             raise
         self.ledger = LedgerService(opened)
         self.runs = Runs(self.recorder, opened.store, self.pool)
-        self.gates = Gates(self.recorder, opened.store, self.pool.all_secrets)
+        self.gates = Gates(self.recorder, opened.store, lambda: self.pool.secrets)
         self.runs.deliberate = lambda run: self.deliberations.drive(run)
         self._heavy = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-heavy")
         self._beside = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-beside")
