@@ -1,9 +1,11 @@
 import asyncio
 import gzip
+import signal
 import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +20,7 @@ from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from hansard.record.history import fold
 from hansard.store.base import Query, Store
+from hansard.store.sqlite import SqliteStore
 from hansard.surfaces.http import telemetry as telemetry_module
 from hansard.surfaces.http.telemetry import Telemetry, check_collector
 from panels import PANELS, Voices
@@ -121,6 +124,40 @@ async def test_what_is_done_again_is_told_once() -> None:
         # The work, and the verdict on it.
         assert whole.attributes[names.COST] == 2_000
         assert sum(int(str(each.attributes.get(names.COST, 0))) for each in others) == 2_000
+
+
+PANEL = """\
+[run]
+ladder = ["panel:bench"]
+[panels.bench]
+agents = ["critic", "engineer"]
+provider = "voices"
+tools = {critic = ["almanac"]}
+[tools.almanac]
+command = ["sleep", "600"]
+description = "What happened in a year."
+input_schema = {type = "object"}
+[providers.voices]
+kind = "scripted"
+on_exhaustion = "loop"
+entries = [{calls = [{id = "c1", name = "almanac", arguments = {}}], usage = {input_tokens = 1000, output_tokens = 1}}]
+"""
+
+
+def test_a_call_that_died_with_its_driver_is_told_with_what_the_record_counts_of_it(tmp_path: Path) -> None:
+    with serving(place(tmp_path, more=PANEL)) as daemon:
+        run = daemon.submit()["run"]
+        wait_for(lambda: daemon.get(f"/v1/ledger/entries?run={run}&kind=tools.called").json())
+        daemon.stop(signal.SIGKILL)
+    with serving(tmp_path, "--no-resume") as daemon:
+        daemon.post(f"/v1/runs/{run}/cancel")
+        daemon.until(run, "cancelled")
+    with closing(SqliteStore.open(tmp_path / "l.db")) as store:
+        spans = run_spans(store, run)
+        assert spent(spans) == on_record(store, run) == (1, 1_001)
+    [call] = [span for span in spans if span.kind == "client"]
+    assert (call.failed, call.attributes[names.ERROR]) == (True, "interrupted")
+    assert call.start_us <= call.end_us <= spans[0].end_us
 
 
 def test_finished_runs_reach_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

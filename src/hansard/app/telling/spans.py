@@ -17,6 +17,9 @@ from hansard.store.base import Query, Store
 ASKS = ("task.attempted", "role.asked", "turn.asked")
 ANSWERS = ("task.returned", "role.answered", "panel.selected", "ensemble.answered", "turn.taken", "turn.failed")
 TOOLS = ("tools.called", "tools.returned")
+LEAVES = ("run.claimed", "run.ended")
+"""Behind these nobody waits for an answer to what was asked before."""
+LOST = "interrupted"
 USED = ("prompt_tokens", "completion_tokens", "cost_usd_nano")
 
 Attempt = tuple[str, int]
@@ -79,18 +82,27 @@ def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
         elif entry.kind in ANSWERS:
             for seq in entry.causes:
                 if seq in asked:
-                    made = _call(spans, run, asked.pop(seq), entry, used[seq])
+                    made = _call(spans, run, asked.pop(seq), entry, _got(entry, used[seq]))
                     if entry.kind == "task.returned":
                         attempts[_attempt(entry)] = made
         elif entry.kind == "task.judged" and (about := attempts.get(_attempt(entry))):
             _judge(about, entry)
+    for lost in asked.values():
+        # Its driver died, or was cut off: what the record counts of it is told all the same.
+        came = next((entry for entry in entries if entry.seq > lost.seq and entry.kind in LEAVES), last)
+        _call(spans, run, lost, came, {"ok": False, "error": LOST, **used[lost.seq]})
     return spans
 
 
-def _call(spans: list[Span], run: str, asked: Entry, answered: Entry, used: Counter[str]) -> Span:
-    """Who was asked, and inside of it the call, with what was used for tools before the answer; gives the former."""
+def _got(answered: Entry, used: Counter[str]) -> Mapping[str, Any]:
+    """What came of a question, with what was used for tools before the answer."""
+    data: Any = answered.data
+    return {**data, **{name: data[name] + before for name, before in used.items()}}
+
+
+def _call(spans: list[Span], run: str, asked: Entry, answered: Entry, got: Mapping[str, Any]) -> Span:
+    """Who was asked, and inside of it the call with what came of it; gives the former."""
     said: Any = asked.data
-    got: Any = {**answered.data, **{name: answered.data[name] + before for name, before in used.items()}}
     who = str(said.get("lane") or said.get("role") or said.get("agent") or "")
     operation = names.PLAN if said.get("role") == "coordinator" else names.AGENT
     failed = answered.kind == "turn.failed" or got.get("ok") is False
