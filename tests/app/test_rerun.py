@@ -5,6 +5,7 @@ import json
 import socket
 import sqlite3
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -1020,6 +1021,32 @@ async def test_a_task_that_was_skipped_before_the_time_of_the_run_was_over_is_sk
     ended = await at.run(plan=plan(task("a"), task("b", "a"), task("slow")), wishes=Wishes(max_seconds=1))
     assert (ended.state, ended.reason) == ("stopped", "deadline")
     report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+@pytest.mark.parametrize("ladder", ["told", "panel:bench"])
+async def test_what_was_interrupted_and_had_no_seconds_left_afterwards_is_identical_until_then(
+    ladder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, late_s, ours = asyncio.Event(), [0.0], time.time
+
+    async def stuck(exchange: Exchange) -> Said:
+        reached.set()
+        await asyncio.sleep(600)
+        return "too late"
+
+    # The machine sleeps in the middle: the time of day goes on, and the clock of the loop does not.
+    monkeypatch.setattr(time, "time", lambda: ours() + late_s[0])
+    at = desk(Answers(stuck), Voices(stuck), settings={"panels": PANELS, "run": {"ladder": [ladder]}})
+    run = await at.submit(plan=plan(task("a"), task("b", "a")), wishes=Wishes(max_seconds=300))
+    driving = asyncio.ensure_future(at.runs.drive(run))
+    await reached.wait()
+    late_s[0] = 400
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    ended = await at.runs.drive(run)
+    assert (ended.state, ended.reason) == ("stopped", "deadline")
+    report = await again(at, run)
     assert report["identical"] is True, report
 
 

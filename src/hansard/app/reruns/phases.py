@@ -130,16 +130,17 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
 
 def _refused_behind_a_crash(entries: Sequence[Entry], asked: Mapping[int, str]) -> set[int]:
     """The questions, of those that were `asked` about these tasks, that a crash cut short and for which the next driver found
-    that the budget has nothing left.
+    that the budget has nothing left. Where the seconds of the run were over, it stood at them when it was cut.
     """
     under_way, lost, found = dict[int, str](), dict[int, str](), set[int]()
+    late = {entry.seq for entry in entries if is_out_of_time(entry)}
     for entry in entries:
         data = entry.data
         if entry.seq in asked:
             under_way[entry.seq] = asked[entry.seq]
         elif entry.kind == "run.claimed":
             lost |= under_way
-        elif entry.kind == "task.skipped" and data["because"] == "budget":
+        elif entry.kind == "task.skipped" and data["because"] == "budget" and late.isdisjoint(entry.causes):
             found.update(seq for seq, task in lost.items() if task == data["task"])
         elif entry.kind == "budget.breached" and not data.get("lane") and not is_of_the_cut(entry):
             found.update(lost)
