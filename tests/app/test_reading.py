@@ -51,6 +51,32 @@ async def hand_counted(at: Desk) -> str:
     return ended.run
 
 
+@pytest.mark.parametrize(("ladder", "roles"), [("told", {"worker": 2}), ("panel:bench", {"panel": 5})])
+async def test_calls_that_died_with_their_driver_are_counted_by_role_and_by_model_too(
+    ladder: str, roles: dict[str, int]
+) -> None:
+    reached, free = asyncio.Event(), False
+
+    async def first_stuck(exchange: Exchange) -> Said:
+        if not free:
+            reached.set()
+            await asyncio.sleep(600)
+        said: Said = agreeing(exchange) if ladder.startswith("panel:") else "done"
+        return said
+
+    here = desk(Answers(first_stuck), Voices(first_stuck), settings={"panels": PANELS, "run": {"ladder": [ladder]}})
+    run = await here.submit(plan=plan(task("a")), wishes=Wishes(judge="checks", answer="join"))
+    driving = asyncio.ensure_future(here.runs.drive(run))
+    await reached.wait()
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    free = True
+    assert (await here.runs.drive(run)).state == "answered"
+    figures = here.runs.figures(run)
+    assert figures["calls_by_role"] == roles
+    assert figures["calls"] == sum(figures["calls_by_model"].values()) == sum(roles.values())
+
+
 async def test_the_figures_of_a_run_are_those_counted_by_hand() -> None:
     at = desk(Answers(counted))
     figures = at.runs.figures(await hand_counted(at))

@@ -28,6 +28,8 @@ UNENDED = tuple(dict.fromkeys(_MOVES.values()))
 """What a run can be in before it has ended."""
 TURNS = ("ensemble.answered", "panel.selected", "tools.called", "turn.taken", "turn.failed")
 """What a call of a session leaves behind, with what it took: each is counted once, and sums are over all of them."""
+ASKS = ("turn.asked", "tools.returned")
+"""Behind these a session waits for a model: behind the results of tools it is asked again."""
 UNDER_WAY = ("attempted", "returned", "escalated", "restarted")
 """States of a task on which somebody works."""
 
@@ -51,8 +53,8 @@ class RunState:
     """Tasks on which somebody works."""
     panels: set[int] = field(default_factory=set)
     """Entries that a panel answers: what that takes is counted turn by turn."""
-    calling: set[int] = field(default_factory=set)
-    """Calls that were made and have no answer yet."""
+    calling: dict[int, str] = field(default_factory=dict)
+    """Calls that were made and have no answer yet, with the model that was asked."""
     asked: dict[int, str] = field(default_factory=dict)
     """Which model a session asks there, or goes on asking behind its tools."""
     lost: set[int] = field(default_factory=set)
@@ -73,6 +75,11 @@ class RunState:
             self.under_way.add(id)
         else:
             self.under_way.discard(id)
+
+    def answer(self, entry: Entry) -> None:
+        """The calls on which this entry rests have their answer."""
+        for cause in entry.causes:
+            self.calling.pop(cause, None)
 
     def model_of(self, entry: Entry) -> str:
         """The model whose answer this entry of a session is; nobody is asked it again."""
@@ -136,19 +143,19 @@ class LedgerState:
             case "task.attempted" | "role.asked" if str(data.get("provider", "")).startswith("panel:"):
                 run.panels.add(entry.seq)
             case "task.attempted" | "role.asked":
-                run.calling.add(entry.seq)
-            # Behind the results of tools the model is asked again.
-            case "turn.asked" | "tools.returned":
-                run.calling.add(entry.seq)
-                run.asked[entry.seq] = str(data.get("model") or run.model_of(entry))
+                run.calling[entry.seq] = str(data.get("model", ""))
+            case kind if kind in ASKS:
+                run.calling[entry.seq] = run.asked[entry.seq] = str(data.get("model") or run.model_of(entry))
             case "run.claimed" | "run.ended":
                 run.calls += len(run.calling)
-                run.lost |= run.calling
+                self.models.update(run.calling.values())
+                run.lost.update(run.calling)
                 run.calling.clear()
             case "task.returned" | "role.answered" if run.panels.isdisjoint(entry.causes):
-                self.models[str(data.get("model", ""))] += 1
-                run.calls += run.lost.isdisjoint(entry.causes)
-                run.calling.difference_update(entry.causes)
+                if run.lost.isdisjoint(entry.causes):
+                    self.models[str(data.get("model", ""))] += 1
+                    run.calls += 1
+                run.answer(entry)
                 run.spend(data, "input_tokens", "output_tokens")
             case kind if kind in TURNS:
                 calls, model = calls_of_turn(entry), run.model_of(entry)
@@ -157,7 +164,7 @@ class LedgerState:
                 if entry.kind == "tools.called":
                     run.asked[entry.seq] = model
                 run.calls += calls
-                run.calling.difference_update(entry.causes)
+                run.answer(entry)
                 run.spend(data, "prompt_tokens", "completion_tokens")
             case "gate.opened":
                 run.undecided.add(str(data.get("gate")))

@@ -2,7 +2,7 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Any
 
@@ -10,7 +10,7 @@ from hansard.app.views import View
 from hansard.domain.fact import Body
 from hansard.ledger.entry import Entry
 from hansard.orchestration.nested import is_panel
-from hansard.record.history import TURNS, calls_of_turn, fold
+from hansard.record.history import ASKS, TURNS, calls_of_turn, fold
 from hansard.record.reading import read_body
 from hansard.store.base import Store
 
@@ -35,7 +35,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
         "state": spent.state,
         "entries": len(entries),
         "calls": spent.calls,
-        "calls_by_role": _by_role(calls),
+        "calls_by_role": _by_role(calls, _lost(entries, calls, spent.lost)),
         "calls_by_model": dict(sorted(state.models.items())),
         "failed_calls": sum(1 for entry in calls if entry.kind == "turn.failed" or entry.data.get("ok") is False),
         "input_tokens": _sum(calls, "input_tokens", "prompt_tokens"),
@@ -135,9 +135,15 @@ def _calls(entries: Sequence[Entry]) -> list[Entry]:
     return [*turns, *(entry for entry in answers if panels.isdisjoint(entry.causes))]
 
 
-def _by_role(calls: Sequence[Entry]) -> dict[str, int]:
+def _lost(entries: Sequence[Entry], calls: Sequence[Entry], lost: Set[int]) -> list[Entry]:
+    """The questions whose calls died with their driver, and left nothing behind."""
+    answered = {seq for entry in calls for seq in entry.causes}
+    return [entry for entry in entries if entry.seq in lost and entry.seq not in answered]
+
+
+def _by_role(calls: Sequence[Entry], lost: Sequence[Entry]) -> dict[str, int]:
     """Whom the calls went to; those of sessions, whoever sat in them, to the panel."""
-    roles: Counter[str] = Counter()
+    roles = Counter("panel" if entry.kind in ASKS else str(entry.data.get("role", "worker")) for entry in lost)
     for entry in calls:
         if entry.kind in TURNS:
             roles["panel"] += calls_of_turn(entry)
@@ -148,7 +154,7 @@ def _by_role(calls: Sequence[Entry]) -> dict[str, int]:
 
 def _waited(entries: Sequence[Entry], calls: Sequence[Entry]) -> int:
     """How long calls took, in all. Those of sessions took from the question, or the results of tools, to what came of it."""
-    asked = {entry.seq: entry.ts for entry in entries if entry.kind in ("turn.asked", "tools.returned")}
+    asked = {entry.seq: entry.ts for entry in entries if entry.kind in ASKS}
     began = (max((asked[seq] for seq in entry.causes if seq in asked), default=entry.ts) for entry in calls)
     return sum(entry.data.get("latency_us", entry.ts - since) for entry, since in zip(calls, began, strict=True))
 
