@@ -12,6 +12,7 @@ import pytest
 
 import hansard.ledger
 from hansard.ledger.command import main
+from hansard.ledger.note import VerifierKey
 from specimens import honest
 
 LEDGER = Path(hansard.ledger.__file__).parent
@@ -147,6 +148,19 @@ def test_a_name_that_the_terminal_cannot_write_does_not_hide_the_verdict(zipped:
     done = subprocess.run([sys.executable, zipped, path], capture_output=True, env=bare, timeout=60)
     assert done.returncode == 0
     assert done.stdout.startswith(b"OK: ")
+
+
+def test_what_is_said_of_a_strangers_pin_or_key_does_not_drive_the_terminal(
+    ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "log\x9b31m\u202e"
+    key = VerifierKey.cosigner(name, bytes(32)).text().replace("+", "+00000000", 1)
+    (tmp_path / "given").write_text(f"{key}@{'0' * 64}\n")
+    for flag in ("--pin", "--witness"):
+        assert main([str(ledger), flag, str(tmp_path / "given")]) == 2
+        told = capsys.readouterr().err
+        assert "log\\x9b31m\\u202e" in told
+        assert told.removesuffix("\n").isprintable()
 
 
 @pytest.mark.sampled(3)

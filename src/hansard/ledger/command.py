@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TextIO
 
-from .report import Finding, Report, lines
+from .report import Finding, Report, lines, printable
 from .surrogates import whole
 from .tools import STANDARD, Tools
 from .verify import CannotRead, Options, verify
@@ -112,7 +112,7 @@ def run(
     try:
         report = verify(args.path, options, tools, meter)
     except CannotRead as error:
-        _print(f"verify: {error}", sys.stderr)
+        _print(f"verify: {printable(str(error))}", sys.stderr)
         return 2
     finally:
         if meter:

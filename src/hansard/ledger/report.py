@@ -202,9 +202,12 @@ class Findings:
 
 def lines(report: Report) -> Iterator[str]:
     """The report for people: verdict first, then what was checked, what is wrong, and what is not proven."""
-    for line in _render(report):
-        # Names and texts come from the file under test: nothing of it may steer the terminal.
-        yield "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+    return map(printable, _render(report))
+
+
+def printable(line: str) -> str:
+    """A line whose names and texts come from files of others: nothing of it may steer the terminal."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
 
 
 def _render(report: Report) -> Iterator[str]:
