@@ -192,6 +192,19 @@ def test_an_error_that_quotes_somebody_elses_file_does_not_drive_the_terminal(
     assert told.removesuffix("\n").isprintable()
 
 
+def test_a_traceback_does_not_drive_the_terminal_and_changes_no_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hansard.toml").write_text('ledger = "\\u001b]0;title\\u0007\\u202ex"')
+    for code, words in ((2, ["runs", "list"]), (1, ["session", "execution-replay", "last"])):
+        assert main([*words, "--debug"]) == code
+        told = capsys.readouterr().err
+        assert told.startswith("Traceback (most recent call last):\n")
+        assert "\\x1b]0;title\\x07\\u202ex" in told.splitlines()[-1]
+        assert told.replace("\n", "").isprintable()
+
+
 def test_an_error_of_several_lines_keeps_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

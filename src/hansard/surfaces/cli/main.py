@@ -14,7 +14,7 @@ from importlib import import_module
 from hansard.__about__ import __version__
 from hansard.errors import MISNAMED, HansardError, Unavailable, UsageError
 from hansard.surfaces.cli.command import UNSAID, add_command, add_verify
-from hansard.surfaces.cli.streams import settled, standard_streams
+from hansard.surfaces.cli.streams import settled, show_traceback, standard_streams
 
 EXIT_USAGE, EXIT_FAILED, EXIT_BUG, EXIT_INTERRUPTED = 2, 11, 70, 130
 
@@ -107,7 +107,7 @@ def _done(args: argparse.Namespace) -> int:
         return code
     except HansardError as error:
         if args.debug:
-            raise
+            show_traceback(error)
         _tell(str(error))
         if args.goes_on is not None and isinstance(error, Unavailable):
             _tell(f"once the ledger takes entries again, {args.goes_on} goes on from where it stopped")
@@ -117,12 +117,13 @@ def _done(args: argparse.Namespace) -> int:
         return EXIT_INTERRUPTED
     except Exception as error:
         if args.debug:
-            raise
+            show_traceback(error)
         if isinstance(error, OSError) and error.errno in MISNAMED and error.filename is not None:
             _tell(f"cannot use {error.filename!s:.200}: {error.strerror}")
             return EXIT_USAGE
         _tell(f"a bug of ours: {type(error).__name__}: {error}")
-        print("hansard: nothing more was done; run it again with --debug and report what it prints", file=sys.stderr)
+        report = "report this" if args.debug else "run it again with --debug and report what it prints"
+        print(f"hansard: nothing more was done; {report}", file=sys.stderr)
         return EXIT_BUG
 
 

@@ -25,6 +25,7 @@ from hansard.surfaces.cli.driving import note, refuse_early, with_ledger
 from hansard.surfaces.cli.evaluating import found as held
 from hansard.surfaces.cli.output import new_file
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.streams import show_traceback
 from hansard.surfaces.narrate import many
 
 OTHER, PINNING, MISMATCH = 1, 3, 4
@@ -148,7 +149,7 @@ def execution_replay(args: argparse.Namespace) -> int:
         return PINNING
     except (HansardError, OSError) as error:
         if args.debug:
-            raise
+            show_traceback(error)
         note(f"cannot use {error.filename!s:.200}: {error.strerror}" if isinstance(error, OSError) else str(error))
         return OTHER
 

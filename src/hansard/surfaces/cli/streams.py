@@ -103,6 +103,16 @@ def settled(code: int, shown_by: str | None = None) -> int:
     return code or EXIT_UNPRINTED
 
 
+def show_traceback(error: BaseException) -> None:
+    """Where an error comes from, on standard error. It quotes whatever the error does, which must not drive the terminal."""
+    from traceback import format_exception
+
+    from hansard.surfaces.plain import plain
+
+    lines = "".join(format_exception(error)).removesuffix("\n").split("\n")
+    print("\n".join(map(plain, lines)), file=sys.stderr)
+
+
 def read_input() -> str:
     """The text on standard input."""
     try:
