@@ -115,7 +115,7 @@ def _done(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("hansard: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
         if args.debug:
             show_traceback(error)
         if isinstance(error, OSError) and error.errno in MISNAMED and error.filename is not None:
