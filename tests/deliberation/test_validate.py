@@ -11,6 +11,7 @@ import pytest
 import symposium
 from deliberating import PANEL, Heard, Room, config, fails, says, scripted, synthesis, turn, verdict
 from hansard.deliberation.documents import Config
+from hansard.deliberation.documents.reading import MAX_BYTES
 from hansard.deliberation.validate import artifact_breaches, directory_breaches
 
 requirement = pytest.mark.requirement
@@ -207,6 +208,13 @@ async def test_no_content_of_any_file_makes_it_fail(name: str, content: bytes, t
     folder = await held(tmp_path)
     (folder / name).write_bytes(content)
     assert directory_breaches(folder)
+
+
+@pytest.mark.parametrize("name", ["artifact.json", "transcript.jsonl", "seal.json"])
+async def test_a_file_of_holes_is_told_by_its_size_and_not_read(name: str, tmp_path: Path) -> None:
+    folder = await held(tmp_path)
+    os.truncate(folder / name, MAX_BYTES + 1)
+    assert any(f"it is larger than {MAX_BYTES} bytes" in each.message for each in directory_breaches(folder))
 
 
 @pytest.mark.parametrize(

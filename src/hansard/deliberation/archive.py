@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hansard.deliberation.documents import SCHEMA_VERSION, Breach, Invalid, RunManifest
+from hansard.deliberation.documents.reading import MAX_BYTES
 from hansard.deliberation.documents.vocabulary import NAME
 from hansard.deliberation.quoting import ANNOTATIONS
 from hansard.domain.strict_json import read_json
@@ -115,7 +116,7 @@ class Archive:
             if status not in {"in_progress", "crashed"} and not ended:
                 raise UsageError(f"{folder} is {status}; there is nothing to resume")
             recorded = b"".join(line + b"\n" for line in lines)
-            written = (folder / JOURNAL).read_bytes() if (folder / JOURNAL).exists() else b""
+            written = read_file(folder / JOURNAL) if (folder / JOURNAL).exists() else b""
             if not recorded.startswith(written):
                 raise StoreError(
                     f"{folder / JOURNAL} says something else than the record, so it was changed; keep it elsewhere, and "
@@ -271,9 +272,15 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file of a directory. OSError where something else has its name: a pipe would never end."""
-    if not stat.S_ISREG(path.lstat().st_mode):
+    """The bytes of a file of a directory. OSError where something else has its name: a pipe would never end.
+
+    So it is where there are more than of any document: a file that is mostly holes takes no room until it is read.
+    """
+    about = path.lstat()
+    if not stat.S_ISREG(about.st_mode):
         raise OSError("it is no file, but a folder, a link or a pipe")
+    if about.st_size > MAX_BYTES:
+        raise OSError(f"it is larger than {MAX_BYTES} bytes")
     return path.read_bytes()
 
 
