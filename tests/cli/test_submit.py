@@ -15,6 +15,7 @@ import command_line
 from command_line import UNJUDGED, started, workplace
 from hansard.app.driving.runs import Runs
 from hansard.surfaces.cli.main import main
+from hansard.surfaces.cli.streams import MAX_INPUT_BYTES
 from ledgers import full_disk
 from shell import hansard
 
@@ -68,6 +69,15 @@ def test_a_request_comes_from_a_word_a_file_or_standard_input(place: Path) -> No
     assert json.loads(hansard(place, "submit", "@wish.md", *words).stdout)["request"] == "from a file ä\n"
     piped = command_line.hansard(place, "submit", "-", *words, stdin="from a pipe")
     assert json.loads(piped.stdout)["request"] == "from a pipe"
+
+
+def test_a_file_beyond_the_limit_is_refused_before_there_is_a_ledger(place: Path) -> None:
+    (place / "long.md").touch()
+    os.truncate(place / "long.md", MAX_INPUT_BYTES + 1)
+    refused = hansard(place, "submit", "@long.md", "--provider", "rehearsal", "--ledger", "new.db")
+    assert refused.returncode == 2
+    assert f"long.md has more than {MAX_INPUT_BYTES:,} bytes; split it" in refused.stderr
+    assert not (place / "new.db").exists()
 
 
 def test_whoever_has_a_file_is_told_to_name_a_provider_there_and_not_to_make_one(place: Path) -> None:

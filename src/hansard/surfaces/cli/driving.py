@@ -22,7 +22,7 @@ from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError, plainly
 from hansard.surfaces.cli.progress import ticking, watcher
 from hansard.surfaces.cli.show import as_json, say, tell_broken
-from hansard.surfaces.cli.streams import read_input
+from hansard.surfaces.cli.streams import read_input, text_in
 from hansard.surfaces.hearing import Nobody, Watcher, listener
 from hansard.surfaces.leaving import when_told_to_end
 from hansard.surfaces.narrate import duration, spent
@@ -107,8 +107,9 @@ def text_of(word: str) -> str:
     if not word.startswith("@"):
         return word
     try:
-        return Path(word[1:]).read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
+        with Path(word[1:]).open("rb") as file:
+            return text_in(file, word[1:])
+    except OSError as error:
         raise UsageError(f"cannot read {word[1:]}: {plainly(error)}") from error
 
 

@@ -10,7 +10,7 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from hansard.errors import UsageError
 
@@ -118,12 +118,17 @@ def read_input() -> str:
     try:
         if sys.stdin is None:
             raise OSError(errno.EBADF, "it is closed")
-        data = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+        return text_in(sys.stdin.buffer, "standard input")
     except OSError as error:
         raise UsageError(f"cannot read standard input: {error.strerror or error}") from error
+
+
+def text_in(file: IO[bytes], named: str) -> str:
+    """The text in a file that is open, whatever its size is said to be: a device has none, and never ends."""
+    data = file.read(MAX_INPUT_BYTES + 1)
     if len(data) > MAX_INPUT_BYTES:
-        raise UsageError(f"standard input has more than {MAX_INPUT_BYTES:,} bytes; split it")
+        raise UsageError(f"{named} has more than {MAX_INPUT_BYTES:,} bytes; split it")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise UsageError(f"standard input is not UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise UsageError(f"{named} is not UTF-8 text: {error.reason} at byte {error.start}") from error
