@@ -84,6 +84,35 @@ def test_a_schema_that_is_damaged_in_the_middle_of_a_character_is_told(original:
         SqliteStore.open(path)
 
 
+@pytest.mark.parametrize(
+    ("what", "statements"),
+    [
+        ("the view 'meta'", ["ALTER TABLE meta RENAME TO kept", "CREATE VIEW meta AS SELECT * FROM kept"]),
+        ("the trigger 't'", ["CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM bodies; END"]),
+        ("other tables than a ledger", ["DROP TABLE claims", "CREATE TABLE claims(name, epoch, holder, until_us)"]),
+    ],
+)
+def test_what_sqlite_would_run_for_somebody_else_is_not_opened(
+    original: Path, tmp_path: Path, what: str, statements: list[str]
+) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(original.read_bytes())
+    with database(path) as into:
+        for each in statements:
+            into.execute(each)
+    with pytest.raises(StoreError, match=f"has {what}.* is not opened; run: hansard verify"):
+        SqliteStore.open(path)
+
+
+def test_what_somebody_keeps_beside_the_tables_keeps_nobody_out(original: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(original.read_bytes())
+    with database(path) as into:
+        into.execute("ANALYZE")
+    with closing(SqliteStore.open(path)) as store:
+        put(store, draft())
+
+
 @pytest.mark.parametrize("table", ["bodies", "causes", "checkpoints", "claims"])
 def test_a_damaged_file_is_not_told_as_a_disk_that_may_answer_later(tmp_path: Path, original: Path, table: str) -> None:
     path = tmp_path / "x.db"

@@ -16,7 +16,7 @@ from hansard.errors import Fenced, StoreError, Uncleaned, UsageError, plainly, u
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
-from hansard.ledger.layout import APPLICATION_ID, LONGEST_PATH, USER_VERSION, body_id
+from hansard.ledger.layout import APPLICATION_ID, LONGEST_PATH, TABLES, USER_VERSION, body_id
 from hansard.ledger.merkle import block_root, leaf_hash
 from hansard.store.base import (
     Claim,
@@ -335,6 +335,16 @@ class SqliteStore:
             raise UsageError(f"{self.place} is a SQLite file, but not a Hansard ledger")
         if version != USER_VERSION:
             raise UsageError(f"{self.place} has layout {version}; this version of Hansard reads layout {USER_VERSION}")
+        found = self._writer.connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+        # SQLite would run what somebody wrote there: a view may never end, and a trigger do anything to what is recorded.
+        odd = [
+            f"{kind.decode()} {name.decode(errors='replace')!r:.60}"
+            for kind, name, _ in found
+            if kind in (b"view", b"trigger")
+        ]
+        if odd or not {each.encode() for each in TABLES} <= {sql for _, _, sql in found}:
+            what = f"the {odd[0]}, which no ledger has" if odd else "other tables than a ledger"
+            raise StoreError(f"{self.place} has {what}, and is not opened; {verify_of(self.place)}")
 
     def _position(self, seq: int, part: str) -> int:
         """Where a part stands among those of its entry. Read quickly; the strict way says what is wrong."""
