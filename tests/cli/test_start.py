@@ -192,6 +192,27 @@ def test_an_error_that_quotes_somebody_elses_file_does_not_drive_the_terminal(
     assert told.removesuffix("\n").isprintable()
 
 
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["verify"], "postgresql+psycopg://me:hunter2222@host/database"),
+        (["ledger", "adopt"], "POSTGRESQL://me:hunter2222@host/database"),
+        (["ledger", "import"], "postgres+pool://me:hunter2222@host/database"),
+        (["runs", "list", "--ledger"], "postgresql:/me:hunter2222@host/database"),
+        (["runs", "list", "--ledger"], "host=localhost password=hunter2222"),
+    ],
+)
+def test_an_address_that_is_no_ledgers_is_refused_without_its_password(
+    words: list[str], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HANSARD_STATE", str(tmp_path / "state"))
+    assert main([*words, place]) == 2
+    told = capsys.readouterr()
+    assert "postgresql://…" in told.err
+    assert "hunter2222" not in told.out + told.err
+
+
 def test_a_traceback_does_not_drive_the_terminal_and_changes_no_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

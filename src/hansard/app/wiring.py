@@ -288,7 +288,9 @@ def form_of(location: str) -> str:
         return "jsonl"
     if location.endswith((".db", ".sqlite", ".sqlite3")):
         return "sqlite"
-    raise UsageError(f"cannot tell what {location} is; name a ledger x.db (SQLite) or x.jsonl, or give postgresql://…")
+    # Of an address that is misspelled, or in libpq's other form, nothing is quoted: a password may stand in it.
+    what = "this" if "@" in location or "password" in location.lower() else location
+    raise UsageError(f"cannot tell what {what} is; name a ledger x.db (SQLite) or x.jsonl, or give postgresql://…")
 
 
 def _can_be_a_name(location: str) -> bool:

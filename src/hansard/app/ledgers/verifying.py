@@ -74,12 +74,15 @@ def verifiable(location: str, closed: Event | None = None) -> Iterator[tuple[str
 
     It is given up where a service is `closed` meanwhile: it may take longer than a process has that is told to end.
     """
-    if not location.startswith(("postgresql://", "postgres://")):
+    if "://" not in location:
         yield location, ()
         return
-    from hansard.app.wiring import compare_derived, open_store
+    from hansard.app.wiring import compare_derived, form_of, open_store
     from hansard.providers.programs.temporary import new_folder, remove
     from hansard.record.export import export
+
+    # An address of something else is no path, and is not quoted: a password may stand in it.
+    form_of(location)
 
     def look(done: int, size: int) -> None:
         if closed is not None and closed.is_set():
