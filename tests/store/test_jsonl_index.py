@@ -125,6 +125,21 @@ def test_an_index_that_does_not_fit_the_lines_is_not_believed(
     assert path.read_bytes() == lines
 
 
+@pytest.mark.parametrize("reading", [False, True], ids=["writing", "reading"])
+def test_an_index_with_a_view_in_the_place_of_a_table_is_not_believed(path: Path, reading: bool) -> None:
+    before = pictured(path)
+    with closing(sqlite3.connect(Paths.of(path).index)) as connection:
+        rows = connection.execute("SELECT seq, at, length FROM entries").fetchall()
+    told = ", ".join(f"({seq}, {at}, {length}, '', '', '')" for seq, at, length in rows)
+    change(
+        path,
+        "DROP TABLE entries",
+        f"CREATE VIEW entries(seq, at, length, run, kind, actor) AS VALUES {told}",
+        *(f"CREATE INDEX entries_by_{name} ON nodes(level)" for name in ("run", "kind", "actor")),
+    )
+    assert pictured(path, reading=reading) == before
+
+
 def test_an_index_that_is_behind_is_read_on_from_where_it_ends(path: Path) -> None:
     index = Paths.of(path).index
     behind = index.read_bytes()

@@ -31,7 +31,8 @@ TABLES = (
     "CREATE TABLE main.head(id INTEGER PRIMARY KEY, size INTEGER, at INTEGER, leaf BLOB, ts INTEGER, frontier BLOB, boot TEXT)",
 )
 
-NAMES = {"entries", "entries_by_run", "entries_by_kind", "entries_by_actor", "causes", "nodes", "head"}
+SCHEMA = {each.replace(" main.", " ", 1) for each in TABLES}
+"""The same as SQLite keeps them."""
 
 
 class Mark(NamedTuple):
@@ -186,6 +187,8 @@ class Index:
         """In how many rows the kept index at this path is not what this private one is."""
         try:
             self._connection.execute("ATTACH ? AS other", (_uri(path, "ro"),))
+            if _schema(self._connection, "other") != SCHEMA:
+                return 1
             return sum(
                 self._all(
                     f"SELECT count(*) FROM (SELECT {what} FROM {a}.{table} EXCEPT SELECT {what} FROM {b}.{table})"
@@ -245,14 +248,18 @@ def _trusted(connection: sqlite3.Connection) -> Reach:
     """The head row of a kept index; ValueError when it is not ours, or may have been torn by a crash of the machine."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    if (application, version, names) != (APPLICATION_ID, USER_VERSION, NAMES):
+    if (application, version, _schema(connection, "main")) != (APPLICATION_ID, USER_VERSION, SCHEMA):
         raise ValueError("not an index of this version")
     match connection.execute("SELECT size, at, leaf, ts, frontier, boot FROM head").fetchall():
         case [(int(size), int(at), bytes(leaf), int(ts), bytes(frontier), str(boot))] if boot in ("", _boot()):
             return Reach(Sequence(leaf=leaf, ts=ts, frontier=Frontier.from_bytes(size, frontier)), at)
         case _:
             raise ValueError("in use when the machine went down, or changed by somebody")
+
+
+def _schema(connection: sqlite3.Connection, name: str) -> set[object]:
+    """What the database of this name consists of, to the letter: a view in the place of a table may never end."""
+    return {sql for (sql,) in connection.execute(f"SELECT sql FROM {name}.sqlite_schema")}
 
 
 def _boot() -> str:
