@@ -138,3 +138,10 @@ def test_a_url_with_a_password_is_refused_and_not_quoted(who: str) -> None:
     assert "hunter" not in str(refused.value)
     for rest in ("@ann", "?to=ann@example.org", "#@ann"):
         check_url(f"https://example.org/{rest}", "--webhook")
+
+
+@pytest.mark.parametrize("front", ["http:", "http:/", "http:///", "https:\\\\"])
+def test_a_misspelled_url_with_a_password_is_not_quoted_either(front: str) -> None:
+    with pytest.raises(UsageError, match="--webhook: write http://") as refused:
+        check_url(f"{front}me:hunter2222@example.org/hook", "--webhook")
+    assert "hunter2222" not in str(refused.value)

@@ -84,7 +84,8 @@ def check_url(url: str, where: str) -> None:
         # Not quoted: messages are kept in places where nobody looks for a password.
         raise UsageError(f"{where}: a name or password stands before the @ of this URL; write it without")
     if not fits or not url.isascii() or not url.isprintable():
-        raise UsageError(f"{where} {url!r:.100}: write http://… or https://…, in ASCII")
+        shown = "" if "@" in url else f" {url!r:.100}"
+        raise UsageError(f"{where}{shown}: write http://… or https://…, in ASCII")
 
 
 def is_loopback(host: str) -> bool:
