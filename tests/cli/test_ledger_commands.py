@@ -244,7 +244,13 @@ def test_what_people_are_told_to_type_concerns_the_ledger_that_they_named(
 
 
 def test_repair_rebuilds_what_is_derived(run: Any, ledger: Path) -> None:
-    for statement in ("DELETE FROM causes WHERE seq = 7", "UPDATE head SET ts = 3, frontier = x''"):
+    for statement in (
+        "DELETE FROM causes WHERE seq = 7",
+        "UPDATE head SET ts = 3, frontier = x''",
+        "DROP INDEX entries_by_run",
+        "DROP INDEX causes_by_cause",
+        "CREATE INDEX causes_by_cause ON causes(cause) WHERE cause < 3",
+    ):
         tampered(ledger, statement)
     assert run("verify", str(ledger))[0] == 20
     code, out, _ = run("ledger", "repair", "--ledger", str(ledger))

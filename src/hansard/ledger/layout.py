@@ -54,6 +54,8 @@ TABLES = (
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )
 """Every object of the schema, in the order of creation; sqlite_schema must hold these texts and nothing else."""
+INDEXES = {each.split()[2]: each for each in TABLES if each.startswith("CREATE INDEX")}
+"""Those of them that only find something sooner, by name."""
 
 
 def body_id(seq: int, position: int) -> int:

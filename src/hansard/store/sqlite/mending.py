@@ -7,7 +7,7 @@ from hansard.errors import StoreError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
-from hansard.ledger.layout import body_id
+from hansard.ledger.layout import INDEXES, body_id
 from hansard.ledger.merkle import Frontier, leaf_hash
 from hansard.store.sequence import Sequence
 from hansard.store.sqlite.rows import READ_HEAD, as_bytes, erase_body, sequence_of, write_head
@@ -69,7 +69,17 @@ def rebuild(writer: sqlite3.Connection, place: str) -> tuple[Sequence, int]:
         changed += 1
         writer.execute("INSERT INTO head VALUES (0, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING", want)
         write_head(writer, rebuilt)
-    return rebuilt, changed
+    return rebuilt, changed + _restore_indexes(writer)
+
+
+def _restore_indexes(writer: sqlite3.Connection) -> int:
+    """Make the indexes anew that are not there, or stand there as something else: how many."""
+    found = {sql for (sql,) in writer.execute("SELECT sql FROM sqlite_schema WHERE type = 'index'")}
+    wrong = {name: sql for name, sql in INDEXES.items() if sql.encode() not in found}
+    for name, sql in wrong.items():
+        writer.execute(f"DROP INDEX IF EXISTS {name}")
+        writer.execute(sql)
+    return len(wrong)
 
 
 def finish_redactions(writer: sqlite3.Connection) -> tuple[int, bool]:
