@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ import pytest
 
 import command_line
 from command_line import UNJUDGED, started, workplace
+from hansard.app import service
 from hansard.app.driving.runs import Runs
+from hansard.app.opened import Opened
+from hansard.app.settings import Settings
+from hansard.app.wiring import open_or_found
 from hansard.surfaces.cli.main import main
 from hansard.surfaces.cli.streams import MAX_INPUT_BYTES
 from ledgers import full_disk
@@ -393,12 +398,22 @@ def test_a_signal_interrupts_the_run_and_resume_goes_on(place: Path, number: sig
 
 
 @pytest.mark.parametrize("words", [("submit", "x"), ("deliberate", "x")])
-def test_whom_a_full_disk_stops_is_told_how_the_run_goes_on(run: Run, words: tuple[str, ...]) -> None:
+def test_whom_a_full_disk_stops_is_told_how_the_run_goes_on(
+    run: Run, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run("submit", "first", *REHEARSAL)[0] == 0
     answered = " OR ".join(
         f"instr(NEW.line, CAST('{said}' AS BLOB))" for said in ("task.returned", "coordination_turn")
     )
-    with full_disk("ledger.db", when=answered):
+    with monkeypatch.context() as patched, ExitStack() as filled:
+
+        def opened(settings: Settings) -> Opened:
+            # It is full from then on: what makes it so would not be opened.
+            found = open_or_found(settings)
+            filled.enter_context(full_disk("ledger.db", when=answered))
+            return found
+
+        patched.setattr(service, "open_or_found", opened)
         code, out, err = run(*words, *REHEARSAL)
     assert (code, out) == (11, "")
     assert "disk is full" in err
