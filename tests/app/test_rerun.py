@@ -19,8 +19,9 @@ from hansard.app.settings import Settings
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import Budget
 from hansard.domain.exchange import Cost, Exchange
+from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
-from hansard.domain.work import TaskJudged
+from hansard.domain.work import RunConfigured, RunRequested, TaskJudged
 from hansard.errors import StoreError, UsageError
 from hansard.orchestration import gates as gates_module
 from hansard.orchestration import judge
@@ -138,6 +139,21 @@ async def test_what_a_failed_attempt_climbs_with_is_what_it_failed_with(said: Sa
     ended = await at.run(plan=plan(task("a")), wishes=Wishes(roster=roster(alpha={"provider": "bad"})))
     assert ended.state == "answered"
     report = await again(at, ended.run)
+    assert report["identical"] is True, report
+
+
+async def test_a_configuration_that_names_no_budget_has_none() -> None:
+    at = desk(Answers(obliging))
+    data = {name: value for name, value in at.config().as_data().items() if name != "budget"}
+    written = Body.json(json.dumps({"tasks": [{"id": "a", "lane": "alpha", "instruction": "do it"}]}).encode())
+    run = "by-hand"
+    asked = await at.recorder.record(
+        RunRequested(mode="plan", surface="cli", request=Body.text("please"), plan=written), actor="human:x", run=run
+    )
+    configured = RunConfigured(nonce="0" * 32, software="another", config=Body.json(json.dumps(data).encode()))
+    await at.recorder.record(configured, actor="engine", run=run, causes=[asked])
+    assert (await at.runs.drive(run)).state == "answered"
+    report = await again(at, run)
     assert report["identical"] is True, report
 
 

@@ -256,7 +256,7 @@ def is_of_the_cut(entry: Entry) -> bool:
 
 def is_out_of_time(entry: Entry) -> bool:
     """Whether this says that the run had no seconds left, which is told by the clock. A lane's are those of its answers."""
-    return entry.kind == "budget.breached" and entry.data["unit"] == "seconds" and not entry.data.get("lane")
+    return entry.kind == "budget.breached" and is_of_the_cut(entry)
 
 
 def is_said_of_the_cut(kind: str, said: Callable[[str], object]) -> bool:

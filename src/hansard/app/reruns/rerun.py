@@ -218,7 +218,7 @@ class _Rerun:
         Whoever is swapped in takes time of his own.
         """
         table = json.loads(config)
-        if self._swap or "max_seconds" not in table["budget"]:
+        if self._swap or "max_seconds" not in table.get("budget", {}):
             return config
         del table["budget"]["max_seconds"]
         return json.dumps(table).encode()
