@@ -38,9 +38,20 @@ def test_a_program_that_a_flag_names_is_meant_from_where_it_was_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = {cmd: flagged(Wishes(cmd=cmd))[1]["flag"]["argv"] for cmd in ("./mine -x a/b", "mine ./a", "/bin/mine")}
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "run").touch()
+    commands = ("./mine -x a/b", "mine ./a", "/bin/mine", "python3 mine.py run other.py ./run .")
+    asked = {cmd: flagged(Wishes(cmd=cmd))[1]["flag"]["argv"] for cmd in commands}
     assert asked == {
         "./mine -x a/b": [str(tmp_path / "mine"), "-x", "a/b"],
         "mine ./a": ["mine", "./a"],
         "/bin/mine": ["/bin/mine"],
+        "python3 mine.py run other.py ./run .": [
+            "python3",
+            f"{tmp_path}/mine.py",
+            "run",
+            "other.py",
+            f"{tmp_path}/run",
+            ".",
+        ],
     }

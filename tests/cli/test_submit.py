@@ -285,6 +285,7 @@ def test_exit_codes_tell_how_a_run_ended(run: Run, place: Path) -> None:
     code, out, err = run("submit", "x", "--plan", "never.json", *words)
     assert (code, out) == (11, "")
     assert "did not pass" in err
+    assert ("odd: " in err, "unicorn" in err) == (True, True)
     code, out, err = run("submit", "x", "--plan", "plan.json", *words, "--max-calls", "1")
     assert (code, out, "calls: 1 of 1" in err) == (12, "", True)
     # The same limit would stop a retry at once.

@@ -106,6 +106,18 @@ async def test_a_program_is_looked_for_beside_the_file_that_names_it_wherever_we
         assert provider.describe()["program"] == str(beside / "answer")
 
 
+async def test_an_argument_that_names_a_file_beside_the_table_is_that_file_but_in_a_workspace_its_own(
+    tmp_path: Path,
+) -> None:
+    for folder in (tmp_path, tmp_path / "data"):
+        folder.mkdir(exist_ok=True)
+        (folder / "name.txt").write_text(folder.name)
+    table = {"kind": "command", "argv": ["cat", "name.txt"]}
+    for more, text in (({}, tmp_path.name), ({"workspace": "copy", "source": "data"}, "data")):
+        provider = opened({**table, **more}, environment={"PATH": os.defpath}, folder=tmp_path)
+        assert (await provider.complete(asking())).text == text
+
+
 async def test_a_folder_to_copy_lies_beside_the_file_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from hansard.providers.breaker import Breaker
 from hansard.providers.limits import Limited
 from hansard.providers.options import COMMON
 from hansard.providers.prices import Prices
-from hansard.providers.programs.environment import PASSED_ON
+from hansard.providers.programs.environment import PASSED_ON, argument_from
 from hansard.providers.registry import OURS, REGISTRY, Factory, Registry
 from hansard.providers.scrubbed import Scrubbed
 from hansard.providers.secrets import SHORTEST, Secrets
@@ -170,8 +170,11 @@ def _from(folder: Path, kind: str, options: dict[str, Any]) -> dict[str, Any]:
         if key != "program" or "/" in str(options.get(key)):
             options |= {key: _path(folder, options[key])} if key in options else {}
     argv = options.get("argv")
-    if kind == "command" and isinstance(argv, list) and argv and "/" in str(argv[0]):
-        options["argv"] = [_path(folder, argv[0]), *argv[1:]]
+    if kind == "command" and isinstance(argv, list) and argv:
+        program, *arguments = argv
+        if options.get("workspace", "none") == "none":
+            arguments = [argument_from(folder, each) if isinstance(each, str) else each for each in arguments]
+        options["argv"] = [_path(folder, program) if "/" in str(program) else program, *arguments]
     return options
 
 

@@ -9,6 +9,7 @@ from hansard.surfaces.hearing import Event, Text
 from hansard.surfaces.plain import plain
 
 WIDEST = 110
+LONGEST_REASON = 300
 
 
 def line(event: Event) -> str | None:
@@ -100,6 +101,11 @@ def reason(findings: str | None) -> str:
         return str(rows[-1]["detail"]) if rows else ""
     except (ValueError, KeyError, TypeError):
         return findings or ""
+
+
+def against(verdict: Mapping[str, Any]) -> str:
+    """What a verdict says against a result, in one line."""
+    return first_line(reason(verdict["reasons"]), LONGEST_REASON)
 
 
 def first_line(text: str, most: int = 80) -> str:

@@ -11,6 +11,7 @@ from hansard.app.spelling import spelled
 from hansard.domain.roster import Policy, Roster
 from hansard.domain.value import value
 from hansard.errors import UsageError
+from hansard.providers.programs.environment import argument_from
 
 BOUNDED = (*LIMITS, "max_parallel")
 """Of what a caller of a server wants, the flags and the file say how much there is."""
@@ -90,12 +91,12 @@ def flagged(wishes: Wishes) -> tuple[str | None, dict[str, dict[str, Any]]]:
 
 
 def words_of(command: str, where: str) -> list[str]:
-    """A command as somebody types it, as its program and its arguments. A path is taken from here: it may be run elsewhere."""
+    """A command as somebody types it, as its program and its arguments. Paths are taken from here: it may be run elsewhere."""
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise UsageError(f"{where} {command!r}: {error}") from error
     if not words:
         raise UsageError(f"{where} needs a program to run")
-    program, *arguments = words
-    return [str(working_folder() / program) if "/" in program else program, *arguments]
+    (program, *arguments), here = words, working_folder()
+    return [str(here / program) if "/" in program else program, *(argument_from(here, each) for each in arguments)]

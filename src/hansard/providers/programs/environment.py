@@ -45,3 +45,9 @@ def barred(program: str) -> str:
     if os.path.isdir(program):
         return f"{program!r} is a folder, and no program"
     return f"{program!r} may not be executed; run: chmod +x {quote(program)}"
+
+
+def argument_from(folder: Path, word: str) -> str:
+    """An argument of a program that works elsewhere: one with a slash or a dot that names a file of this folder is that file."""
+    named = "/" in word or "." in word
+    return str((folder / word).absolute()) if named and os.path.isfile(folder / word) else word

@@ -25,7 +25,7 @@ from hansard.surfaces.cli.show import as_json, say, tell_broken
 from hansard.surfaces.cli.streams import read_input, text_in
 from hansard.surfaces.hearing import Nobody, Watcher, listener
 from hansard.surfaces.leaving import when_told_to_end
-from hansard.surfaces.narrate import duration, spent
+from hansard.surfaces.narrate import against, duration, spent
 from hansard.surfaces.plain import plain
 
 T = TypeVar("T")
@@ -171,6 +171,8 @@ def _remark(view: View, args: argparse.Namespace, why: str) -> None:
             note(f"{state}{f': {why}' if why not in ('', state) else ''}; {typed(args, 'runs show', run)} tells more")
             lost = [task["task"] for task in view["tasks"] if task["state"] in ("rejected", "skipped")]
             short = run[:SHORT]
+            if because := _why_lost(view):
+                note(because)
             if view["reason"] in ASKS:
                 goes_on = f'deliberate --continue {short} --answer "…"'
                 note(f"{typed(args, goes_on)} goes on from here")
@@ -182,6 +184,14 @@ def _remark(view: View, args: argparse.Namespace, why: str) -> None:
                 note(f"submit it with {way}")
             elif lost and state != "cancelled":
                 note(f"{typed(args, 'runs retry', run, lost[0])} does a task again, and what is built on it")
+
+
+def _why_lost(view: View) -> str | None:
+    """What was said against the first task that did not pass."""
+    for task in view["tasks"]:
+        if task["state"] == "rejected" and (verdict := task["attempts"][-1]["verdict"]):
+            return f"{task['task']}: {against(verdict)}"
+    return None
 
 
 def _way_round(view: View) -> str | None:

@@ -28,7 +28,7 @@ from hansard.surfaces.cli.progress import Lines
 from hansard.surfaces.cli.show import as_json, as_json_line, say
 from hansard.surfaces.cli.streams import has_reader
 from hansard.surfaces.hearing import Event, Watcher
-from hansard.surfaces.narrate import dollars, duration, first_line, many, reason, spent
+from hansard.surfaces.narrate import against, dollars, duration, first_line, many, spent
 
 GONE = "(not in the ledger any more)"
 MARKS = {"passed": "+", "rejected": "x", "skipped": "-", "waiting": "."}
@@ -241,7 +241,7 @@ def _attempt(attempt: View, *, awaited: bool) -> str:
         silent = "no answer yet" if awaited else "no answer came"
         return f"{said}: {returned['error'] or 'not judged' if returned else silent}"
     score = f", score {verdict['score_ppm'] / 1e6:.2f}" if verdict["score_ppm"] is not None else ""
-    why = "" if verdict["ok"] else f": {first_line(reason(verdict['reasons']), 100)}"
+    why = "" if verdict["ok"] else f": {against(verdict)}"
     return f"{said}: {'passed' if verdict['ok'] else 'rejected'} by {verdict['by']}{score}{why}"
 
 
