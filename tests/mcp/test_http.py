@@ -116,7 +116,7 @@ BODIES: list[tuple[bytes, int]] = [
 @pytest.mark.parametrize("version", [None, "2025-06-18", MODERN])
 async def test_what_is_no_message_gets_an_error_over_http(tmp_path: Path, version: str | None) -> None:
     headers = POST | ({"mcp-protocol-version": version} if version else {})
-    async with served(tmp_path) as (address, _), httpx2.AsyncClient() as http:
+    async with served(tmp_path) as (address, _), httpx2.AsyncClient(timeout=None) as http:
         for body, code in BODIES:
             answer = await http.post(address, content=body, headers=headers)
             assert 400 <= answer.status_code < 500, body[:60]
@@ -147,7 +147,7 @@ async def post(
 
 
 async def test_a_task_is_made_and_asked_for_over_http(tmp_path: Path) -> None:
-    async with served(tmp_path) as (address, _), httpx2.AsyncClient() as http:
+    async with served(tmp_path) as (address, _), httpx2.AsyncClient(timeout=None) as http:
         call = {"name": "submit", "arguments": {"request": "compare three queues"}}
         made = (await post(http, address, "tools/call", call))["result"]
         assert made["resultType"] == "task"
@@ -163,7 +163,10 @@ async def test_a_task_is_made_and_asked_for_over_http(tmp_path: Path) -> None:
 async def test_an_answer_to_what_an_approver_was_asked_counts_only_where_an_approver_gives_it(tmp_path: Path) -> None:
     people: dict[str, tuple[Role, ...]] = {"boss": ROLES, "helper": ("operator",)}
     call = {"name": "submit", "arguments": {"request": "compare three queues", "gates": ["plan"]}}
-    async with served(tmp_path, people=people, gates=True) as (address, hansard), httpx2.AsyncClient() as http:
+    async with (
+        served(tmp_path, people=people, gates=True) as (address, hansard),
+        httpx2.AsyncClient(timeout=None) as http,
+    ):
 
         async def said(who: str, **more: Any) -> dict[str, Any]:
             return await post(http, address, "tools/call", call | more, who=who, meta=envelope(()))
@@ -186,7 +189,10 @@ async def test_who_may_only_look_sets_no_task_going_again(tmp_path: Path) -> Non
     looks: tuple[Role, ...] = ("reader", "approver")
     runs: tuple[Role, ...] = ("operator",)
     for roles, claims in ((looks, 1), (runs, 2)):
-        async with served(tmp_path, roles=roles, slow=slow) as (address, hansard), httpx2.AsyncClient() as http:
+        async with (
+            served(tmp_path, roles=roles, slow=slow) as (address, hansard),
+            httpx2.AsyncClient(timeout=None) as http,
+        ):
             task = (await post(http, address, "tasks/get", {"taskId": run}))["result"]
             assert (task["status"], task["statusMessage"]) == ("working", "interrupted")
             if roles == looks:
@@ -229,7 +235,10 @@ async def test_a_session_that_is_over_has_cancelled_no_run(
     monkeypatch.setattr("hansard.surfaces.mcp.http.IDLE_S", 0.5)
     slow = Answers(pause_s=3600)
     wishes = Wishes(provider=slow.id)
-    async with served(tmp_path, slow=slow, wishes=wishes) as (address, hansard), httpx2.AsyncClient() as http:
+    async with (
+        served(tmp_path, slow=slow, wishes=wishes) as (address, hansard),
+        httpx2.AsyncClient(timeout=None) as http,
+    ):
         session = await greeted(http, address)
         call = asyncio.create_task(http.post(address, json=LONG, headers=session))
         await slow.asked_times(1)
@@ -258,7 +267,7 @@ async def within(
 
             await app(scope, receive, told)
 
-        async with app.lifespan(), httpx2.AsyncClient(transport=httpx2.ASGITransport(telling)) as http:
+        async with app.lifespan(), httpx2.AsyncClient(timeout=None, transport=httpx2.ASGITransport(telling)) as http:
             yield http, hansard
 
 
@@ -305,8 +314,8 @@ async def test_a_session_is_used_with_the_token_that_opened_it(tmp_path: Path) -
     people = {"owner": ROLES, "looker": ROLES[:1]}
     async with (
         served(tmp_path, people=people, slow=slow, wishes=wishes) as (address, hansard),
-        httpx2.AsyncClient(headers={"x-who": "owner"}) as owner,
-        httpx2.AsyncClient(headers={"x-who": "looker"}) as looker,
+        httpx2.AsyncClient(timeout=None, headers={"x-who": "owner"}) as owner,
+        httpx2.AsyncClient(timeout=None, headers={"x-who": "looker"}) as looker,
     ):
         session = await greeted(owner, address)
         call = asyncio.create_task(owner.post(address, json=LONG, headers=session))
@@ -328,8 +337,8 @@ async def test_sessions_that_a_client_leaves_behind_make_room_and_lock_nobody_ou
     wishes, people = Wishes(provider=slow.id), {"forgetful": ROLES, "other": ROLES}
     async with (
         served(tmp_path, people=people, slow=slow, wishes=wishes) as (address, _),
-        httpx2.AsyncClient(headers={"x-who": "forgetful"}) as forgetful,
-        httpx2.AsyncClient(headers={"x-who": "other"}) as other,
+        httpx2.AsyncClient(timeout=None, headers={"x-who": "forgetful"}) as forgetful,
+        httpx2.AsyncClient(timeout=None, headers={"x-who": "other"}) as other,
     ):
         busy, used = await greeted(forgetful, address), await greeted(forgetful, address)
         kept = await greeted(other, address)
