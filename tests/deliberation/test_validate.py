@@ -31,11 +31,44 @@ async def test_a_directory_of_ours_keeps_every_rule(tmp_path: Path) -> None:
     assert directory_breaches(await held(tmp_path)) == []
 
 
-async def test_a_directory_in_the_shape_of_the_reference_keeps_every_rule_too(tmp_path: Path) -> None:
-    folder = await held(tmp_path, setting={"shape": "reference"})
-    rules = {each.rule for each in directory_breaches(folder)}
-    # It forgets under which message a failed fork stood; everything else can be told.
-    assert rules <= {"R-4.5-3", "R-4.6-2", "R-4.10-2"}
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ANSWERS,
+        [turn("cyd", "ben"), fails("auth_failure"), turn(), verdict("finalize"), synthesis()],
+        [turn(), turn("ada"), fails("auth_failure"), turn(), verdict("finalize"), synthesis()],
+        [
+            turn("ben", "cyd"),
+            turn(),
+            turn(),
+            turn(),
+            verdict(),
+            fails("auth_failure"),
+            turn(),
+            turn(),
+            verdict("finalize"),
+        ],
+    ],
+)
+async def test_a_directory_in_the_shape_of_the_reference_keeps_every_rule_too(
+    tmp_path: Path, answers: list[Heard]
+) -> None:
+    """Also where somebody has left in a branch: that shape does not tell where."""
+    given, shape = config(on_agent_failure="continue_without"), {"shape": "reference"}
+    sitting = await Room().hold(given, [*answers, synthesis()], setting=shape, runs=tmp_path)
+    assert directory_breaches(tmp_path / "s-1") == []
+    left = next(each for each in sitting.artifact["canonical_transcript"] if each["type"] == "panel_contraction")
+    left["content"]["agent_id"] = "ada" if left["content"]["agent_id"] == "ben" else "ben"
+    assert {"R-4.9-6"} <= {each.rule for each in artifact_breaches(sitting.artifact)}
+
+
+@requirement("R-4.9-6")
+async def test_whoever_leaves_in_a_branch_does_so_under_the_message_that_asked_him() -> None:
+    answers: list[Heard] = [turn("ben"), fails("auth_failure"), turn(), verdict("finalize"), synthesis()]
+    artifact = (await Room().hold(config(on_agent_failure="continue_without"), answers)).artifact
+    assert artifact_breaches(artifact) == []
+    artifact["canonical_transcript"][2] |= {"branch_depth": 0, "parent_id": None}
+    assert "R-4.5-3" in {each.rule for each in artifact_breaches(artifact)}
 
 
 async def test_a_panel_that_a_model_chose_is_known_from_its_selection(tmp_path: Path) -> None:

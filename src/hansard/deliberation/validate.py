@@ -20,6 +20,7 @@ from hansard.deliberation.archive import (
     seal_breaches,
 )
 from hansard.deliberation.documents import Artifact, Breach, Contraction, Invalid, Message, SelectorOutput, jcs
+from hansard.deliberation.documents.document import ABSENT
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
@@ -40,8 +41,8 @@ def artifact_breaches(
         return found
     assert isinstance(data, Mapping)
     transcript = [_golden(message) for message in data["canonical_transcript"]]
-    told = _panel(artifact, panel)
-    return [*found, *breaches(Rules.of(artifact.config), told, transcript, data["outcome"])]
+    told, flat = _panel(artifact, panel), artifact.canonical_transcript[0].parent_id is ABSENT
+    return [*found, *breaches(Rules.of(artifact.config), told, transcript, data["outcome"], flat=flat)]
 
 
 def directory_breaches(folder: Path, *, recorded: bytes | None = None) -> list[Breach]:

@@ -108,10 +108,11 @@ def _rounds(artifact: Artifact) -> Iterator[Breach]:
 
 
 def _slot(message: Message) -> str | None:
-    """Whose primary slot this message fills."""
+    """Whose primary slot this message fills, as far as it says so: the reference runtime forgets where an agent failed that leaves
+    the panel, and writes no `parent_id` [A-1]."""
     if message.type == "primary_turn":
         return message.speaker
-    if isinstance(message.content, Contraction) and message.branch_depth == 0 and message.parent is None:
+    if isinstance(message.content, Contraction) and message.branch_depth == 0 and message.parent_id is None:
         return message.content.agent_id
     return None
 

@@ -27,6 +27,7 @@ from hansard.deliberation.protocol.moves import (
 )
 from hansard.deliberation.protocol.rules import Rules
 from hansard.domain.budget import in_nano
+from hansard.domain.value import replace
 
 _RULE_OF = {
     "type": "R-4.2-4",
@@ -41,9 +42,14 @@ _ANNOTATIONS = {"suggested_followups": "R-4.5-4", "dropped_deferred": "R-4.6-4",
 _CUT_SHORT = frozenset({"budget_exceeded", "timeout", "user_cancel", "provider_unrecoverable", "schema_error"})
 
 
-def breaches(rules: Rules, panel: Sequence[str], transcript: Sequence[Json], outcome: Json) -> list[Breach]:
-    """Every rule of the course of a session that this transcript, with this outcome, did not keep."""
-    walk = _Walk(rules, transcript)
+def breaches(
+    rules: Rules, panel: Sequence[str], transcript: Sequence[Json], outcome: Json, *, flat: bool = False
+) -> list[Breach]:
+    """Every rule of the course of a session that this transcript, with this outcome, did not keep.
+
+    In a `flat` one, whoever leaves the panel does so at depth 0 and under no message, wherever he failed.
+    """
+    walk = _Walk(rules, transcript, flat=flat)
     walk.follow(tuple(panel))
     if not walk.found:
         walk.compare_annotations(cut_short=outcome["kind"] == "termination")
@@ -54,9 +60,10 @@ def breaches(rules: Rules, panel: Sequence[str], transcript: Sequence[Json], out
 class _Walk:
     """The machine's way along the transcript, up to the first message that it would not have written."""
 
-    def __init__(self, rules: Rules, transcript: Sequence[Json]) -> None:
+    def __init__(self, rules: Rules, transcript: Sequence[Json], *, flat: bool) -> None:
         self.machine = Machine(rules)
         self.transcript = transcript
+        self.flat = flat
         self.ordinals = {message["id"]: ordinal for ordinal, message in enumerate(transcript)}
         self.found: list[Breach] = []
         self.at = 0
@@ -106,6 +113,8 @@ class _Walk:
         return True
 
     def _compare_message(self, draft: Draft, message: Json) -> None:
+        if self.flat and draft.type == "panel_contraction":
+            draft = replace(draft, branch_depth=0, parent=None)
         parent = message.get("parent_id")
         actual = {**message, "parent_id": parent if parent is None else self.ordinals.get(parent, parent)}
         expected = {
