@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import hansard
-from deliberating import Heard, config, result, scripted, synthesis, turn, verdict
+from deliberating import Heard, config, fails, result, script, scripted, synthesis, turn, verdict
 from hansard import (
     Hansard,
     PinningViolation,
@@ -30,7 +30,7 @@ from hansard.app.setup.convening import Call, Convening, convening, default_conf
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.deliberationviews import deliberation_view, find_session
 from hansard.deliberation.archive import Archive, read_manifest
-from hansard.deliberation.documents import Artifact
+from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.pins import pinned
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import StoreError, Unavailable, UsageError
@@ -60,6 +60,53 @@ def test_a_session_is_held_in_one_call(tmp_path: Path) -> None:
     with pytest.raises(PinningViolation) as violated:
         execution_replay(tmp_path / "runs" / "s-1", Other(), ledger=ledger)
     assert violated.value.condition == "adapter"
+
+
+def test_a_replay_by_a_script_that_loops_for_ever_ends(tmp_path: Path) -> None:
+    """Its clock is pinned, so no time ends it."""
+    given = config(per_agent_retry_budget=10**9)
+    run_session(given, script=SCRIPT, runs_root=tmp_path, ledger="memory:")
+    forever = script([fails("network")], on_exhaustion="loop").as_data()
+    again = execution_replay(tmp_path / "s-1", script=forever, ledger="memory:")
+    assert not again.matches
+    assert again.fresh.reason == "provider_unrecoverable"
+
+
+class Silent:
+    """The scripted provider, who does not answer any more."""
+
+    id, unmetered = "fake", True
+
+    def describe(self) -> dict[str, str]:
+        return dict(scripted(ANSWERS).describe())
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+    @answered
+    async def complete(self, _: Exchange, heard: Kept) -> Completion:
+        await asyncio.Event().wait()
+        raise AssertionError(heard)
+
+
+@requirement("R-8.5-1")
+async def test_a_replay_is_cancelled_like_any_other_session(tmp_path: Path) -> None:
+    await run_session_async(config(), scripted(ANSWERS), runs_root=tmp_path, ledger="memory:")
+    asked = asyncio.get_running_loop().create_future()
+
+    def hear(run: str, recorded: Any) -> None:
+        if recorded.fact.KIND == "run.claimed":
+            asked.set_result(run)
+
+    async with Hansard.open("memory:", providers={"fake": Silent()}) as hansard:
+        hansard.deliberations.listen(hear)
+
+        def make(given: Config) -> Convening:
+            return convening(hansard.settings, hansard.pool, Call(config=given))
+
+        again = asyncio.create_task(hansard.deliberations.replay(tmp_path / "s-1", make))
+        await hansard.deliberations.cancel(await asked)
+        assert (await again).fresh.reason == "user_cancel"
 
 
 class InTheWay:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import symposium
-from deliberating import Room, agent, config, result, script, synthesis, turn, verdict
+from deliberating import Room, agent, config, fails, result, script, synthesis, turn, verdict
 from hansard.deliberation.golden import GoldenRun, read_case, recorded, run_case, write_case
 from hansard.deliberation.replay import transcript_replay
 from hansard.errors import UsageError
@@ -155,3 +155,13 @@ async def test_a_published_transcript_is_replayed_to_its_digest() -> None:
 
 def test_agents_of_the_tests_are_agents_of_the_protocol() -> None:
     assert config().agents[0].as_data() == agent("ada")
+
+
+async def test_a_case_whose_looping_script_leads_to_no_end_is_refused() -> None:
+    """Its clock is pinned, so no time ends it."""
+    artifact = (await Room().hold(config(("ada",)), [turn(), verdict("finalize"), synthesis()])).artifact
+    case = as_case(artifact)
+    case["config"] = config(("ada",), per_agent_retry_budget=10**9).as_data()
+    case["fake_script"] = script([fails("network")], on_exhaustion="loop").as_data()
+    with pytest.raises(UsageError, match="loops"):
+        await run(case)

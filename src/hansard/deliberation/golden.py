@@ -6,6 +6,7 @@ one from the script.
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.personas import Personas
 from hansard.deliberation.pins import as_recorded
+from hansard.deliberation.replay import most_calls
 from hansard.deliberation.session import Pen, Sitting, run_session
 from hansard.deliberation.setting import Setting
 from hansard.domain.strict_json import read_json
-from hansard.domain.value import value
+from hansard.domain.value import replace, value
 from hansard.errors import UsageError, plainly
 from hansard.providers.base import Provider
 from hansard.providers.script import Script
@@ -46,20 +48,31 @@ async def run_case(data: Mapping[str, Any], make_provider: Callable[[Script], Pr
         raise UsageError(f"case {case.case_id}: its problem_statement is not that of its config [R-9.4-2]")
     for breach in semantic_breaches(data["expected_artifact"]):
         raise UsageError(f"case {case.case_id}: its expected artifact is none: {breach}")
-    provider = make_provider(neutral_script(case.fake_script))
+    expected = data["expected_artifact"]["canonical_transcript"]
+    script = neutral_script(case.fake_script)
+    most = max(most_calls(expected), len(script.entries))
+    provider = make_provider(_finite(script, most))
     agents = (*case.config.agents, case.config.coordinator)
     setting = Setting.of(
         case.config,
         providers={agent.provider: provider for agent in agents},
         registry=stubbed(case.config),
     )
-    expected = data["expected_artifact"]["canonical_transcript"]
     produced = await run_session(setting, pen, pins=as_recorded(expected))
+    if produced.held is not None and produced.held.calls > most:
+        raise UsageError(f"case {case.case_id}: its script loops, and its session has not ended with {most:,} calls")
     return GoldenRun(
         produced=produced,
         expected_digest=case.expected_artifact.transcript_digest,
         differs=_difference(expected, produced.artifact["canonical_transcript"]),
     )
+
+
+def _finite(script: Script, most: int) -> Script:
+    """The same, where it loops for so many calls: no clock ends a session whose time is pinned."""
+    if script.on_exhaustion == "error":
+        return script
+    return replace(script, entries=tuple(islice(cycle(script.entries), most)), on_exhaustion="error")
 
 
 def recorded(data: Mapping[str, Any], run: GoldenRun) -> dict[str, Any]:

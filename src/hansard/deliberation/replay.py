@@ -4,6 +4,7 @@ Nothing is replayed on trust: a condition that is not shown, and that the caller
 before it begins. Digests are made over what is stored, never over what a file says of itself.
 """
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from hansard.errors import UsageError, plainly
 
 CONDITIONS: tuple[PinningCondition, ...] = get_args(PinningCondition)
 LONGEST_ID = 64
+MOST_CALLS = 2_000
 SCRIPTED = "scripted"
 
 
@@ -95,6 +97,11 @@ def _json(path: Path) -> dict[str, Any]:
     return found
 
 
+def most_calls(transcript: Sequence[object]) -> int:
+    """How many calls may be made for this transcript again. With its clock pinned no time ends a session, and a script may loop."""
+    return max(MOST_CALLS, 20 * len(transcript))
+
+
 @value
 class ExecutionReplay:
     """A session that was run again, beside the original."""
@@ -119,6 +126,7 @@ async def execution_replay(
     prefix: Sequence[Mapping[str, Any]] = (),
     runs: Path | None = None,
     producer: Mapping[str, str] = PRODUCER,
+    cancel: asyncio.Event | None = None,
 ) -> ExecutionReplay:
     """Hold the session again with the ids and times of the original. PinningViolation before anything is run."""
     setting = make_setting(original.config)
@@ -135,7 +143,7 @@ async def execution_replay(
         # Where another process was quicker, the next id will do.
         with suppress(Taken):
             fresh = await run_session(
-                make_setting(config), pen, pins=as_recorded(transcript), runs=runs, producer=producer
+                make_setting(config), pen, pins=as_recorded(transcript), runs=runs, producer=producer, cancel=cancel
             )
     return ExecutionReplay(
         fresh=fresh,

@@ -34,7 +34,7 @@ from hansard.deliberation.archive import lacking
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
-from hansard.deliberation.replay import ExecutionReplay, fresh_id, read_original
+from hansard.deliberation.replay import ExecutionReplay, fresh_id, most_calls, read_original
 from hansard.deliberation.session import Sitting
 from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.council import SessionArchived
@@ -203,6 +203,8 @@ class Deliberations:
         made = make(original.config)
         if made.cut:
             raise UsageError(f"a session is held again only with the limits that it had: {'; '.join(made.cut)}")
+        most = most_calls(original.artifact["canonical_transcript"])
+        made = replace(made, max_calls=most if made.max_calls is None else min(most, made.max_calls))
         runs = Path(made.runs) if made.runs else None
         run = await self.convene(made.named(fresh_id(original.config.session_id, runs)), surface=surface)
         async with self._held(run) as hold:

@@ -123,6 +123,7 @@ class Hold:
                 assumed=assumed,
                 runs=runs,
                 producer=made.producer,
+                cancel=self._cancel,
             )
         except BaseException:
             # Whatever it was: nobody goes on with a replay, so it has ended.
