@@ -109,6 +109,14 @@ async def test_a_replay_is_cancelled_like_any_other_session(tmp_path: Path) -> N
         assert (await again).fresh.reason == "user_cancel"
 
 
+@pytest.mark.parametrize("assumed", [["nope"], "model"])
+def test_nobody_vouches_for_what_is_no_condition(tmp_path: Path, assumed: Any) -> None:
+    ledger = str(tmp_path / "log.db")
+    run_session(config(), script=SCRIPT, runs_root=tmp_path / "runs", ledger=ledger)
+    with pytest.raises(UsageError, match="no pinning condition"):
+        execution_replay(tmp_path / "runs" / "s-1", script=SCRIPT, ledger=ledger, assumed=assumed)
+
+
 class InTheWay:
     """The scripted provider, who puts a directory where a file of the session's directory must go."""
 

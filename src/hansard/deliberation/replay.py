@@ -102,6 +102,12 @@ def most_calls(transcript: Sequence[object]) -> int:
     return max(MOST_CALLS, 20 * len(transcript))
 
 
+def check_assumed(assumed: Collection[str]) -> None:
+    """UsageError where somebody vouches for what is no condition."""
+    if unknown := [each for each in assumed if each not in CONDITIONS]:
+        raise UsageError(f"there is no pinning condition {unknown[0]!r:.40}; there are {', '.join(CONDITIONS)}")
+
+
 @value
 class ExecutionReplay:
     """A session that was run again, beside the original."""

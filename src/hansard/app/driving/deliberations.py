@@ -34,7 +34,7 @@ from hansard.deliberation.archive import lacking
 from hansard.deliberation.documents import Config, Persona
 from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import Pins
-from hansard.deliberation.replay import ExecutionReplay, fresh_id, most_calls, read_original
+from hansard.deliberation.replay import ExecutionReplay, check_assumed, fresh_id, most_calls, read_original
 from hansard.deliberation.session import Sitting
 from hansard.domain.budget import NANO_PER_USD
 from hansard.domain.council import SessionArchived
@@ -199,6 +199,7 @@ class Deliberations:
         surface: Surface = "python",
     ) -> ExecutionReplay:
         """Hold a finished session again. PinningViolation where something that decided it is not as it was."""
+        check_assumed(assumed)
         original = read_original(folder)
         made = make(original.config)
         if made.cut:
