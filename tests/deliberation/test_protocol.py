@@ -162,6 +162,14 @@ def test_budget_deferred_queue_structural_what_does_not_fit_is_dropped_and_noted
     assert session.reason == "synthesis"
 
 
+def test_a_turn_that_asks_for_very_much_is_decided_in_linear_time() -> None:
+    many = 100_000
+    session = play(rules(max_queue=0), [turn(*["nobody", "ben"] * many)])
+    said = session.machine.state.transcript[1]
+    # Where each note makes the message anew, this takes many minutes.
+    assert (len(said.schema_failure), len(said.dropped_deferred)) == (many, many - 1)
+
+
 @requirement("R-4.7-5", "R-9.6-1")
 @pytest.mark.parametrize(("drains", "answered"), [(0, 0), (1, 1), (2, 2), (9, 3)])
 def test_budget_deferred_drains_structural_a_round_opens_with_so_many_drains(drains: int, answered: int) -> None:

@@ -132,15 +132,18 @@ def _primary(s: State, agent: str) -> Course[Stopped | None]:
 def _requests(s: State, said: Draft) -> Course[Stopped | None]:
     """Decide on each direct request in declared order: annotate, dispatch, defer or drop [R-4.5-1]."""
     forked = False
+    # Noted together: a turn may ask for very many things, and each note makes its message anew.
+    unroutable, dropped = list[Json](), list[Json]()
     for request in _requests_of(said.content):
         if not _routable(s, request, said.speaker):
-            s.annotate(said.ordinal, schema_failure=(_unroutable(request),))
+            unroutable.append(_unroutable(request))
         elif not forked and said.branch_depth + 1 <= s.rules.max_branch_depth:
             forked = True
+            _note(s, said, unroutable, dropped)
             if stop := (yield from _branch(s, request, said.ordinal)):
                 return stop
         elif len(s.queue) >= s.rules.max_queue:
-            s.annotate(said.ordinal, dropped_deferred=(request,))
+            dropped.append(request)
         else:
             s.queue.append(
                 Deferred(
@@ -151,7 +154,16 @@ def _requests(s: State, said: Draft) -> Course[Stopped | None]:
                     deferred_at_turn_index=said.turn_index,
                 )
             )
+    _note(s, said, unroutable, dropped)
     return None
+
+
+def _note(s: State, said: Draft, unroutable: list[Json], dropped: list[Json]) -> None:
+    """Annotate a turn with what came of its requests since it was last done."""
+    if unroutable or dropped:
+        s.annotate(said.ordinal, schema_failure=tuple(unroutable), dropped_deferred=tuple(dropped))
+        unroutable.clear()
+        dropped.clear()
 
 
 def _branch(s: State, request: Json, parent: int) -> Course[Stopped | None]:
