@@ -45,6 +45,8 @@ from hansard.ledger.canonical import Malformed
 from hansard.providers.base import Heard as Hearing
 from hansard.providers.base import answered
 from hansard.providers.checks import MOST_TOKENS, MOST_USD_NANO
+from hansard.providers.script import Script
+from hansard.providers.scripted import Scripted
 from hansard.providers.secrets import Secrets
 from hansard.record.history import fold
 
@@ -568,6 +570,29 @@ async def test_a_model_chooses_the_panel_by_one_call_that_no_message_pays_for() 
     assert sitting.artifact["cumulative_usage"]["total_tokens"] == 40
     assert [entry.kind for entry in room.facts()][3:5] == ["turn.asked", "panel.selected"]
     assert figures_of(room, sitting) == (5, 90)
+
+
+@requirement("R-4.1-4")
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"selected_agents": ["cyd", "ada"]}',
+        '```json\n{"selected_agents": ["cyd", "ada"]}\n```',
+        'Here you are: {"selected_agents": ["cyd", "ada"]}. They know.',
+    ],
+)
+async def test_the_choice_of_a_model_is_found_in_its_words_like_every_other_answer(said: str) -> None:
+    choosing = Scripted(Script.of({"entries": [{"text": said, "usage": {"input_tokens": 9}}]}), id="fake")
+    sitting = await Room().hold(by_model(), [turn(), turn(), *ROUND[3:]], setting={"selector": choosing})
+    assert [m["speaker"] for m in sitting.artifact["canonical_transcript"]][1:3] == ["cyd", "ada"]
+
+
+@pytest.mark.parametrize("said", ["", "cyd and ada", '{"selected_agents": ["cyd"]} or {"selected_agents": ["ada"]}'])
+async def test_words_in_which_no_choice_or_more_than_one_is_found_choose_nobody(said: str) -> None:
+    choosing = Scripted(Script.of({"entries": [{"text": said, "usage": {"input_tokens": 9}}]}), id="fake")
+    room = Room()
+    assert (await room.hold(by_model(), ROUND, setting={"selector": choosing})).reason == "schema_error"
+    assert "the selector's answer" in str(room.facts("session.ended")[0].data["why"])
 
 
 def figures_of(room: Room, sitting: Sitting) -> tuple[int, int]:

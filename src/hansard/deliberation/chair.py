@@ -4,7 +4,6 @@ One call is in flight at any moment. The chair decides nothing: the rules do. On
 """
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from dataclasses import field
@@ -52,6 +51,7 @@ from hansard.errors import Broken, StoreError
 from hansard.providers.ask import corrected
 from hansard.providers.base import Provider, failed, failure, refusal_of
 from hansard.providers.checks import requested_model
+from hansard.providers.parse import read
 from hansard.providers.retry import Retries
 from hansard.providers.scrubbed import without_secrets
 from hansard.providers.secrets import Secrets
@@ -370,12 +370,13 @@ async def _asked(
 
 
 def _answer(completion: Completion) -> Any:
+    """What was chosen: an object, or the one that stands in the text, as in every answer of a model."""
     if completion.structured is not None:
         return completion.structured
-    try:
-        return json.loads(completion.text)
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"the selector's answer is no JSON: {error}"[:200], rule="R-4.1-4") from error
+    reading = read(completion.text)
+    if reading.breach is not None:
+        raise Invalid(f"the selector's answer is no JSON: {reading.breach}"[:200], rule="R-4.1-4")
+    return reading.value
 
 
 def _request(exchange: Exchange, prompt: Prompt | None, secrets: Secrets) -> bytes:
