@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from deliberating import Heard, Room, config, fails, says, synthesis, turn, verdict
+from deliberating import Heard, Room, config, fails, says, scripted, synthesis, turn, verdict
+from hansard.app.archived.evaluating import Held, short
 from hansard.deliberation.documents import Config
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.events import event_of, line_of
@@ -164,3 +165,13 @@ async def test_a_request_for_research_is_a_gap() -> None:
     answers = [turn(), turn(), turn(), verdict("request_external_research")]
     artifact, _ = await held(config(), answers)
     assert [each["missing_capability"] for each in postmortem_of(artifact)["capability_gaps"]] == ["what is known?"]
+
+
+async def test_of_a_panel_that_was_chosen_those_are_looked_for_who_sat_there() -> None:
+    data = config().as_data()
+    data["selector"] |= {"strategy": "llm", "selector_budget": {"max_tokens": 500}}
+    choosing = {"selector": scripted([says({"selected_agents": ["cyd", "ada"]})])}
+    answers = [turn(), turn(), verdict("finalize"), synthesis()]
+    artifact = (await Room().hold(Config.parse(data), answers, setting=choosing)).artifact
+    assert postmortem_of(artifact)["correct_agents_selected"] is True
+    assert short(Held(artifact=artifact, events=None))["agents"] == ["cyd", "ada"]

@@ -12,6 +12,7 @@ from typing import Any
 
 from hansard.deliberation.documents import Artifact, Message, Persona, Verdict
 from hansard.deliberation.documents.semantics import moment, refuse_incoherent
+from hansard.deliberation.documents.transcript import seated
 from hansard.deliberation.personas import Personas
 
 TURNS = ("primary_turn", "branch_turn")
@@ -64,7 +65,7 @@ def postmortem_of(data: object) -> dict[str, Any]:
     artifact = _coherent(data)
     gaps = _gaps(artifact)
     turns = _turns(artifact)
-    spoke = all(turns[agent] for agent in artifact.config.selector.default_deliberation_panel)
+    spoke = all(turns[agent] for agent in seated(artifact))
     return {
         "correct_agents_selected": spoke and not gaps,
         "scope_violations": [

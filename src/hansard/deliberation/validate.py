@@ -19,9 +19,10 @@ from hansard.deliberation.archive import (
     read_journal,
     seal_breaches,
 )
-from hansard.deliberation.documents import Artifact, Breach, Contraction, Invalid, Message, SelectorOutput, jcs
+from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput, jcs
 from hansard.deliberation.documents.document import ABSENT
 from hansard.deliberation.documents.semantics import semantic_breaches
+from hansard.deliberation.documents.transcript import seated
 from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.selector import RULE, checked
@@ -41,7 +42,7 @@ def artifact_breaches(
         return found
     assert isinstance(data, Mapping)
     transcript = [_golden(message) for message in data["canonical_transcript"]]
-    told, flat = _panel(artifact, panel), artifact.canonical_transcript[0].parent_id is ABSENT
+    told, flat = seated(artifact, panel), artifact.canonical_transcript[0].parent_id is ABSENT
     return [*found, *breaches(Rules.of(artifact.config), told, transcript, data["outcome"], flat=flat)]
 
 
@@ -100,39 +101,6 @@ def same_json(one: object, other: object) -> bool:
         return jcs(one) == jcs(other)
     except Invalid:
         return one == other
-
-
-def _panel(artifact: Artifact, selected: Sequence[str] | None) -> Sequence[str]:
-    """Who sat on the panel: as declared; where a selector chose, as it says, or else as the first round shows it."""
-    config = artifact.config
-    if config.selector.strategy == "fixed":
-        return config.selector.default_deliberation_panel
-    if selected is not None:
-        return selected
-    first = [message for message in artifact.canonical_transcript if message.round == 1]
-    refused = {each.offending_request.get("target") for message in first for each in message.schema_failure or ()}
-    asked = {each.target for message in first for each in message.direct_requests if message.type == "primary_turn"}
-    waiting = [agent.id for agent in config.agents if agent.id in asked - refused]
-    # Whoever left, or was cut off, before a turn of his own may stand behind the others: his place decides nothing.
-    named = (*map(_seat, first), *map(_answering, first), *waiting)
-    return tuple(dict.fromkeys(id for id in named if id is not None))
-
-
-def _seat(message: Message) -> str | None:
-    """Whose turn of the round this is."""
-    return None if message.branch_depth else _member(message)
-
-
-def _answering(message: Message) -> str | None:
-    """Who was to answer somebody's request here."""
-    return _member(message) if message.branch_depth else None
-
-
-def _member(message: Message) -> str | None:
-    """Who of the panel speaks, or leaves it."""
-    if isinstance(message.content, Contraction):
-        return message.content.agent_id
-    return message.speaker if message.type in {"primary_turn", "branch_turn"} else None
 
 
 def _golden(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from hansard.app.setup.convening import Convening
 from hansard.app.telling.deliberationviews import find_session, rounds_of
 from hansard.app.views import View
 from hansard.deliberation.archive import EVENTS
-from hansard.deliberation.documents import Config, unrepresentable
+from hansard.deliberation.documents import Artifact, Config, unrepresentable
+from hansard.deliberation.documents.transcript import seated
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.deliberation.events import event_of, line_of
 from hansard.deliberation.metrics import metrics_of
@@ -155,7 +156,7 @@ def short(held: Held) -> View:
     return {
         "session_id": artifact["session_id"],
         "outcome": found["termination_reason"] or found["outcome_kind"],
-        "agents": list(artifact["config"]["selector"]["default_deliberation_panel"]),
+        "agents": list(seated(Artifact.parse(artifact))),
         "rounds": rounds_of(artifact),
         "messages": len(transcript),
         "tokens": found["tokens_cumulative"]["total_tokens"],

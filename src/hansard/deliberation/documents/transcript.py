@@ -1,6 +1,6 @@
 """The rules between the messages of one transcript: order, parents, who speaks when, what may be annotated where."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hansard.deliberation.documents.artifact import Artifact
 from hansard.deliberation.documents.breach import Breach
@@ -125,3 +125,36 @@ def _declared(artifact: Artifact) -> dict[str, int]:
         slots = (_slot(message) for message in artifact.canonical_transcript if message.round == 1)
         panel = tuple(agent for agent in slots if agent is not None)
     return {agent: place for place, agent in reversed(list(enumerate(panel)))}
+
+
+def seated(artifact: Artifact, selected: Sequence[str] | None = None) -> Sequence[str]:
+    """Who sat on the panel: as declared; where a selector chose, as it says, or else as the first round shows it."""
+    config = artifact.config
+    if config.selector.strategy == "fixed":
+        return config.selector.default_deliberation_panel
+    if selected is not None:
+        return selected
+    first = [message for message in artifact.canonical_transcript if message.round == 1]
+    refused = {each.offending_request.get("target") for message in first for each in message.schema_failure or ()}
+    asked = {each.target for message in first for each in message.direct_requests if message.type == "primary_turn"}
+    waiting = [agent.id for agent in config.agents if agent.id in asked - refused]
+    # Whoever left, or was cut off, before a turn of his own may stand behind the others: his place decides nothing.
+    named = (*map(_seat, first), *map(_answering, first), *waiting)
+    return tuple(dict.fromkeys(id for id in named if id is not None))
+
+
+def _seat(message: Message) -> str | None:
+    """Whose turn of the round this is."""
+    return None if message.branch_depth else _member(message)
+
+
+def _answering(message: Message) -> str | None:
+    """Who was to answer somebody's request here."""
+    return _member(message) if message.branch_depth else None
+
+
+def _member(message: Message) -> str | None:
+    """Who of the panel speaks, or leaves it."""
+    if isinstance(message.content, Contraction):
+        return message.content.agent_id
+    return message.speaker if message.type in {"primary_turn", "branch_turn"} else None
