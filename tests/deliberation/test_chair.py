@@ -702,6 +702,30 @@ def test_what_the_record_cannot_hold_is_refused_before_the_session(tmp_path: Pat
     assert not runs.exists()
 
 
+@pytest.mark.parametrize(
+    ("panel", "why"),
+    [
+        ([f"{number:03d}{'x' * 250}" for number in range(260)], "bytes together"),
+        (["\x01" * 40 + str(number) for number in range(300)], "bytes together"),
+        ([str(number) for number in range(901)], "901 agents"),
+    ],
+)
+async def test_a_panel_that_no_entry_could_name_is_refused_before_anything_is_recorded(
+    panel: list[str], why: str
+) -> None:
+    room = Room()
+    with pytest.raises(UsageError, match=why):
+        await room.hold(config(panel), ROUND)
+    assert room.facts("session.convened") == []
+
+
+async def test_as_large_a_panel_as_there_may_be_is_named() -> None:
+    room, panel = Room(), [f"{number:03d}{'x' * 60}" for number in range(900)]
+    sitting = await room.hold(config(panel), [fails("auth_failure")])
+    assert sitting.reason == "provider_unrecoverable"
+    assert room.facts("panel.selected")[0].data["agents"] == panel
+
+
 @requirement("R-6.2-3", "R-6.1-4")
 async def test_every_call_says_who_is_asked_and_where() -> None:
     provider = scripted(ROUND)

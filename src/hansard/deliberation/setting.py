@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Self
 
-from hansard.deliberation.documents import Breach, Config, Persona, unrepresentable
+from hansard.deliberation.documents import Breach, Config, Persona, jcs, unrepresentable
 from hansard.deliberation.documents.config_rules import config_breaches
 from hansard.deliberation.offering import offered
 from hansard.deliberation.packet import Window
@@ -20,6 +20,9 @@ from hansard.providers.tools import Handler, Toolbox
 
 LONGEST_NAME = 256
 """Names stand in the data of the record, which takes no longer text."""
+MOST_AGENTS = 900
+MOST_NAMES = 60_000
+"""One entry names everybody who sits on the panel, and one is caused by an answer of each."""
 
 
 @value
@@ -97,3 +100,12 @@ def _check_recordable(config: Config) -> None:
     for name in names:
         if len(name) > LONGEST_NAME:
             raise UsageError(f"{name[:40]!r}… has {len(name)} characters; a name may have {LONGEST_NAME} at most")
+    if len(config.agents) > MOST_AGENTS:
+        raise UsageError(
+            f"{len(config.agents):,} agents are more than the record can hold; at most {MOST_AGENTS} will do"
+        )
+    if (together := len(jcs([agent.id for agent in config.agents]))) > MOST_NAMES:
+        raise UsageError(
+            f"the ids of the agents take {together:,} bytes together, more than the record can hold; "
+            f"at most {MOST_NAMES:,} will do"
+        )
