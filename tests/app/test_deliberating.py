@@ -35,7 +35,7 @@ from hansard.deliberation.pins import pinned
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import StoreError, Unavailable, UsageError
 from hansard.providers.base import Heard as Kept
-from hansard.providers.base import answered
+from hansard.providers.base import answered, failure
 from hansard.store.base import StoredBody
 from ledgers import full_disk
 from panels import Voices, agreeing
@@ -115,6 +115,24 @@ def test_nobody_vouches_for_what_is_no_condition(tmp_path: Path, assumed: Any) -
     run_session(config(), script=SCRIPT, runs_root=tmp_path / "runs", ledger=ledger)
     with pytest.raises(UsageError, match="no pinning condition"):
         execution_replay(tmp_path / "runs" / "s-1", script=SCRIPT, ledger=ledger, assumed=assumed)
+
+
+async def test_as_large_a_panel_as_there_may_be_has_room_for_experts() -> None:
+    """Nobody who was made and paid for keeps a session from beginning."""
+    made: dict[str, Any] = {"id": "x" * 80, "reasoning_scope": "law", "reasoning_style": "strict"}
+    made |= {"behavioral_constraints": ["cite"], "failure_modes": ["slow"], "output_requirements": []}
+    made |= {"domain_scope": ["law"], "delegates": [{"domain": "tax", "to": "0"}]}
+
+    def says(exchange: Exchange) -> Any:
+        return made if exchange.metadata.get("role") == "persona_maker" else failure("auth_failure", "no")
+
+    async with Hansard.open("memory:", providers={"fake": Voices(says, id="fake")}) as service:
+        call = Call(config=config([str(number) for number in range(900)]), experts=("law",) * 8)
+        run = await service.deliberations.convene(convening(service.settings, service.pool, call))
+        sitting = (await service.deliberations.hold(run)).sitting
+        assert (sitting.reason, len(sitting.artifact["config"]["agents"])) == ("provider_unrecoverable", 908)
+        with pytest.raises(UsageError, match="901 agents"):
+            convening(service.settings, service.pool, Call(config=config([str(number) for number in range(901)])))
 
 
 class InTheWay:

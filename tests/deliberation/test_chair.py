@@ -707,7 +707,7 @@ def test_what_the_record_cannot_hold_is_refused_before_the_session(tmp_path: Pat
     [
         ([f"{number:03d}{'x' * 250}" for number in range(260)], "bytes together"),
         (["\x01" * 40 + str(number) for number in range(300)], "bytes together"),
-        ([str(number) for number in range(901)], "901 agents"),
+        ([str(number) for number in range(909)], "909 agents"),
     ],
 )
 async def test_a_panel_that_no_entry_could_name_is_refused_before_anything_is_recorded(

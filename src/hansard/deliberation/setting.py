@@ -6,6 +6,7 @@ from typing import Self
 
 from hansard.deliberation.documents import Breach, Config, Persona, jcs, unrepresentable
 from hansard.deliberation.documents.config_rules import config_breaches
+from hansard.deliberation.experts import MAX_ID, MAX_NEEDS
 from hansard.deliberation.offering import offered
 from hansard.deliberation.packet import Window
 from hansard.deliberation.personas import Personas
@@ -22,6 +23,7 @@ LONGEST_NAME = 256
 """Names stand in the data of the record, which takes no longer text."""
 MOST_AGENTS = 900
 MOST_NAMES = 60_000
+LONGEST_EXPERT = MAX_ID + len('"",')
 """One entry names everybody who sits on the panel, and one is caused by an answer of each."""
 
 
@@ -64,6 +66,7 @@ class Setting:
         clean = Config.parse(hidden.scrub_json(config.as_data())) if hidden else config
         agents = (*clean.agents, clean.coordinator)
         _check_recordable(clean)
+        check_panel(clean, joined=MAX_NEEDS)
         found = {agent.id: known.resolve(agent) for agent in agents}
         return cls(
             config=clean,
@@ -100,11 +103,15 @@ def _check_recordable(config: Config) -> None:
     for name in names:
         if len(name) > LONGEST_NAME:
             raise UsageError(f"{name[:40]!r}… has {len(name)} characters; a name may have {LONGEST_NAME} at most")
-    if len(config.agents) > MOST_AGENTS:
+
+
+def check_panel(config: Config, *, joined: int = 0) -> None:
+    """UsageError where there are more agents than entries can name. So many experts may have joined since it was convened."""
+    if len(config.agents) > MOST_AGENTS + joined:
         raise UsageError(
             f"{len(config.agents):,} agents are more than the record can hold; at most {MOST_AGENTS} will do"
         )
-    if (together := len(jcs([agent.id for agent in config.agents]))) > MOST_NAMES:
+    if (together := len(jcs([agent.id for agent in config.agents]))) > MOST_NAMES + joined * LONGEST_EXPERT:
         raise UsageError(
             f"the ids of the agents take {together:,} bytes together, more than the record can hold; "
             f"at most {MOST_NAMES:,} will do"

@@ -28,7 +28,7 @@ from hansard.deliberation.experts import checked_cap, checked_needs
 from hansard.deliberation.offering import unhandled
 from hansard.deliberation.personas import COORDINATOR, DEFAULT_PANEL, DEFAULTS, Personas
 from hansard.deliberation.session import PRODUCER
-from hansard.deliberation.setting import Setting
+from hansard.deliberation.setting import Setting, check_panel
 from hansard.deliberation.turn import MessageShape
 from hansard.domain.budget import NANO_PER_USD, Budget, in_nano
 from hansard.domain.value import value
@@ -219,6 +219,7 @@ def convening(settings: Settings, pool: Pool, call: Call) -> Convening:
 
 def within_limits(settings: Settings, pool: Pool, made: Convening, wishes: Wishes) -> Convening:
     """What is convened, under what this host allows, and checked."""
+    check_panel(made.config)
     most = allowed(settings, wishes)
     config, cut = _within(made.config, most)
     calls = min((each for each in (made.max_calls, most.max_calls) if each is not None), default=None)
