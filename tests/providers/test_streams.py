@@ -10,7 +10,7 @@ from hansard.domain.exchange import Exchange, Limits
 from hansard.providers.hosted import events
 from hansard.providers.openai.chat import ChatFold
 from providers.asking import CHAT, MESSAGES, STREAMED, Form, answers, asked, failure_of, run
-from providers.wire import Cut, Flood, Raw, Say, Wire
+from providers.wire import Cut, Endless, Flood, Raw, Say, Wire
 from providers.wire_formats import FORMATS
 
 streamed = pytest.mark.parametrize("form", STREAMED, ids=str)
@@ -99,6 +99,23 @@ def test_a_server_that_never_says_that_its_stream_is_over_is_not_waited_for_eith
     completion = answers(form, wire, Cut(keep=0.97, silently=True), exchange=asked(timeout_s=WITHIN_S))
     assert completion.failure is None
     assert completion.text == "Paris."
+    assert wire.was_given_up()
+
+
+@pytest.mark.parametrize(
+    ("form", "path", "end"),
+    [(CHAT[1], "chat/completions", b"data: [DONE]"), (MESSAGES[1], "messages", b"event: message_stop")],
+    ids=str,
+)
+def test_events_without_end_behind_an_answer_do_not_keep_it_from_counting(
+    form: Form, path: str, end: bytes, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "LINGER_S", 0.2)
+    body = FORMATS[path](Say(), {"model": "m", "stream_options": {"include_usage": True}}, True).partition(end)[0]
+    endless = Endless(body=body, event=b'data: {"type": "ping", "choices": []}\n\n')
+    completion = answers(form, wire, endless, exchange=asked(timeout_s=WITHIN_S))
+    assert completion.failure is None
+    assert (completion.text, completion.usage.estimated) == ("Paris.", False)
     assert wire.was_given_up()
 
 

@@ -71,6 +71,15 @@ class Flood:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Endless:
+    """Send this stream, and then one event of it again and again."""
+
+    body: bytes
+    event: bytes
+    pause_s: float = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hang:
     """Take the request and say nothing; `after_headers` sends the status line first."""
 
@@ -89,7 +98,7 @@ class Together:
     count: int
 
 
-Turn = Say | Refuse | Raw | Cut | Trickle | Flood | Hang | Drop | Together
+Turn = Say | Refuse | Raw | Cut | Trickle | Flood | Endless | Hang | Drop | Together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +256,11 @@ class Wire:
                 await line.send(_head(turn.status, turn.content_type, None))
                 while True:
                     await line.send(b" " * 65536)
+            case Endless():
+                await line.send(_head(200, "text/event-stream", None) + turn.body)
+                while True:
+                    await line.send(turn.event)
+                    await line.pause(turn.pause_s)
             case Hang():
                 if turn.after_headers:
                     await line.send(_head(200, "application/json", 1000))

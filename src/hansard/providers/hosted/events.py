@@ -68,12 +68,17 @@ def _object(data: bytes) -> dict[str, Any]:
     return value
 
 
-async def following(stream: AsyncGenerator[dict[str, Any], None], *, is_answered: bool) -> dict[str, Any] | None:
-    """The next event; None behind the last. Where the answer is there, what it cost may follow, and is not waited for long."""
+async def following(stream: AsyncGenerator[dict[str, Any], None], until: float | None) -> dict[str, Any] | None:
+    """The next event; None behind the last, and when it has not come until then, by the clock of the loop."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_S if is_answered else None):
+        async with asyncio.timeout_at(until):
             return await anext(stream, None)
     return None
+
+
+def lingering() -> float:
+    """Until when a stream is heard whose answer is there: what that cost may follow, and is not waited for long."""
+    return asyncio.get_running_loop().time() + LINGER_S
 
 
 async def drain(rest: AsyncIterator[object]) -> None:

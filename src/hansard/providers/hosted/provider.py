@@ -17,7 +17,7 @@ from hansard.providers import checks, parse
 from hansard.providers.base import Heard, answer, failed, failure
 from hansard.providers.hosted import faults, transport
 from hansard.providers.hosted.dialect import Body, Dialect, Lost, Refused, Said
-from hansard.providers.hosted.events import NotAnEvent, drain, events, following
+from hansard.providers.hosted.events import NotAnEvent, drain, events, following, lingering
 from hansard.providers.hosted.place import Place
 from hansard.providers.prices import Prices
 from hansard.providers.schema import compile
@@ -113,6 +113,7 @@ class Hosted:
         self, exchange: Exchange, body: Mapping[str, Any], heard: Heard, room: int
     ) -> Mapping[str, Any]:
         fold, left, begun, came = self._dialect.fold(), exchange.limits.max_output_bytes, False, bytearray()
+        until: float | None = None
 
         async def chunks(response: Body) -> AsyncIterator[bytes]:
             async for chunk in response.iter_bytes():
@@ -125,7 +126,7 @@ class Hosted:
                 self._dialect.stream(body, exchange.limits.timeout_s) as response,
                 aclosing(events(chunks(response))) as stream,
             ):
-                while (event := await following(stream, is_answered=fold.done)) is not None:
+                while (event := await following(stream, until)) is not None:
                     if event.get("error"):
                         raise Refused(faults.read_error(event))
                     begun = True
@@ -139,6 +140,8 @@ class Hosted:
                     if fold.over:
                         await drain(stream)
                         break
+                    if fold.done and until is None:
+                        until = lingering()
         except NotAnEvent as error:
             if not fold.done:
                 raise Lost("internal", str(error)) from error
