@@ -150,15 +150,24 @@ def test_whoever_gives_up_on_a_url_that_hangs_ends_without_it() -> None:
     assert program.returncode == 0
 
 
+BROUGHT = """
+async def word(arguments): return 'a word'
+number = 1
+class Leaves:
+    def __init__(self): raise SystemExit(0)
+"""
+
+
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package with a word for every seam, which can be called and has no method of any."""
     brought = tmp_path / "brought_here-1.dist-info"
     brought.mkdir()
     (brought / "METADATA").write_text("Metadata-Version: 2.1\nName: brought-here\nVersion: 1\n")
-    points = [f"[{group}]\nword = brought_here:word\nnumber = brought_here:number\n" for group in seams.GROUPS.values()]
+    names = "\n".join(f"{name} = brought_here:{name}" for name in ("word", "number", "Leaves"))
+    points = [f"[{group}]\n{names}\n" for group in seams.GROUPS.values()]
     (brought / "entry_points.txt").write_text("\n".join(points))
-    (tmp_path / "brought_here.py").write_text("async def word(arguments): return 'a word'\nnumber = 1\n")
+    (tmp_path / "brought_here.py").write_text(BROUGHT)
     monkeypatch.syspath_prepend(tmp_path)
 
 
@@ -176,6 +185,13 @@ def test_an_entry_point_that_cannot_be_asked_is_refused_when_it_is_opened(seam: 
     said = rf"the {seam} '{name}' \(brought_here:{name}\) is none: it has no method {method}"
     with pytest.raises(UsageError, match=said):
         seams._entry_point(seam, name)
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("seam", seams.GROUPS)
+def test_an_entry_point_that_would_end_the_process_is_refused(seam: str) -> None:
+    with pytest.raises(UsageError, match=rf"the {seam} 'Leaves' .* cannot be loaded: SystemExit: 0"):
+        seams._entry_point(seam, "Leaves")
 
 
 @pytest.mark.usefixtures("installed")

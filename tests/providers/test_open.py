@@ -318,12 +318,15 @@ def test_a_name_that_is_taken_cannot_be_registered() -> None:
             registry.register(kind, factory)  # type: ignore[arg-type]
 
 
-def test_an_installed_package_brings_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_brings_a_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     points = {
         "theirs": EntryPoint(name="theirs", value="providers.pretend:Doing", group="hansard.providers"),
         "broken": EntryPoint(name="broken", value="providers.nowhere:X", group="hansard.providers"),
         "odd": EntryPoint(name="odd", value="providers.pretend:KEY", group="hansard.providers"),
+        "leaves": EntryPoint(name="leaves", value="leaves:X", group="hansard.providers"),
     }
+    (tmp_path / "leaves.py").write_text("import sys; sys.exit('usage: leaves [-h]')")
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry_module, "_installed", lambda: points)
     registry = Registry()
     assert registry.find("theirs") is Doing
@@ -332,6 +335,19 @@ def test_an_installed_package_brings_a_kind(monkeypatch: pytest.MonkeyPatch) -> 
         registry.find("broken")
     with pytest.raises(UsageError, match="is no factory"):
         registry.find("odd")
+    with pytest.raises(UsageError, match=r"'leaves' \(leaves:X\) cannot be loaded: SystemExit: usage: leaves"):
+        registry.find("leaves")
+
+
+class Panic(BaseException):
+    """What libraries in other languages raise where they break."""
+
+
+def raising(error: BaseException) -> Factory:
+    def factory(id: str, options: Mapping[str, Any], environment: Mapping[str, str]) -> Provider:
+        raise error
+
+    return factory
 
 
 @pytest.mark.parametrize(
@@ -339,12 +355,19 @@ def test_an_installed_package_brings_a_kind(monkeypatch: pytest.MonkeyPatch) -> 
     [
         (lambda id, options, environment: options["color"], "'mine' refuses this table: KeyError: 'color'"),
         (lambda id, options, environment: None, "None is no provider: it has no id, unmetered, complete, close, desc"),
+        (raising(SystemExit(0)), "'mine' refuses this table: SystemExit: 0"),
+        (raising(Panic("at lib.rs:1")), "'mine' refuses this table: Panic: at lib.rs:1"),
     ],
 )
 def test_what_a_factory_of_others_raises_or_makes_is_told_with_its_table(factory: Factory, said: str) -> None:
     told = refusal({"kind": "mine"}, registry=with_kind("mine", factory))
     assert told.startswith("hansard.toml [providers.fast]: ")
     assert said in told
+
+
+def test_whoever_interrupts_while_a_factory_works_interrupts() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        refusal({"kind": "mine"}, registry=with_kind("mine", raising(KeyboardInterrupt())))
 
 
 # What is the same for all.

@@ -182,8 +182,11 @@ def _entry_point(seam: str, name: str) -> Any:
     try:
         made = found[name].load()
         made = made() if isinstance(made, type) else made
-    except Exception as error:
-        raise UsageError(f"the {seam} {name!r} ({found[name].value}) cannot be loaded: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UsageError(f"the {seam} {name!r} ({found[name].value}) cannot be loaded: {why}") from error
     if not callable(getattr(made, METHODS[seam], None)):
         raise UsageError(f"the {seam} {name!r} ({found[name].value}) is none: it has no method {METHODS[seam]}")
     return made

@@ -157,8 +157,8 @@ def _open(
         wanted = inspect.signature(factory).parameters
         provider = factory(name, options, environment, **{key: given[key]() for key in given if key in wanted})
         check_provider(provider)
-    except Exception as error:
-        if kind in OURS or isinstance(error, HansardError):
+    except BaseException as error:
+        if kind in OURS or isinstance(error, HansardError | KeyboardInterrupt):
             raise
         raise UsageError(f"the provider kind {kind!r} refuses this table: {type(error).__name__}: {error}") from error
     return _limited(_guarded(held(provider), kind, fields), fields)

@@ -49,8 +49,11 @@ class Registry:
             raise UsageError(f"there is no provider kind {kind!r}; known are {', '.join(self.kinds())}")
         try:
             factory: Factory = found.load()
-        except Exception as error:
-            raise UsageError(f"the provider kind {kind!r} ({found.value}) cannot be loaded: {error}") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            why = f"{type(error).__name__}: {error}"
+            raise UsageError(f"the provider kind {kind!r} ({found.value}) cannot be loaded: {why}") from error
         if not callable(factory):
             raise UsageError(f"the provider kind {kind!r} ({found.value}) is no factory")
         return factory
