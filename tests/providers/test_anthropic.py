@@ -293,6 +293,15 @@ def test_a_count_that_is_back_at_zero_at_the_end_of_a_stream_takes_nothing_back(
     assert usage == Usage(input_tokens=980, output_tokens=5, cached_tokens=80)
 
 
+@pytest.mark.parametrize("last", [b"{}", b"null", b'{"output_tokens": 0}'])
+def test_what_the_beginning_of_a_stream_says_of_the_answer_is_no_count_of_it(wire: Wire, last: bytes) -> None:
+    stream = FORMATS["messages"](Say(text="x" * 400, tokens=(900, 5, 80)), {"model": "m"}, True)
+    body = stream.replace(b'"usage": {"output_tokens": 5}', b'"usage": ' + last)
+    assert body != stream
+    usage = answers(MESSAGES[1], wire, Raw(body=body, content_type="text/event-stream")).usage
+    assert usage == Usage(input_tokens=980, output_tokens=100, cached_tokens=80, estimated=True)
+
+
 @ALL
 def test_roles_are_the_users_and_the_assistants(form: Form, wire: Wire) -> None:
     roles: tuple[Any, ...] = ("system", "user", "assistant", "tool")

@@ -80,6 +80,24 @@ def test_a_count_that_cannot_be_one_is_no_report(form: Form, wire: Wire, count: 
         assert completion.usage.input_tokens > 0 < completion.usage.output_tokens
 
 
+@pytest.mark.parametrize(("counts", "kept"), [((0, 5), "output_tokens"), ((5, 0), "input_tokens")])
+def test_what_a_server_counts_as_nothing_is_estimated_and_its_other_count_stands(
+    form: Form, wire: Wire, counts: tuple[int, int], kept: str
+) -> None:
+    names = NAMES.get(form.api, NAMES["responses"])
+    text = "x" * 400
+    reply = json.loads(
+        FORMATS[{"chat": "chat/completions"}.get(form.api, form.api)](Say(text=text), {"model": "m"}, False)
+    )
+    usage = answers(
+        form, wire, Raw(body=json.dumps({**reply, "usage": dict(zip(names, counts, strict=True))}).encode())
+    ).usage
+    assert usage.estimated
+    assert getattr(usage, kept) == 5
+    assert usage.input_tokens > 0
+    assert usage.output_tokens in (5, 100)
+
+
 @pytest.mark.parametrize(
     ("total", "output"), [(1016, 996), (444, 424), (20, 424), (-1, 424), (10**12, 424), (None, 424)]
 )

@@ -330,6 +330,11 @@ def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -
         return usage
     if completion.failure and completion.failure.kind != "timeout" and not completion.text and not completion.output:
         return Usage()
+    return guessed(exchange, completion)
+
+
+def guessed(exchange: Exchange, completion: Completion) -> Usage:
+    """The tokens of a question and its answer, by their lengths."""
     asked = sum([_length(message.content) + _size(message.calls) for message in exchange.messages])
     # What was spilled is kept for the record; nobody's answer is longer than was asked for.
     said = _length(completion.text) + _size(completion.calls) or min(

@@ -76,12 +76,18 @@ class MessagesFold:
         return piece if name == "text" else ""
 
     def _count(self, usage: Any) -> None:
-        """Counts only grow. Some servers tell those of the question once, at the beginning, and are back at 0 at the end."""
-        if isinstance(usage, Mapping):
-            before = self._head.said.get("usage")
-            told = before if isinstance(before, Mapping) else {}
-            reported = {name: value for name, value in usage.items() if value or (value == 0 and name not in told)}
-            self._head.take({"usage": {**told, **reported}})
+        """Counts only grow. Some servers tell those of the question once, at the beginning, and are back at 0 at the end.
+
+        What the beginning says of the answer is no count of it.
+        """
+        before = self._head.said.get("usage")
+        told = dict(before) if isinstance(before, Mapping) else {}
+        if not self.done and "output_tokens" in told:
+            told["output_tokens"] = 0
+        counts = usage if isinstance(usage, Mapping) else {}
+        reported = {name: value for name, value in counts.items() if value or (value == 0 and name not in told)}
+        if said := {**told, **reported}:
+            self._head.take({"usage": said})
 
     def reply(self) -> dict[str, Any]:
         return {**self._head.said, "content": [each.block() for each in self._blocks]}

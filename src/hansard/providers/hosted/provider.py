@@ -185,10 +185,8 @@ class Hosted:
 
 
 def _completion(id: str, model: str, exchange: Exchange, said: Said, heard: Heard) -> Completion:
-    # Nobody was asked for nothing: a server that says 0 has not counted, and a budget would count nothing either.
-    heard.usage = said.usage if said.usage and said.usage.total else None
     why = said.failure or _unusable(exchange, said)
-    return Completion(
+    completion = Completion(
         provider=id,
         requested_model=model,
         returned_model=said.model or model,
@@ -196,11 +194,18 @@ def _completion(id: str, model: str, exchange: Exchange, said: Said, heard: Hear
         structured=None if why else said.structured,
         calls=() if why else said.calls,
         finish=said.finish,
-        usage=heard.usage or Usage(),
         raw=heard.raw,
         fingerprint=said.fingerprint,
         failure=why,
     )
+    heard.usage = _counts(said.usage, checks.guessed(exchange, completion)) if said.usage and said.usage.total else None
+    return replace(completion, usage=heard.usage or Usage())
+
+
+def _counts(told: Usage, guess: Usage) -> Usage:
+    """What a server counts. Nobody was asked for nothing: one that says 0 has not counted, and a budget would not either."""
+    missing = {name: getattr(guess, name) for name in ("input_tokens", "output_tokens") if not getattr(told, name)}
+    return replace(told, **missing, estimated=True) if any(missing.values()) else told
 
 
 def _unusable(exchange: Exchange, said: Said) -> Failure | None:
