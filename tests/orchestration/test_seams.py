@@ -252,28 +252,36 @@ async def test_a_reviser_that_breaks_leaves_the_answer_as_it_is() -> None:
     assert at.answer(run) == RAMBLING
 
 
+class Panic(BaseException):
+    """What libraries in other languages raise where they break."""
+
+
 class Leaves:
     """Somebody whose code ends its process."""
 
+    def __init__(self, error: type[BaseException]) -> None:
+        self._error = error
+
     async def context(self, request: str, task: str | None) -> str:
-        sys.exit("usage: context [-h]")
+        raise self._error("usage: context [-h]")
 
     async def verify(self, request: str, answer: str) -> Verification | None:
-        sys.exit(0)
+        raise self._error(0)
 
     async def revise(self, request: str, answer: str) -> str | None:
-        sys.exit(0)
+        raise self._error(0)
 
 
-async def test_a_seam_that_would_end_the_process_is_recorded_and_ends_nothing() -> None:
+@pytest.mark.parametrize("error", [SystemExit, Panic])
+async def test_a_seam_that_would_end_the_process_is_recorded_and_ends_nothing(error: type[BaseException]) -> None:
     at = desk(Answers(rambles))
-    at.pool.seams["x"] = Leaves()
+    at.pool.seams["x"] = Leaves(error)
     seam, config = {"entry_point": "x"}, at.config(Wishes(revise=True))
     run = await run_with(at, replace(config, context=(source("x"),), verifier=seam, reviser=seam))
-    assert at.text(one(at.entries(run, "context.given")), "context") == "SystemExit: usage: context [-h]"
+    assert at.text(one(at.entries(run, "context.given")), "context") == f"{error.__name__}: usage: context [-h]"
     checks = [(each.data["check"], at.text(each, "detail")) for each in at.entries(run, "answer.checked")]
-    assert ("verifier", "SystemExit: 0") in checks
-    assert ("delivery", "the reviser failed: SystemExit: 0") in checks
+    assert ("verifier", f"{error.__name__}: 0") in checks
+    assert ("delivery", f"the reviser failed: {error.__name__}: 0") in checks
 
 
 class Never:

@@ -79,14 +79,22 @@ async def test_a_provider_that_would_end_the_program_fails_by_itself() -> None:
     assert (failure.kind, failure.message) == ("internal", "SystemExit: usage: mine [-h]")
 
 
-async def test_interrupts_pass() -> None:
-    class Stop(BaseException):
-        pass
+async def test_a_provider_whose_library_breaks_beyond_every_exception_fails_by_itself() -> None:
+    class Panic(BaseException):
+        """What libraries in other languages raise where they break."""
 
     def do(_: Exchange) -> Completion:
-        raise Stop
+        raise Panic("at lib.rs:1")
 
-    with pytest.raises(Stop):
+    failure = why(await answer(do))
+    assert (failure.kind, failure.message) == ("internal", "Panic: at lib.rs:1")
+
+
+async def test_interrupts_pass() -> None:
+    def do(_: Exchange) -> Completion:
+        raise GeneratorExit
+
+    with pytest.raises(GeneratorExit):
         await answer(do)
 
 

@@ -192,12 +192,17 @@ async def test_a_tool_without_a_handler_or_with_one_that_raises_ends_the_answer(
     assert (raised.usage.input_tokens, log.input_tokens, log.asks_again) == (0, 10, False)
 
 
-async def test_a_handler_that_would_end_the_process_ends_the_answer_alone() -> None:
-    left = await ask(Model([("almanac", {"year": 1})]), Almanac(SystemExit("usage: almanac [-h]")))
+class Panic(BaseException):
+    """What libraries in other languages raise where they break."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, Panic])
+async def test_a_handler_that_would_end_the_process_ends_the_answer_alone(error: type[BaseException]) -> None:
+    left = await ask(Model([("almanac", {"year": 1})]), Almanac(error("usage: almanac [-h]")))
     assert left.failure is not None
     assert (left.failure.kind, left.failure.message) == (
         "tool_failure",
-        "the tool almanac raised SystemExit: usage: almanac [-h]",
+        f"the tool almanac raised {error.__name__}: usage: almanac [-h]",
     )
 
 

@@ -24,7 +24,7 @@ from hansard.orchestration.fence import Fences
 from hansard.orchestration.progress import Progress
 from hansard.orchestration.purse import Breach
 from hansard.orchestration.roles import REQUEST_CHARACTERS, Result, as_json, synthesizer
-from hansard.orchestration.seams import Verification, heard
+from hansard.orchestration.seams import PASSES, Verification, heard
 from hansard.orchestration.working import Crew
 from hansard.record.reading import read_body, read_text
 from hansard.record.recorder import Cause, Step, Within
@@ -179,7 +179,9 @@ class Answers:
                 text, cause = asked.value, asked.seq
         except (NoAnswer, Breach):
             return answer
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
+        except PASSES:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
             text = None
             await self._say("delivery", "crashed", f"the reviser failed: {type(error).__name__}: {error}", answer.seq)
         if not isinstance(text, str) or not text.strip():
@@ -207,7 +209,9 @@ class Answers:
                 raise ValueError(f"a verifier passes, refuses or abstains; this one said {found.outcome!r:.60}")
             if not isinstance(found.detail, str):
                 raise TypeError(f"gave a {type(found.detail).__name__} as its detail instead of text")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
+        except PASSES:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
             await self._say("verifier", "crashed", f"{type(error).__name__}: {error}", answer.seq)
             return
         await self._say("verifier", found.outcome, found.detail, answer.seq)

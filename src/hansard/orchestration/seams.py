@@ -18,6 +18,8 @@ SEAM_SECONDS = 60.0
 CONTEXT_TOKENS = 4_000
 When = Literal["request", "task", "both"]
 T = TypeVar("T")
+PASSES = (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError)
+"""What ends the work of whoever asks; whatever else somebody's code raises is an error of his."""
 
 
 @value
@@ -86,7 +88,9 @@ async def given_by(source: Source, request: str, task: str | None) -> Given:
         text = await heard(source.source.context(request, task))
         if not isinstance(text, str):
             raise TypeError(f"gave a {type(text).__name__} instead of text")
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever somebody else's code raises, the run goes on
+    except PASSES:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises, the run goes on
         return Given(None, 0, 0, f"{type(error).__name__}: {error}"[:2_000])
     return trimmed(text, source.max_tokens)
 

@@ -185,7 +185,9 @@ async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Hear
             raise
         # Nobody cancelled us: something inside was cancelled and let it out. It must not end the caller.
         return failed(provider, exchange, failure("internal", "the work was cancelled from inside"), heard=heard)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a failure is a value, whatever a library raises
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a failure is a value, whatever a library raises
         why = failure("internal", _said_by(error), exception=type(error).__qualname__)
         return failed(provider, exchange, why, heard=heard)
     if not isinstance(completion, Completion):

@@ -160,7 +160,9 @@ async def _run(call: ToolCall, box: Toolbox, until: float) -> tuple[ToolEvent, F
         if task is None or task.cancelling():
             raise
         broken = failure("tool_failure", f"the tool {call.name} was cancelled from inside")
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever somebody else's code raises ends this answer and nothing else
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises ends this answer and nothing else
         late = isinstance(error, TimeoutError) and deadline.expired()
         why = "did not end in time" if late else f"raised {type(error).__name__}: {_short(error)}"
         kind: ErrorKind = "timeout" if late else "tool_failure"
