@@ -144,6 +144,16 @@ def test_an_event_that_is_no_json_behind_the_end_of_an_answer_takes_nothing_from
 
 
 @streamed
+@pytest.mark.parametrize("nothing", [b"data:\n\n", b"event: ping\ndata: \n\n"])
+def test_an_event_without_data_is_none(form: Form, wire: Wire, nothing: bytes) -> None:
+    path = {"chat": "chat/completions"}.get(form.api, form.api)
+    stream = FORMATS[path](Say(), {"model": "m"}, True)
+    body = stream.replace(b"\n\n", b"\n\n" + nothing)
+    completion = answers(form, wire, Raw(body=body, content_type="text/event-stream"))
+    assert (completion.failure, completion.text) == (None, "Paris.")
+
+
+@streamed
 def test_an_answer_that_comes_whole_though_a_stream_was_asked_for_is_an_answer(form: Form, wire: Wire) -> None:
     body = FORMATS[{"chat": "chat/completions"}.get(form.api, form.api)](Say(), {"model": form.model}, False)
     completion = answers(form, wire, Raw(body=body))

@@ -41,7 +41,7 @@ class _Lines:
 
 
 async def events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
-    """The data of each event in turn. What is no data (names, comments, ids) is passed over."""
+    """The data of each event in turn. What is no data (names, comments, ids), and an event without any, is passed over."""
     lines, data, first = _Lines(), list[bytes](), True
     async for chunk in chunks:
         for line in lines.feed(chunk):
@@ -55,7 +55,8 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any],
                 if whole.startswith(END):
                     await drain(chunks)
                     return
-                yield _object(whole)
+                if whole:
+                    yield _object(whole)
 
 
 def _object(data: bytes) -> dict[str, Any]:
