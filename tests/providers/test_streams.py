@@ -143,6 +143,18 @@ def test_an_event_that_is_no_json_behind_the_end_of_an_answer_takes_nothing_from
     assert (completion.text, completion.usage.estimated) == ("Paris.", False)
 
 
+def test_an_error_behind_the_end_of_an_answer_takes_nothing_from_it(wire: Wire) -> None:
+    for form, path, end in (
+        (CHAT[1], "chat/completions", b"data: [DONE]"),
+        (MESSAGES[1], "messages", b"event: message_stop"),
+    ):
+        stream = FORMATS[path](Say(), {"model": "m", "stream_options": {"include_usage": True}}, True).partition(end)[0]
+        body = stream + b'data: {"type": "error", "error": {"type": "api_error", "message": "no count"}}\n\n'
+        completion = answers(form, wire, Raw(body=body, content_type="text/event-stream"))
+        assert completion.failure is None
+        assert (completion.text, completion.usage.estimated) == ("Paris.", False)
+
+
 @streamed
 @pytest.mark.parametrize("nothing", [b"data:\n\n", b"event: ping\ndata: \n\n"])
 def test_an_event_without_data_is_none(form: Form, wire: Wire, nothing: bytes) -> None:

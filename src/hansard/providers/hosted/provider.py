@@ -128,6 +128,8 @@ class Hosted:
             ):
                 while (event := await following(stream, until)) is not None:
                     if event.get("error"):
+                        if fold.done:
+                            break
                         raise Refused(faults.read_error(event))
                     begun = True
                     if piece := fold.take(event):
