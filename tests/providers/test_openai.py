@@ -159,6 +159,21 @@ def test_a_stream_of_responses_whose_last_event_leaves_out_what_was_said_is_an_a
         assert b'"Paris."' in (completion.raw or b"")
 
 
+@pytest.mark.parametrize(("phase", "text"), [("commentary", "Paris."), (None, "Let me see. Paris.")])
+def test_what_a_model_says_on_its_way_to_an_answer_is_no_part_of_it(wire: Wire, phase: str | None, text: str) -> None:
+    def message(said: str, phase: str | None) -> dict[str, Any]:
+        return {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": said}]}
+
+    before, answer = message("Let me see. ", phase), message("Paris.", "final_answer")
+    reply = {"status": "completed", "model": "m", "output": [before, answer]}
+    assert answers(RESPONSES[0], wire, Raw(body=json.dumps(reply).encode())).text == text
+    event = {"type": "response.completed", "response": reply}
+    streamed = Raw(body=f"data: {json.dumps(event)}\n\n".encode(), content_type="text/event-stream")
+    assert answers(RESPONSES[1], wire, streamed).text == text
+    alone = Raw(body=json.dumps({**reply, "output": [before]}).encode())
+    assert answers(RESPONSES[0], wire, alone).text == "Let me see. "
+
+
 @ALL
 def test_a_refusal_is_a_content_filter_failure_and_keeps_its_words(form: Form, wire: Wire) -> None:
     completion = answers(form, wire, Say(text="", refusal="I cannot help with that."), exchange=asked(schema=CITY))

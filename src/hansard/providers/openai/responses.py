@@ -83,8 +83,11 @@ def _ended(said: Said, reply: Mapping[str, Any]) -> Said:
 
 
 def _parts(output: Any) -> list[Mapping[str, Any]]:
+    """The parts of the answer. What a model says on its way to one is none of them, unless there is nothing else."""
     items = output if isinstance(output, list) else []
-    contents = [item.get("content") for item in items if isinstance(item, Mapping) and item.get("type") == "message"]
+    messages = [item for item in items if isinstance(item, Mapping) and item.get("type") == "message"]
+    final = [item for item in messages if item.get("phase") != "commentary"]
+    contents = [item.get("content") for item in final or messages]
     return [part for content in contents if isinstance(content, list) for part in content if isinstance(part, Mapping)]
 
 
