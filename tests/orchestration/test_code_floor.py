@@ -112,6 +112,8 @@ def test_an_answer_without_code_has_nothing_to_find() -> None:
         ("json", '{"a":' * 30_000),
         ("toml", "a = " + "[" * 50_000),
         ("toml", "a" + ".a" * 50_000 + " = 1"),
+        ("toml", "a" + "  .  a" * 30_000 + " = 1"),
+        ("toml", '"a b"' + '."a b"' * 30_000 + " = 1"),
         ("js", "(" * 50_000),
         ("python", "x = 1\n" * MAX_BLOCK),
     ],

@@ -3,7 +3,6 @@
 import io
 import os
 import stat
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from datetime import date, time
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from hansard.domain.fields import Fields
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
+from hansard.domain.strict_toml import read_toml
 from hansard.domain.value import value
 from hansard.errors import UsageError, plainly
 from hansard.orchestration.escalate import TIERS
@@ -240,7 +240,7 @@ def _read(path: Path) -> dict[str, Any]:
         # A pipe that nobody writes to would never end.
         raise UsageError(f"{path} is not a file that can be read; move it away, or put a real one in its place")
     try:
-        found = tomllib.loads(read_text(path))
+        found = read_toml(read_text(path))
         for key, said in _times(found):
             raise UsageError(f'{path}: {key} is a date or a time, which no setting takes; write it as text: "{said}"')
     except (ValueError, RecursionError) as error:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import pkgutil
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -13,6 +12,7 @@ from hansard.domain.lane import Lane as Lane
 from hansard.domain.lane import lane_from
 from hansard.domain.policy import Policy as Policy
 from hansard.domain.policy import parse_policy as parse_policy
+from hansard.domain.strict_toml import read_toml
 from hansard.domain.table import Table
 from hansard.errors import UsageError
 
@@ -96,7 +96,7 @@ def _mapping(source: str | Mapping[str, Any], where: str) -> Mapping[str, Any]:
     if len(source) > MAX_CHARACTERS:
         raise UsageError(f"{where}: {len(source):,} characters; a roster has at most {MAX_CHARACTERS:,}")
     try:
-        return tomllib.loads(source)
+        return read_toml(source)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: not TOML: {error}") from error
 

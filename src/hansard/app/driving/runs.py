@@ -29,6 +29,7 @@ from hansard.app.wiring import SOFTWARE
 from hansard.domain.budget import Budget
 from hansard.domain.fact import Body, Fact
 from hansard.domain.strict_json import read_json
+from hansard.domain.strict_toml import read_toml
 from hansard.domain.work import CancelAsked, ResumeAsked, RetryAsked, RunConfigured, RunRequested, Surface
 from hansard.errors import Fenced, HansardError, StoreError, Unknown, UsageError, plainly
 from hansard.orchestration.config import RunConfig
@@ -401,11 +402,9 @@ def _configured(budget: Budget, as_recorded: bytes) -> RunConfigured:
 
 def read_plan(path: Path) -> Any:
     """A plan file, JSON or TOML. What has two readings is none."""
-    import tomllib
-
     try:
         text = read_text(path)
-        found = tomllib.loads(text) if path.suffix == ".toml" else read_json(text, where=f"the plan {path}")
+        found = read_toml(text) if path.suffix == ".toml" else read_json(text, where=f"the plan {path}")
     except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the plan {path}: {plainly(error)}") from error
     if not isinstance(found, dict):

@@ -7,11 +7,11 @@ import ast
 import json
 import re
 import textwrap
-import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
+from hansard.domain.strict_toml import read_toml
 from hansard.domain.value import value
 from hansard.orchestration.checks.brackets import LANGUAGES, MAX_DEPTH, depth, unbalanced
 from hansard.orchestration.checks.markdown import Block, code_blocks
@@ -21,7 +21,6 @@ LINE_LENGTH, FUNCTION_LINES = 120, 60
 
 _PYTHON = frozenset({"python", "py", "python3"})
 _SESSION = frozenset({"pycon", "doctest"})
-_DOTTED = re.compile(r"(?:[\w\"'-]{1,99}[ \t]?\.[ \t]?){40}")
 _PROMPT = re.compile(r"^\s*(?:>>>|\.\.\.)(?: |$)")
 
 
@@ -128,10 +127,7 @@ def _json_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _toml(text: str) -> Iterator[tuple[str, str]]:
-    # The parser's time grows with the square of a key's length.
-    if _DOTTED.search(text):
-        raise ValueError("a key has too many parts: it was not parsed")
-    tomllib.loads(text)
+    read_toml(text)
     return iter(())
 
 
