@@ -19,10 +19,12 @@ from hansard.domain.exchange import Completion, Exchange, Message, ToolCall, Too
 from hansard.errors import UsageError
 from hansard.providers.base import failure
 from hansard.providers.open import open_providers
+from hansard.providers.programs.environment import PASSED_ON
 from hansard.providers.programs.outcome import QUOTED_CHARACTERS
 from hansard.providers.scrubbed import Scrubbed, scrubbed
 from hansard.providers.secrets import Secrets
 from providers.pretend import Doing, asking, says
+from providers.wire import Refuse, Wire
 
 KEY = 'sk-live/7+ä"b\\c d&e=f%g?h'
 SECRETS = Secrets({"API_KEY": KEY})
@@ -300,3 +302,25 @@ def test_the_password_of_a_proxy_that_a_program_is_given_is_a_secret(said: str) 
     assert known.scrub(said) == said.replace("open%2fthe%20door", "[secret HTTPS_PROXY]")
     assert known.scrub("open/the door") == "[secret HTTPS_PROXY]"
     assert known.scrub("http://proxy:3128") == "http://proxy:3128"
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy"])
+async def test_a_proxy_that_repeats_its_password_does_not_bring_it_on_the_record(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    for name in PASSED_ON:
+        if name.upper().endswith("_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, wire.url.replace("http://", "http://me:open-sesame@"))
+    credentials = base64.b64encode(b"me:open-sesame").decode()
+    wire.will(Refuse(status=407, body={"error": {"message": f"not with Basic {credentials} (me:open-sesame)"}}))
+    table = {"kind": "openai", "base_url": "http://models.invalid/v1", "model": "m"}
+    provider = open_providers({"p": table}, environment=os.environ)["p"]
+    completion = await provider.complete(asking())
+    await provider.close()
+    assert wire.last.headers["proxy-authorization"] == f"Basic {credentials}"
+    assert completion.failure is not None
+    assert f"[secret {variable}]" in completion.failure.message
+    for kept in (completion.failure.message, (completion.raw or b"").decode()):
+        assert "open-sesame" not in kept
+        assert credentials not in kept

@@ -65,7 +65,6 @@ PREFIXES: Mapping[str, tuple[str, ...]] = {
     "cli-auto": ("ANTHROPIC_", "OPENAI_"),
 }
 """A program of these kinds is given every variable that begins so."""
-PROGRAMS = frozenset({"command", "claude-cli", "codex-cli", "gemini-cli", "cli-auto"})
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$")
 
 FILES: Mapping[str, tuple[str, ...]] = {
@@ -80,7 +79,7 @@ SECRET_OPTIONS = ("key_env", "token_env", "secret_env", "password_env")
 NOT_IN_A_FILE = frozenset({"api_key", "key", "token", "secret", "password", "auth_token"})
 HOSTED = frozenset({"openai", "anthropic"})
 VERBATIM = frozenset({"scripted", "replayed"})
-"""Kinds that give out what was written for them, and so have no breaker unless one is asked for."""
+"""Kinds that give out what was written for them: they ask nobody, and have no breaker unless one is asked for."""
 
 
 def open_providers(
@@ -131,7 +130,7 @@ def learn_secrets(tables: Mapping[str, Any], environment: Mapping[str, str], sec
 
 
 def learn_passwords(environment: Mapping[str, str], secrets: Secrets) -> None:
-    """Add the passwords in the addresses of proxies, which every program is given."""
+    """Add the passwords in the addresses of proxies, which every program is given and every server is asked through."""
     for variable in PASSED_ON:
         if variable.upper().endswith("_PROXY"):
             _add_long(variable, environment, secrets)
@@ -246,7 +245,7 @@ def _collect_secrets(
     also += [each for each in environment if each.startswith(PREFIXES.get(kind, ()))]
     for variable in (*filter(_secretive, also), *ALSO_SECRET.get(kind, ())):
         _add_long(variable, environment, secrets)
-    if kind in PROGRAMS:
+    if kind not in VERBATIM:
         learn_passwords(environment, secrets)
 
 
