@@ -9,7 +9,8 @@ from hansard.errors import UsageError
 from hansard.providers.agents.auto import CliAuto, installed, open_cli_auto
 from hansard.providers.agents.claude import open_claude
 from hansard.providers.agents.codex import open_codex
-from providers.pretend_clis import PretendCli, claude_init, claude_result, codex_answers, lines, pretend
+from hansard.providers.open import open_providers
+from providers.pretend_clis import PretendCli, claude_fails, claude_init, claude_result, codex_answers, lines, pretend
 from providers.programs import SEES, asked
 
 CLIS = {"claude-cli": open_claude, "codex-cli": open_codex}
@@ -17,7 +18,7 @@ CLIS = {"claude-cli": open_claude, "codex-cli": open_codex}
 
 def opened(*clis: PretendCli, **options: Any) -> CliAuto:
     path = ":".join((*(f"{cli.folder}/bin" for cli in clis), "/usr/bin", "/bin"))
-    return open_cli_auto("auto", options, {**SEES, "PATH": path}, clis=CLIS)
+    return open_cli_auto("auto", options, {**SEES, "PATH": path}, clis=CLIS, guard=lambda provider: provider)
 
 
 @pytest.fixture
@@ -60,6 +61,21 @@ async def test_each_gets_its_own_model(claude: PretendCli, codex: PretendCli) ->
     await said(provider, persona="visionary")
     assert claude.argv[-2:] == ["--model", "opus"]
     assert codex.argv[-3:] == ["-m", "gpt-5.5", "-"]
+
+
+async def test_what_one_vendor_refuses_keeps_nobody_from_asking_the_other(
+    claude: PretendCli, codex: PretendCli
+) -> None:
+    claude.says(claude_fails("Not logged in · Please run /login"))
+    path = f"{claude.folder}/bin:{codex.folder}/bin:/usr/bin:/bin"
+    tables = {"auto": {"kind": "cli-auto", "breaker_after": 1}}
+    provider = open_providers(tables, environment={**SEES, "PATH": path})["auto"]
+    for refused in ("log in", "not asked: 1 calls in a row failed with auth_failure"):
+        failure = (await provider.complete(asked())).failure
+        assert failure is not None
+        assert refused in failure.message
+        assert (await provider.complete(asked(metadata={"persona": "visionary"}))).text == "by codex"
+    await provider.close()
 
 
 def test_it_says_who_answers_whom(claude: PretendCli, codex: PretendCli) -> None:

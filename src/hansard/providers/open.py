@@ -78,6 +78,8 @@ FILES: Mapping[str, tuple[str, ...]] = {
 SECRET_OPTIONS = ("key_env", "token_env", "secret_env", "password_env")
 NOT_IN_A_FILE = frozenset({"api_key", "key", "token", "secret", "password", "auth_token"})
 HOSTED = frozenset({"openai", "anthropic"})
+GUARDING = frozenset({"cli-auto"})
+"""Kinds that ask several others, and put a breaker before each of them."""
 VERBATIM = frozenset({"scripted", "replayed"})
 """Kinds that give out what was written for them: they ask nobody, and have no breaker unless one is asked for."""
 
@@ -152,15 +154,17 @@ def _open(
         )
     options = _from(folder, kind, {key: value for key, value in table.items() if key not in COMMON})
     factory = _ours(kind) if kind in OURS else registry.find(kind)
+    guard = partial(_guarded, kind=kind, fields=fields)
     try:
         wanted = inspect.signature(factory).parameters
-        provider = factory(name, options, environment, **{key: given[key]() for key in given if key in wanted})
+        more = {key: given[key]() for key in given if key in wanted} | ({"guard": guard} if kind in GUARDING else {})
+        provider = factory(name, options, environment, **more)
         check_provider(provider)
     except BaseException as error:
         if kind in OURS or isinstance(error, HansardError | KeyboardInterrupt):
             raise
         raise UsageError(f"the provider kind {kind!r} refuses this table: {type(error).__name__}: {error}") from error
-    return _limited(_guarded(held(provider), kind, fields), fields)
+    return _limited(held(provider) if kind in GUARDING else guard(held(provider)), fields)
 
 
 def _from(folder: Path, kind: str, options: dict[str, Any]) -> dict[str, Any]:

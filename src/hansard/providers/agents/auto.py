@@ -20,6 +20,8 @@ WHO = ("persona", "agent", "agent_id", "role")
 """The metadata in which an exchange says who asks."""
 
 Factory = Callable[..., Provider]
+Guard = Callable[[Provider], Provider]
+"""Puts a breaker before one of the CLIs: what one vendor refuses says nothing of the other."""
 
 
 class CliAuto:
@@ -63,7 +65,7 @@ def installed(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def open_cli_auto(
-    id: str, options: Mapping[str, Any], environment: Mapping[str, str], *, clis: Mapping[str, Factory]
+    id: str, options: Mapping[str, Any], environment: Mapping[str, str], *, clis: Mapping[str, Factory], guard: Guard
 ) -> CliAuto:
     """A provider from its table in hansard.toml. `clis` opens each kind of CLI; models are given by kind.
 
@@ -79,7 +81,7 @@ def open_cli_auto(
     common = {} if timeout_s is None else {"timeout_s": timeout_s}
 
     def opened(kind: str) -> Provider:
-        return clis[kind](id, {**common, **({"model": models[kind]} if models[kind] else {})}, environment)
+        return guard(clis[kind](id, {**common, **({"model": models[kind]} if models[kind] else {})}, environment))
 
     rest = opened(there[0])
     return CliAuto(id, rest=rest, visionary=opened(there[-1]) if len(there) > 1 else rest)
