@@ -166,6 +166,17 @@ def test_the_text_beside_a_call_is_sent_back_with_it(form: Form, wire: Wire) -> 
             assert sent(wire)[1]["content"][0] == {"type": "text", "text": "Let me see."}
 
 
+@pytest.mark.parametrize("form", MESSAGES, ids=str)
+def test_blanks_are_not_sent_to_a_server_that_takes_no_text_without_a_word(form: Form, wire: Wire) -> None:
+    exchange = offering()
+    said = answers(form, wire, Say(text="\n\n", calls=(TIME_CALL,)), exchange=exchange)
+    answers(form, wire, exchange=continued(exchange, said, "12:00"))
+    assert [block["type"] for block in sent(wire)[1]["content"]] == ["tool_use"]
+    blank = (*exchange.messages, Message(role="assistant", content=" \n"), Message(role="user", content="Again."))
+    answers(form, wire, exchange=replace(exchange, messages=blank))
+    assert [each["content"] for each in sent(wire)[1:]] == ["(no text)", "Again."]
+
+
 @ALL
 def test_the_results_of_two_rounds_follow_each_its_own_calls(form: Form, wire: Wire) -> None:
     exchange = offering()

@@ -17,6 +17,9 @@ from hansard.providers.hosted.dialect import Lost, Said, none_in, reports
 MAX_TOKENS = 4096
 """The format asks for a limit; this is ours where the caller names none."""
 
+NOTHING = "(no text)"
+"""Sent in place of blanks: the format takes no text without a word in it."""
+
 _FINISH: Mapping[str, Finish] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -63,8 +66,8 @@ def _result(message: Message) -> dict[str, Any]:
 def _message(message: Message) -> dict[str, Any]:
     role = "assistant" if message.role == "assistant" else "user"
     if not message.calls:
-        return {"role": role, "content": message.content}
-    spoken = [{"type": "text", "text": message.content}] if message.content else []
+        return {"role": role, "content": message.content if message.content.strip() else NOTHING}
+    spoken = [{"type": "text", "text": message.content}] if message.content.strip() else []
     uses = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments} for call in message.calls]
     return {"role": role, "content": [*spoken, *uses]}
 
