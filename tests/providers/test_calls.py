@@ -387,6 +387,12 @@ def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     assert folded([first], [more], [second], [more]) == [("a", "look", {"at": "x"}), ("b", "look", {"at": "x"})]
 
 
+def test_an_id_that_is_made_up_for_every_piece_makes_no_calls_of_them() -> None:
+    pieces = [function("look", ""), function(None, '{"at": '), function("", '"x"}'), function("time", "{}")]
+    deltas = [[{"index": n // 3, "id": f"made-up-{n}", **each}] for n, each in enumerate(pieces)]
+    assert folded(*deltas) == [("made-up-0", "look", {"at": "x"}), ("made-up-3", "time", {})]
+
+
 def test_a_name_that_comes_with_every_piece_is_one_name() -> None:
     begun = {"index": 0, "id": "a", **function("look", '{"at": ')}
     assert folded([begun], [{"index": 0, **function("", "")}], [{**begun, **function("look", '"x"}')}]) == [

@@ -80,9 +80,10 @@ class CallPieces:
         return sum(self._add(piece) for piece in _tables(pieces))
 
     def _add(self, piece: Mapping[str, Any]) -> int:
-        call, function = self._call(piece), piece.get("function")
+        function = piece.get("function")
         said = function if isinstance(function, Mapping) else {}
         name, arguments = said.get("name"), said.get("arguments")
+        call = self._call(piece, is_named=bool(name))
         # Some servers say the whole name again with every piece of the arguments.
         if isinstance(name, str) and name and [name] != call.name:
             call.name.append(name)
@@ -90,13 +91,14 @@ class CallPieces:
             call.arguments.append(written(arguments))
         return len(str(piece))
 
-    def _call(self, piece: Mapping[str, Any]) -> _Begun:
+    def _call(self, piece: Mapping[str, Any], *, is_named: bool) -> _Begun:
         id, index = piece.get("id"), piece.get("index")
         said = id if isinstance(id, str) else ""
         place = index if isinstance(index, int) else None
         call = self._at.get(place)
-        # Some servers count none of their calls, or all of them as the first: another id is another call.
-        if call is None or (said and call.id and said != call.id):
+        # Some servers count none of their calls, or all of them as the first: another id is another call. Others make up
+        # an id for every piece: where it names no tool, it belongs to the call before it.
+        if call is None or (is_named and said and call.id and said != call.id):
             call = self._at[place] = _Begun()
             self._begun.append(call)
         call.id = call.id or said
