@@ -393,6 +393,8 @@ def test_connections_are_used_again(form: Form, wire: Wire) -> None:
         ({"base_url": "http://"}, "name a host"),
         ({"base_url": "http://[::1:8080/v1"}, "base_url is no address"),
         ({"base_url": "http://host:99999/v1"}, "base_url is no address"),
+        ({"base_url": "http://192.168.1.300:8000/v1"}, "base_url is no address: Invalid IPv4 address"),
+        ({"base_url": "https://m\xfcnchen..de/v1"}, "base_url is no address"),
         ({"base_url": "http://user:pass@host/v1"}, "no user"),
         ({"base_url": "http://host/v1?key=1"}, "no user"),
         ({"base_url": "http://ho st/v1"}, "base_url is no address"),

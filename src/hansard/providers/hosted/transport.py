@@ -96,6 +96,10 @@ def _trust() -> ssl.SSLContext:
 
 def client(make: Callable[..., Any], url: str) -> Any:
     """A client for this address, made with an SDK's own class, so that its pools and proxies are those of the SDK."""
+    try:
+        httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise UsageError(f"base_url is no address: {error}") from error
     # A redirect would carry the key to a host that nobody configured.
     ours = partial(
         make,
