@@ -85,6 +85,8 @@ IN_STREAM: tuple[tuple[dict[str, Any], str], ...] = (
     ({"message": "boom", "type": "server_error", "code": None}, "network"),
     ({"message": "boom", "type": "server_error", "code": 500}, "network"),
     ({"message": "slow down", "code": "rate_limit_exceeded"}, "rate_limit"),
+    ({"message": "Overloaded", "type": "overloaded_error"}, "rate_limit"),
+    ({"message": "later", "type": "service_unavailable_error", "code": "server_is_overloaded"}, "network"),
     ({"message": "no money", "code": "insufficient_quota"}, "quota_exhausted"),
     ({"message": "the context window is full", "code": None}, "context_length_exceeded"),
     ({"message": "bad", "type": "invalid_request_error"}, "invalid_request"),
@@ -106,8 +108,9 @@ def test_an_error_within_a_chat_stream_has_its_kind_and_the_text_before_it_is_ke
 def test_a_response_that_failed_has_the_kind_of_its_error(form: Form, wire: Wire) -> None:
     failed = Say(text="", finish="failed", error={"code": "rate_limit_exceeded", "message": "slow"})
     assert failure_of(answers(form, wire, failed)).kind == "rate_limit"
-    failed = Say(text="", finish="failed", error={"code": "server_error", "message": "boom"})
-    assert failure_of(answers(form, wire, failed)).kind == "network"
+    for code in ("server_error", "server_is_overloaded"):
+        failed = Say(text="", finish="failed", error={"code": code, "message": "boom"})
+        assert failure_of(answers(form, wire, failed)).kind == "network"
 
 
 def test_an_error_beside_the_message_has_its_kind_and_what_was_said_before_it_counts(wire: Wire) -> None:

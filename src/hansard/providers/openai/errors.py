@@ -7,8 +7,13 @@ _QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing
 _CONTEXT = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
 _FILTER = frozenset({"content_filter", "content_policy_violation", "responsible_ai_policy_violation"})
 _MODEL = frozenset({"model_not_found", "model_not_available"})
-_RATE = frozenset({"rate_limit_exceeded", "rate_limit_error", "slow_down"})
-_NETWORK = frozenset({"server_error", "api_error", "internal_server_error", "service_unavailable", "bad_gateway"})
+_RATE = frozenset({"rate_limit_exceeded", "rate_limit_error", "slow_down", "overloaded_error"})
+_NETWORK = frozenset(
+    {
+        *("server_error", "api_error", "internal_server_error", "service_unavailable", "bad_gateway"),
+        *("service_unavailable_error", "server_is_overloaded"),
+    }
+)
 _CONTEXT_PHRASES = (
     *("context length", "maximum context", "context size", "context window"),
     *("too many tokens", "exceeds the maximum", "prompt is too long"),
