@@ -223,6 +223,17 @@ async def test_structured_output_is_taken_and_checked(cli: PretendCli) -> None:
     assert done.tool_events == ()
 
 
+async def test_an_answer_that_is_missing_in_its_result_is_what_was_said_last(cli: PretendCli) -> None:
+    said = claude_says({"type": "text", "text": "\n\nParis."})
+    noted = claude_says({"type": "tool_use", "id": "a", "name": "TodoWrite", "input": {}})
+    for result in (claude_result(""), claude_result(None)):
+        cli.says(lines(claude_init(), claude_says({"type": "text", "text": "Let me see."}), said, noted, result))
+        done = await answer(cli)
+        assert (done.failure, done.text) == (None, "Paris.")
+    cli.says(lines(claude_init(), said, claude_result("", structured_output={"verdict": "pass", "score": 7})))
+    assert (await answer(cli, asked(schema=VERDICT))).text == '{"verdict": "pass", "score": 7}'
+
+
 async def test_what_it_could_not_get_into_shape_is_ours_to_judge(cli: PretendCli) -> None:
     attempt = {**STRUCTURED, "input": {"verdict": "maybe"}}
     nothing = {"input_tokens": 0, "output_tokens": 0}

@@ -6,6 +6,7 @@ retries of its own. Its system prompt is ours where the exchange has one. Never 
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hansard.domain.budget import NANO_PER_USD
@@ -169,7 +170,7 @@ def _judged(told: Told, result: Mapping[str, Any], events: list[dict[str, Any]],
         return _failed(told, why)
     subtype = str(result.get("subtype"))
     if subtype == "success" and not result.get("is_error"):
-        return told
+        return told if told.text or told.structured is not None else replace(told, text=_last_text(events))
     status = result.get("api_error_status")
     errors = result.get("errors")
     said = told.text or "; ".join(map(str, errors if isinstance(errors, list) else [])) or subtype
@@ -200,6 +201,13 @@ def _messages(events: list[dict[str, Any]], kind: str) -> list[Mapping[str, Any]
 def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     content = message.get("content")
     return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+
+
+def _last_text(events: list[dict[str, Any]]) -> str:
+    """What was said last, which some versions leave out of their result."""
+    spoken = [_blocks(message) for message in _messages(events, "assistant")]
+    texts = ["".join(str(block.get("text") or "") for block in each if block.get("type") == "text") for each in spoken]
+    return next((text.strip() for text in reversed(texts) if text.strip()), "")
 
 
 def _model(events: list[dict[str, Any]], result: Mapping[str, Any]) -> str:
