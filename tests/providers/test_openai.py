@@ -13,6 +13,7 @@ from hansard.providers.openai.servers import SERVERS
 from providers.asking import CHAT, CITY, OPENAI, PARIS, RESPONSES, Form, answers, asked, failure_of
 from providers.hosted_bench import HostedConformance
 from providers.wire import Raw, Refuse, Say, Turn, Wire
+from providers.wire_formats import FORMATS
 
 ALL = pytest.mark.parametrize("form", OPENAI, ids=str)
 WISHES = Sampling(temperature=0.5, top_p=0.9, seed=7, stop=("END",), reasoning_effort="low")
@@ -130,6 +131,22 @@ def test_an_error_beside_the_message_has_its_kind_and_what_was_said_before_it_co
 def test_the_ways_to_end_of_other_servers_are_known(form: Form, wire: Wire, said: str, finish: str) -> None:
     completion = answers(form, wire, Say(text="Paris.", finish=said))
     assert (completion.text, completion.finish, completion.failure) == ("Paris.", finish, None)
+
+
+@pytest.mark.parametrize("form", CHAT, ids=str)
+@pytest.mark.parametrize("unsaid", [b"null", b'""'])
+def test_an_answer_that_came_whole_has_ended_also_where_nobody_says_why(form: Form, wire: Wire, unsaid: bytes) -> None:
+    search = Tool(name="search", description="Look it up.", input_schema={"type": "object"})
+    for say, word in ((Say(), b'"stop"'), (Say(text="", tool="search", arguments={"q": 1}), b'"tool_calls"')):
+        asks = {"model": "m", "stream_options": {"include_usage": True}}
+        told = FORMATS["chat/completions"](say, asks, form.streamed)
+        body = told.replace(b'"finish_reason": ' + word, b'"finish_reason": ' + unsaid)
+        assert body != told
+        turn = Raw(body=body, content_type="text/event-stream" if form.streamed else "application/json")
+        completion = answers(form, wire, turn, exchange=asked(tools=(search,)))
+        assert completion.failure is None
+        assert (completion.text, len(completion.calls)) == (say.text, len(say.all_calls))
+        assert not completion.usage.estimated
 
 
 def test_an_error_event_ends_a_stream_of_responses(wire: Wire) -> None:

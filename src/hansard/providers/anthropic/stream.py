@@ -89,6 +89,9 @@ class MessagesFold:
         if said := {**told, **reported}:
             self._head.take({"usage": said})
 
+    def end(self) -> None:
+        """Its events say that by themselves."""
+
     def reply(self) -> dict[str, Any]:
         return {**self._head.said, "content": [each.block() for each in self._blocks]}
 

@@ -62,6 +62,10 @@ class Fold(Protocol):
         """Take one event; the text that it adds to the answer."""
         ...
 
+    def end(self) -> None:
+        """The stream says that it is over."""
+        ...
+
     def reply(self) -> dict[str, Any]: ...
 
 

@@ -5,7 +5,7 @@ By bytes and not by lines of text: what Unicode takes for the end of a line may 
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -40,8 +40,13 @@ class _Lines:
         return ended
 
 
-async def events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
-    """The data of each event in turn. What is no data (names, comments, ids), and an event without any, is passed over."""
+async def events(
+    chunks: AsyncIterator[bytes], ended: Callable[[], None] = lambda: None
+) -> AsyncGenerator[dict[str, Any], None]:
+    """The data of each event in turn. What is no data (names, comments, ids), and an event without any, is passed over.
+
+    `ended` is told where the stream says that it is over.
+    """
     lines, data, first = _Lines(), list[bytes](), True
     async for chunk in chunks:
         for line in lines.feed(chunk):
@@ -53,6 +58,7 @@ async def events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any],
             elif not line and data:
                 whole, data = b"\n".join(data), []
                 if whole.startswith(END):
+                    ended()
                     await drain(chunks)
                     return
                 if whole:

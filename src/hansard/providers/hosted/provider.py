@@ -124,7 +124,7 @@ class Hosted:
         try:
             async with (
                 self._dialect.stream(body, exchange.limits.timeout_s) as response,
-                aclosing(events(chunks(response))) as stream,
+                aclosing(events(chunks(response), fold.end)) as stream,
             ):
                 while (event := await following(stream, until)) is not None:
                     if event.get("error"):

@@ -70,7 +70,8 @@ def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
     refusal = message.get("refusal")
     said = Said(
         text=text_of(message.get("content")) or (refusal if isinstance(refusal, str) else ""),
-        finish=_FINISH.get(str(ended), "error"),
+        # Some servers never say why: what came whole has ended.
+        finish=_FINISH.get(str(ended), "error") if ended or choice.get("error") else "stop",
         usage=usage_of(reply.get("usage")),
         model=str(reply.get("model") or ""),
         fingerprint=reply.get("system_fingerprint") or None,
@@ -126,11 +127,12 @@ class ChatFold:
         self._refusal: list[str] = []
         self._calls = CallPieces()
         self._finish: str | None = None
+        self._is_ended = False
         self._held = 0
 
     @property
     def done(self) -> bool:
-        return self._finish is not None
+        return self._finish is not None or self._is_ended
 
     @property
     def held(self) -> int:
@@ -151,6 +153,10 @@ class ChatFold:
         self._text.append(piece)
         self._held += len(piece)
         return piece
+
+    def end(self) -> None:
+        """Some servers never say why an answer ended, and that it did."""
+        self._is_ended = bool(self._held)
 
     def reply(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": joined(self._text)}

@@ -141,6 +141,9 @@ class ResponsesFold:
                 self._ended = event["response"]
         return ""
 
+    def end(self) -> None:
+        """Its events say that by themselves."""
+
     def reply(self) -> dict[str, Any]:
         if self._ended is not None and self._ended.get("output"):
             return self._ended
