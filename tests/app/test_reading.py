@@ -77,6 +77,26 @@ async def test_calls_that_died_with_their_driver_are_counted_by_role_and_by_mode
     assert figures["calls"] == sum(figures["calls_by_model"].values()) == sum(roles.values())
 
 
+@pytest.mark.parametrize(("seconds", "state"), [(None, "cancelled"), (1, "stopped")])
+async def test_a_call_that_was_stopped_under_way_went_to_the_model_that_was_asked(
+    seconds: float | None, state: str
+) -> None:
+    async def stuck(_: Exchange) -> Said:
+        await asyncio.sleep(600)
+        return "too late"
+
+    told = Answers(stuck)
+    here = desk(told)
+    run = await here.submit(plan=plan(task("a")), wishes=Wishes(max_seconds=seconds, ladder=("told:better",)))
+    driving = asyncio.ensure_future(here.runs.drive(run))
+    await told.asked_times(1)
+    if seconds is None:
+        await here.runs.cancel(run)
+    assert (await driving).state == state
+    figures = here.runs.figures(run)
+    assert (figures["calls_by_model"], figures["failed_calls"]) == ({"better": 1}, 1)
+
+
 async def test_the_figures_of_a_run_are_those_counted_by_hand() -> None:
     at = desk(Answers(counted))
     figures = at.runs.figures(await hand_counted(at))

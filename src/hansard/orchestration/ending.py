@@ -60,7 +60,7 @@ def closed(progress: Progress, why: str) -> list[Step]:
     """Answers in place of those that will not come any more."""
     steps: list[Step] = []
     for id, attempt in progress.attempting:
-        fact: Fact = TaskReturned(task=id, attempt=attempt.number, **cut_short(why, "none"))
+        fact: Fact = TaskReturned(task=id, attempt=attempt.number, **cut_short(why, attempt.model))
         steps.append(Step(fact, "engine", [attempt.seq]))
     for seq, entry in progress.asking.items():
         fact = RoleAnswered(role=entry.data["role"], **cut_short(why, str(entry.data["model"])))

@@ -36,6 +36,7 @@ class Attempt:
     seq: int
     number: int
     rung: str
+    model: str
     causes: tuple[int, ...]
     returned: int | None = None
     returned_ok: bool = False
@@ -221,9 +222,8 @@ class Progress:
                 rung = str(data["rung"])
                 if task.left not in entry.causes:
                     task.begun, task.restarts, task.tries = entry.seq, 0, 0
-                task.attempts.append(
-                    Attempt(seq=entry.seq, number=int(data["attempt"]), rung=rung, causes=entry.causes)
-                )
+                number, model = int(data["attempt"]), str(data["model"])
+                task.attempts.append(Attempt(seq=entry.seq, number=number, rung=rung, model=model, causes=entry.causes))
                 task.rung = rung
             case "task.returned":
                 attempt = _attempt(task, entry)
