@@ -52,7 +52,7 @@ async def hand_counted(at: Desk) -> str:
 
 
 @pytest.mark.parametrize(("ladder", "roles"), [("told", {"worker": 2}), ("panel:bench", {"panel": 5})])
-async def test_calls_that_died_with_their_driver_are_counted_by_role_and_by_model_too(
+async def test_calls_that_died_with_their_driver_are_counted_by_role_and_by_model_and_have_failed(
     ladder: str, roles: dict[str, int]
 ) -> None:
     reached, free = asyncio.Event(), False
@@ -73,7 +73,7 @@ async def test_calls_that_died_with_their_driver_are_counted_by_role_and_by_mode
     free = True
     assert (await here.runs.drive(run)).state == "answered"
     figures = here.runs.figures(run)
-    assert figures["calls_by_role"] == roles
+    assert (figures["calls_by_role"], figures["failed_calls"]) == (roles, 1)
     assert figures["calls"] == sum(figures["calls_by_model"].values()) == sum(roles.values())
 
 

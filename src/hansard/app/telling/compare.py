@@ -27,6 +27,7 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
     kinds = Counter(entry.kind for entry in entries)
     calls, state = _calls(entries), fold(entries)
     spent = state.runs[entries[0].run]
+    lost = _lost(entries, calls, spent.lost)
     verdicts = [entry.data for entry in entries if entry.kind == "task.judged"]
     checks = [entry.data for entry in entries if entry.kind == "answer.checked"]
     ended = end_of(entries)
@@ -35,9 +36,10 @@ def figures(store: Store, entries: Sequence[Entry]) -> View:
         "state": spent.state,
         "entries": len(entries),
         "calls": spent.calls,
-        "calls_by_role": _by_role(calls, _lost(entries, calls, spent.lost)),
+        "calls_by_role": _by_role(calls, lost),
         "calls_by_model": dict(sorted(state.models.items())),
-        "failed_calls": sum(1 for entry in calls if entry.kind == "turn.failed" or entry.data.get("ok") is False),
+        "failed_calls": len(lost)
+        + sum(entry.kind == "turn.failed" or entry.data.get("ok") is False for entry in calls),
         "input_tokens": _sum(calls, "input_tokens", "prompt_tokens"),
         "output_tokens": _sum(calls, "output_tokens", "completion_tokens"),
         "cost_usd_nano": spent.cost_usd_nano,
