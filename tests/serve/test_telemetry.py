@@ -1,5 +1,6 @@
 import asyncio
 import gzip
+import json
 import signal
 import socket
 import threading
@@ -23,8 +24,8 @@ from hansard.store.base import Query, Store
 from hansard.store.sqlite import SqliteStore
 from hansard.surfaces.http import telemetry as telemetry_module
 from hansard.surfaces.http.telemetry import Telemetry, check_collector
-from panels import PANELS, Voices
-from running import Answers, Said, completion, desk, hard_to_please, obliging, plan, task
+from panels import PANELS, Voices, agreeing, synthesis
+from running import FINE, Answers, Said, completion, desk, hard_to_please, obliging, plan, task
 
 proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
@@ -108,6 +109,40 @@ async def test_what_a_panel_takes_is_told_in_its_turns_alone() -> None:
     spans = run_spans(here.store, ended.run)
     assert spent(spans) == on_record(here.store, ended.run)
     assert [span.kind for span in spans if span.attributes.get(names.PROVIDER) == "panel:bench"] == ["internal"]
+
+
+@pytest.mark.parametrize("where", [{"run": {"ladder": ["panel:bench"]}}, {"roles": {"validator": "panel:bench"}}])
+async def test_the_turns_of_a_panel_stand_within_the_step_that_it_answers(where: dict[str, Any]) -> None:
+    reached, free = asyncio.Event(), False
+
+    async def stuck_at_the_end(exchange: Exchange) -> Any:
+        if exchange.schema_name != "synthesis_content":
+            return agreeing(exchange)
+        if not free:
+            reached.set()
+            await asyncio.sleep(600)
+        return synthesis(json.dumps(FINE))
+
+    here = desk(Answers(), Voices(stuck_at_the_end), settings={"panels": PANELS, **where})
+    run = await here.submit(plan=plan(task("one"), task("two", "one")))
+    driving = asyncio.ensure_future(here.runs.drive(run))
+    await reached.wait()
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    free = True
+    await here.runs.drive(run)
+    spans = run_spans(here.store, run)
+    sessions = {each.data["session"]: each.causes[0] for each in here.entries(run, "session.convened")}
+    [cut, again, last] = [at for at, span in enumerate(spans) if span.attributes.get(names.PROVIDER) == "panel:bench"]
+    assert [spans[at].attributes[names.SEQ] for at in (cut, last)] == list(sessions.values())
+    turns = [
+        span.parent for span in spans if span.attributes.get(names.PROVIDER) == "voices" and span.kind == "internal"
+    ]
+    # What was left of the first session is held for whoever asked again.
+    assert turns == [cut] * 4 + [again] + [last] * 4
+    for span in spans[1:]:
+        within = spans[span.parent or 0]
+        assert within.start_us <= span.start_us <= span.end_us <= within.end_us
 
 
 async def test_what_is_done_again_is_told_once() -> None:

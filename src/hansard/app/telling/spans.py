@@ -6,11 +6,13 @@ Every span names the entry that it stands on, so that a trace points into a reco
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hansard.app.telling import span_names as names
+from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
+from hansard.orchestration.nested import is_panel
 from hansard.record.reading import read_entries
 from hansard.store.base import Query, Store
 
@@ -24,6 +26,13 @@ USED = ("prompt_tokens", "completion_tokens", "cost_usd_nano")
 
 Attempt = tuple[str, int]
 Attributes = dict[str, str | int | float | bool | Sequence[str]]
+
+
+class Heard(NamedTuple):
+    """What came of a question: in which entry, and with what figures."""
+
+    entry: Entry
+    got: Mapping[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +50,8 @@ class Span:
 
 
 def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
-    """The spans of a run that is over: the run first, then who was asked, each with the call that was made.
+    """The spans of a run that is over: the run first, then who was asked, each with the call that was made; the turns of a
+    panel within the attempt, or the question, that it answers.
 
     `end` is the entry that ended it. What an earlier end was told of, before a task was done again, is not told twice.
     """
@@ -72,7 +82,28 @@ def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
     )
     spans = [whole]
     asked = {entry.seq: entry for entry in entries if entry.kind in ASKS}
+    came = _came(entries, asked)
+    sessions = sessions_by_question(entries)
+    held: dict[object, int] = {}
+    """By session: the place of the span within which it is held."""
     attempts: dict[Attempt, Span] = {}
+    for question in asked.values():
+        heard = came[question.seq]
+        place, within = len(spans), held.get(question.data.get("session"), 0)
+        spans += _call(run, question, heard, within, place)
+        if question.seq in sessions:
+            held[sessions[question.seq]] = place
+        if heard.entry.kind == "task.returned":
+            attempts[_attempt(heard.entry)] = spans[place]
+    for entry in entries:
+        if entry.kind == "task.judged" and (about := attempts.get(_attempt(entry))):
+            _judge(about, entry)
+    return spans
+
+
+def _came(entries: Sequence[Entry], asked: Mapping[int, Entry]) -> dict[int, Heard]:
+    """What came of each question."""
+    found: dict[int, Heard] = {}
     turns: dict[int, int] = {}
     used: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for entry in entries:
@@ -80,18 +111,13 @@ def run_spans(store: Store, run: str, end: int | None = None) -> list[Span]:
             turn = turns[entry.seq] = turns.get(entry.causes[0], entry.causes[0])
             used[turn].update({name: _number(entry.data.get(name)) for name in USED})
         elif entry.kind in ANSWERS:
-            for seq in entry.causes:
-                if seq in asked:
-                    made = _call(spans, run, asked.pop(seq), entry, _got(entry, used[seq]))
-                    if entry.kind == "task.returned":
-                        attempts[_attempt(entry)] = made
-        elif entry.kind == "task.judged" and (about := attempts.get(_attempt(entry))):
-            _judge(about, entry)
-    for lost in asked.values():
+            for seq in (seq for seq in entry.causes if seq in asked and seq not in found):
+                found[seq] = Heard(entry, _got(entry, used[seq]))
+    for seq in asked.keys() - found.keys():
         # Its driver died, or was cut off: what the record counts of it is told all the same.
-        came = next((entry for entry in entries if entry.seq > lost.seq and entry.kind in LEAVES), last)
-        _call(spans, run, lost, came, {"ok": False, "error": LOST, **used[lost.seq]})
-    return spans
+        left = next((entry for entry in entries if entry.seq > seq and entry.kind in LEAVES), entries[-1])
+        found[seq] = Heard(left, {"ok": False, "error": LOST, **used[seq]})
+    return found
 
 
 def _got(answered: Entry, used: Counter[str]) -> Mapping[str, Any]:
@@ -100,8 +126,9 @@ def _got(answered: Entry, used: Counter[str]) -> Mapping[str, Any]:
     return {**data, **{name: data[name] + before for name, before in used.items()}}
 
 
-def _call(spans: list[Span], run: str, asked: Entry, answered: Entry, got: Mapping[str, Any]) -> Span:
-    """Who was asked, and inside of it the call with what came of it; gives the former."""
+def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list[Span]:
+    """Who was asked, and inside of it the call with what came of it."""
+    answered, got = heard.entry, heard.got
     said: Any = asked.data
     who = str(said.get("lane") or said.get("role") or said.get("agent") or "")
     operation = names.PLAN if said.get("role") == "coordinator" else names.AGENT
@@ -115,14 +142,13 @@ def _call(spans: list[Span], run: str, asked: Entry, answered: Entry, got: Mappi
         kind="internal",
         start_us=asked.ts,
         end_us=answered.ts,
-        parent=0,
+        parent=within,
         attributes={names.OPERATION: operation, **shared, **_place(asked), **_given(about)},
         failed=failed,
     )
-    spans.append(agent)
-    if str(said.get("provider", "")).startswith("panel:"):
+    if is_panel(said.get("provider")):
         # What a panel takes stands in its turns; its answer repeats the sum for the reader.
-        return agent
+        return [agent]
     model = str(said.get("model", ""))
     usage = {
         names.RESPONSE_MODEL: got.get("model"),
@@ -138,12 +164,11 @@ def _call(spans: list[Span], run: str, asked: Entry, answered: Entry, got: Mappi
         kind="client",
         start_us=asked.ts,
         end_us=answered.ts,
-        parent=len(spans) - 1,
+        parent=place,
         attributes={**call, **_given(usage)},
         failed=failed,
     )
-    spans.append(took)
-    return agent
+    return [agent, took]
 
 
 def _judge(attempt: Span, judged: Entry) -> None:
