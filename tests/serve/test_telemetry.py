@@ -15,6 +15,7 @@ import pytest
 
 from daemons import place, serving, wait_for
 from hansard.app.service import Hansard
+from hansard.app.setup.wishes import Wishes
 from hansard.app.telling import span_names as names
 from hansard.app.telling.spans import Span, run_spans
 from hansard.domain.exchange import Exchange
@@ -143,6 +144,16 @@ async def test_the_turns_of_a_panel_stand_within_the_step_that_it_answers(where:
     for span in spans[1:]:
         within = spans[span.parent or 0]
         assert within.start_us <= span.start_us <= span.end_us <= within.end_us
+
+
+async def test_a_call_that_was_refused_is_no_chat_since_nobody_was_asked() -> None:
+    voices = Voices()
+    here = desk(Answers(), voices, settings={"panels": PANELS, "run": {"ladder": ["panel:bench"]}})
+    ended = await here.run(plan=plan(task("one")), wishes=Wishes(max_calls=3))
+    spans = run_spans(here.store, ended.run)
+    assert spent(spans) == on_record(here.store, ended.run) == (len(voices.calls), 45) == (3, 45)
+    [refused] = [span for span in spans if span.failed and span.attributes.get(names.PROVIDER) == "voices"]
+    assert (refused.kind, refused.attributes[names.ERROR]) == ("internal", "quota_exhausted")
 
 
 async def test_what_is_done_again_is_told_once() -> None:

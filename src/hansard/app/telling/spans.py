@@ -13,6 +13,7 @@ from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
 from hansard.orchestration.nested import is_panel
+from hansard.record.history import TURNS, calls_of_turn
 from hansard.record.reading import read_entries
 from hansard.store.base import Query, Store
 
@@ -29,10 +30,11 @@ Attributes = dict[str, str | int | float | bool | Sequence[str]]
 
 
 class Heard(NamedTuple):
-    """What came of a question: in which entry, and with what figures."""
+    """What came of a question: in which entry, with what figures, and whether a call was made for it at all."""
 
     entry: Entry
     got: Mapping[str, Any]
+    made: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,11 +114,12 @@ def _came(entries: Sequence[Entry], asked: Mapping[int, Entry]) -> dict[int, Hea
             used[turn].update({name: _number(entry.data.get(name)) for name in USED})
         elif entry.kind in ANSWERS:
             for seq in (seq for seq in entry.causes if seq in asked and seq not in found):
-                found[seq] = Heard(entry, _got(entry, used[seq]))
+                made = entry.kind not in TURNS or bool(calls_of_turn(entry) or used[seq])
+                found[seq] = Heard(entry, _got(entry, used[seq]), made)
     for seq in asked.keys() - found.keys():
         # Its driver died, or was cut off: what the record counts of it is told all the same.
         left = next((entry for entry in entries if entry.seq > seq and entry.kind in LEAVES), entries[-1])
-        found[seq] = Heard(left, {"ok": False, "error": LOST, **used[seq]})
+        found[seq] = Heard(left, {"ok": False, "error": LOST, **used[seq]}, made=True)
     return found
 
 
@@ -127,7 +130,7 @@ def _got(answered: Entry, used: Counter[str]) -> Mapping[str, Any]:
 
 
 def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list[Span]:
-    """Who was asked, and inside of it the call with what came of it."""
+    """Who was asked, and inside of it the call with what came of it, where one was made."""
     answered, got = heard.entry, heard.got
     said: Any = asked.data
     who = str(said.get("lane") or said.get("role") or said.get("agent") or "")
@@ -146,7 +149,7 @@ def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list
         attributes={names.OPERATION: operation, **shared, **_place(asked), **_given(about)},
         failed=failed,
     )
-    if is_panel(said.get("provider")):
+    if not heard.made or is_panel(said.get("provider")):
         # What a panel takes stands in its turns; its answer repeats the sum for the reader.
         return [agent]
     model = str(said.get("model", ""))
