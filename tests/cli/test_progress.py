@@ -99,13 +99,28 @@ async def test_a_board_counts_what_the_record_does() -> None:
     again = desk(Answers(hard_to_please), Voices(curious), store=ledger.until(died), settings=given)
     await again.runs.resume(ended.run)
     await again.runs.retry(ended.run, "limits")
-    shown, state = Board(), LedgerState()
-    for entry in again.store.select(Query(run=ended.run)):
-        state.take(entry)
-        shown.take(Event(entry.run, entry.kind, entry.data, partial(text_of, again, entry), entry.ts))
-        told = state.runs[ended.run]
-        assert (shown.calls, shown.tokens, shown.cost_usd_nano) == (told.calls, told.tokens, told.cost_usd_nano), entry
+    hold_against_the_record(again, ended.run)
     assert len(again.entries(ended.run, "run.claimed")) == 3
+
+
+async def test_a_board_counts_a_call_once_that_died_with_its_driver_and_was_cancelled_behind_that() -> None:
+    ledger = Ledger()
+    ended = await desk(Answers(), store=ledger).run(plan=plan(task("one"), task("two")))
+    died = next(number for number in range(2, len(ledger.commits)) if "task.attempted" in kinds(ledger.until(number)))
+    again = desk(Answers(), store=ledger.until(died))
+    await again.runs.cancel(ended.run)
+    assert hold_against_the_record(again, ended.run).calls == len(again.entries(ended.run, "task.returned")) > 0
+
+
+def hold_against_the_record(at: Desk, run: str) -> Board:
+    """A board of a run, which has the figures of the record at every entry."""
+    shown, state = Board(), LedgerState()
+    for entry in at.store.select(Query(run=run)):
+        state.take(entry)
+        shown.take(Event(entry.run, entry.kind, entry.data, partial(text_of, at, entry), entry.ts))
+        told = state.runs[run]
+        assert (shown.calls, shown.tokens, shown.cost_usd_nano) == (told.calls, told.tokens, told.cost_usd_nano), entry
+    return shown
 
 
 def curious(exchange: Exchange) -> Any:

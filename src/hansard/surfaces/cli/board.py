@@ -139,7 +139,8 @@ class Board:
 
     def _answered(self, who: str, data: Mapping[str, Any]) -> None:
         if who not in self.panels:
-            self._spend(1, data["input_tokens"] + data["output_tokens"], data["cost_usd_nano"])
+            # Where none is under way it was lost, and counted then: this stands on the record in the place of its answer.
+            self._spend(min(1, self.calling), data["input_tokens"] + data["output_tokens"], data["cost_usd_nano"])
 
     def _turn(self, kind: str, data: Mapping[str, Any], text: Text) -> None:
         """What a call of a session left behind. None are a panel that no model chose, and a message that nobody was asked for."""
