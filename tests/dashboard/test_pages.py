@@ -384,13 +384,16 @@ def test_a_crowd_of_effects_is_counted_and_not_drawn() -> None:
     assert (len(drawn.nodes), drawn.left_out) == (9, 92)
 
 
-def test_a_call_without_an_answer_reaches_to_the_end_of_the_timeline() -> None:
+def test_a_call_without_an_answer_reaches_to_the_end_of_the_timeline_or_as_far_as_its_driver_did() -> None:
     asked = {"seq": 1, "kind": "task.attempted", "ts": 100, "causes": [], "data": {"task": "t", "attempt": 1}}
-    later = {"seq": 2, "kind": "run.claimed", "ts": 200, "causes": [], "data": {}}
+    later = {"seq": 2, "kind": "task.judged", "ts": 150, "causes": [], "data": {}}
+    taken = {"seq": 3, "kind": "run.claimed", "ts": 200, "causes": [], "data": {}}
+    closed = {"seq": 4, "kind": "task.returned", "ts": 200, "causes": [1], "data": {"ok": False}}
     [bar] = timeline([asked, later])
-    assert (bar.x, bar.width, bar.answered, bar.awaited) == (0, 1000, False, False)
-    [bar] = timeline([asked, later | {"kind": "task.judged"}])
-    assert bar.awaited
+    assert (bar.x, bar.width, bar.answered, bar.awaited) == (0, 1000, False, True)
+    for rest, answered in (([taken], False), ([taken, closed], True)):
+        [bar] = timeline([asked, later, *rest])
+        assert (bar.took_us, bar.width, bar.answered, bar.awaited) == (50, 500, answered, False)
     assert timeline([later]) == ()
 
 

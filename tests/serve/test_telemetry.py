@@ -26,7 +26,7 @@ from hansard.store.sqlite import SqliteStore
 from hansard.surfaces.http import telemetry as telemetry_module
 from hansard.surfaces.http.telemetry import Telemetry, check_collector
 from panels import PANELS, Voices, agreeing, synthesis
-from running import FINE, Answers, Said, completion, desk, hard_to_please, obliging, plan, task
+from running import FINE, Answers, Ledger, Said, completion, desk, hard_to_please, obliging, plan, task
 
 proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
 
@@ -204,6 +204,20 @@ def test_a_call_that_died_with_its_driver_is_told_with_what_the_record_counts_of
     [call] = [span for span in spans if span.kind == "client"]
     assert (call.failed, call.attributes[names.ERROR]) == (True, "interrupted")
     assert call.start_us <= call.end_us <= spans[0].end_us
+
+
+@pytest.mark.parametrize("how", ["resume", "cancel"])
+async def test_a_call_that_died_with_its_driver_lasts_no_longer_than_that_is_known_to_have_lived(how: str) -> None:
+    """Until another driver comes it may be days, which are nobody's work."""
+    ledger = Ledger()
+    ended = await desk(Answers(), store=ledger).run(plan=plan(task("one")))
+    cuts = (ledger.until(commits) for commits in range(2, len(ledger.commits)))
+    here = desk(Answers(), store=next(each for each in cuts if any(each.select(Query(kind="task.attempted")))))
+    await asyncio.sleep(0.01)
+    await getattr(here.runs, how)(ended.run)
+    [attempted] = [each for each in here.entries(ended.run, "task.attempted") if each.data["attempt"] == 1]
+    ends = [each.end_us for each in run_spans(here.store, ended.run) if each.start_us == attempted.ts]
+    assert ends == [attempted.ts] * 2
 
 
 def test_finished_runs_reach_a_collector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

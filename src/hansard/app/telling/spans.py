@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from hansard.app.telling import span_names as names
+from hansard.app.telling.leaves import LEAVES, Leaves
 from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
@@ -20,8 +21,6 @@ from hansard.store.base import Query, Store
 ASKS = ("task.attempted", "role.asked", "turn.asked")
 ANSWERS = ("task.returned", "role.answered", "panel.selected", "ensemble.answered", "turn.taken", "turn.failed")
 TOOLS = ("tools.called", "tools.returned")
-LEAVES = ("run.claimed", "run.ended")
-"""Behind these nobody waits for an answer to what was asked before."""
 LOST = "interrupted"
 USED = ("prompt_tokens", "completion_tokens", "cost_usd_nano")
 
@@ -30,11 +29,14 @@ Attributes = dict[str, str | int | float | bool | Sequence[str]]
 
 
 class Heard(NamedTuple):
-    """What came of a question: in which entry, with what figures, and whether a call was made for it at all."""
+    """What came of a question: in which entry, with what figures, until when it was waited for, and whether a call was made
+    for it at all.
+    """
 
     entry: Entry
     got: Mapping[str, Any]
-    made: bool
+    until_us: int
+    made: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -108,6 +110,7 @@ def _came(entries: Sequence[Entry], asked: Mapping[int, Entry]) -> dict[int, Hea
     found: dict[int, Heard] = {}
     turns: dict[int, int] = {}
     used: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    leaves = Leaves((entry.seq, entry.kind, entry.ts) for entry in entries)
     for entry in entries:
         if entry.kind in TOOLS:
             turn = turns[entry.seq] = turns.get(entry.causes[0], entry.causes[0])
@@ -115,11 +118,12 @@ def _came(entries: Sequence[Entry], asked: Mapping[int, Entry]) -> dict[int, Hea
         elif entry.kind in ANSWERS:
             for seq in (seq for seq in entry.causes if seq in asked and seq not in found):
                 made = entry.kind not in TURNS or bool(calls_of_turn(entry) or used[seq])
-                found[seq] = Heard(entry, _got(entry, used[seq]), made)
+                until_us = leaves.until_us(seq, entry.seq) or entry.ts
+                found[seq] = Heard(entry, _got(entry, used[seq]), until_us, made)
     for seq in asked.keys() - found.keys():
         # Its driver died, or was cut off: what the record counts of it is told all the same.
         left = next((entry for entry in entries if entry.seq > seq and entry.kind in LEAVES), entries[-1])
-        found[seq] = Heard(left, {"ok": False, "error": LOST, **used[seq]}, made=True)
+        found[seq] = Heard(left, {"ok": False, "error": LOST, **used[seq]}, leaves.until_us(seq) or left.ts)
     return found
 
 
@@ -144,7 +148,7 @@ def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list
         name=f"{operation} {who}",
         kind="internal",
         start_us=asked.ts,
-        end_us=answered.ts,
+        end_us=heard.until_us,
         parent=within,
         attributes={names.OPERATION: operation, **shared, **_place(asked), **_given(about)},
         failed=failed,
@@ -166,7 +170,7 @@ def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list
         name=f"{names.CHAT} {model}",
         kind="client",
         start_us=asked.ts,
-        end_us=answered.ts,
+        end_us=heard.until_us,
         parent=place,
         attributes={**call, **_given(usage)},
         failed=failed,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hansard.app.telling.leaves import Leaves
 from hansard.app.telling.waves import levels
 from hansard.app.views import View
 
@@ -107,16 +108,17 @@ def timeline(entries: Sequence[View]) -> tuple[Bar, ...]:
     first, last = entries[0]["ts"], entries[-1]["ts"]
     length = max(1, last - first)
     # Whoever takes a run over asks anew: nothing comes of what was asked before.
-    taken = max((entry["seq"] for entry in entries if entry["kind"] == "run.claimed"), default=-1)
+    leaves = Leaves((entry["seq"], entry["kind"], entry["ts"]) for entry in entries)
     return tuple(
-        _bar(seq, each, answered.get(seq), first, last, length, awaited=seq > taken)
+        _bar(seq, each, answered.get(seq), first, last, length, leaves)
         for seq, each in list(asked.items())[:MOST_DRAWN]
     )
 
 
-def _bar(seq: int, asked: View, answered: View | None, first: int, last: int, length: int, *, awaited: bool) -> Bar:
+def _bar(seq: int, asked: View, answered: View | None, first: int, last: int, length: int, leaves: Leaves) -> Bar:
     data: Mapping[str, Any] = asked["data"]
-    end = answered["ts"] if answered else last
+    left_us = leaves.until_us(seq, answered["seq"] if answered else None)
+    end = left_us or (answered["ts"] if answered else last)
     name = f"{data['task']}, attempt {data['attempt']}" if asked["kind"] == "task.attempted" else str(data["role"])
     if asked["kind"] == "role.asked" and data.get("task"):
         name += f" of {data['task']}"
@@ -127,7 +129,7 @@ def _bar(seq: int, asked: View, answered: View | None, first: int, last: int, le
         x=x,
         width=max(4, SCALE * (end - asked["ts"]) // length),
         answered=answered is not None,
-        awaited=awaited and answered is None,
+        awaited=left_us is None and answered is None,
         failed=answered is not None and answered["data"]["ok"] is not True,
         seq=seq,
     )
