@@ -29,6 +29,7 @@ from panels import PANELS, Voices, agreeing, synthesis
 from running import FINE, Answers, Ledger, Said, completion, desk, hard_to_please, obliging, plan, task
 
 proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+metrics_proto = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
 
 
 class Collector(ThreadingHTTPServer):
@@ -302,6 +303,23 @@ async def test_what_ended_just_before_the_end_is_told_of(monkeypatch: pytest.Mon
     collector.shutdown()
     collector.server_close()
     assert len(collector.spans) == 10 * len(run_spans(here.store, ended.run))
+
+
+async def test_histograms_tell_short_calls_from_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry_module, "GOODBYE_S", 60.0)
+    here, collector = desk(Answers(priced)), Collector()
+    ended = await here.run(plan=plan(task("one")))
+    telemetry = Telemetry(cast(Hansard, here), f"http://127.0.0.1:{collector.server_port}", "0")
+    telemetry.take(ended.run, here.entries(ended.run)[-1].seq)
+    await asyncio.to_thread(telemetry.close)
+    collector.shutdown()
+    collector.server_close()
+    [body] = [body for path, body in collector.got if path == "/v1/metrics"]
+    [told] = metrics_proto.ExportMetricsServiceRequest.FromString(body).resource_metrics
+    points = {each.name: each.histogram.data_points for scope in told.scope_metrics for each in scope.metrics}
+    assert {name: list(each[0].explicit_bounds) for name, each in points.items()} == names.BOUNDS
+    assert sum(each.count for each in points[names.OPERATION_SECONDS]) == 2
+    assert {(min(each), max(each)) for each in names.BOUNDS.values()} == {(0.01, 81.92), (1, 7_200), (1, 67_108_864)}
 
 
 async def test_a_collector_on_this_machine_is_not_looked_for_behind_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 Pinned to the state of the conventions below. Traces are made from the record, so another state is another export and nothing more.
 """
 
+from collections.abc import Mapping, Sequence
+
 CONVENTIONS = "https://opentelemetry.io/schemas/gen-ai/development"
 SCOPE = "hansard"
 
@@ -37,3 +39,9 @@ OPERATION_SECONDS = "gen_ai.client.operation.duration"
 WORKFLOW_SECONDS = "gen_ai.invoke_workflow.duration"
 TOKENS = "gen_ai.client.token.usage"
 TOKEN_TYPE = "gen_ai.token.type"
+BOUNDS: Mapping[str, Sequence[float]] = {
+    OPERATION_SECONDS: [2**step / 100 for step in range(14)],
+    WORKFLOW_SECONDS: [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200],
+    TOKENS: [4**step for step in range(14)],
+}
+"""Between which values a histogram counts. The SDK's own are for milliseconds, and have most calls in one bucket."""

@@ -55,9 +55,9 @@ class Telemetry:
             raise UsageError(f"--traces: a setting of OpenTelemetry (OTEL_…) cannot be used: {error}") from error
         self._tracer = self._tracing.get_tracer(names.SCOPE, version)
         meter = self._metering.get_meter(names.SCOPE, version)
-        self._took = meter.create_histogram(names.OPERATION_SECONDS, "s")
-        self._ran = meter.create_histogram(names.WORKFLOW_SECONDS, "s")
-        self._tokens = meter.create_histogram(names.TOKENS, "{token}")
+        self._took = _histogram(meter, names.OPERATION_SECONDS, "s")
+        self._ran = _histogram(meter, names.WORKFLOW_SECONDS, "s")
+        self._tokens = _histogram(meter, names.TOKENS, "{token}")
         self._runs: queue.Queue[tuple[str, int] | None] = queue.Queue(MOST_QUEUED)
         self._working = threading.Thread(target=self._work, name="hansard-traces", daemon=True)
         self._working.start()
@@ -163,6 +163,10 @@ def _metering(about: Any, url: str) -> Any:
     exporter = OTLPMetricExporter(f"{url}/v1/metrics", timeout=TIMEOUT_S, session=_session(url))
     reader = PeriodicExportingMetricReader(exporter, INTERVAL_MS)
     return MeterProvider([reader], about, shutdown_on_exit=False)
+
+
+def _histogram(meter: Any, name: str, unit: str) -> Any:
+    return meter.create_histogram(name, unit, explicit_bucket_boundaries_advisory=names.BOUNDS[name])
 
 
 def _session(url: str) -> Any:
