@@ -70,6 +70,7 @@ async def test_calls_that_died_with_their_driver_are_counted_by_role_and_by_mode
     await reached.wait()
     driving.cancel()
     await asyncio.gather(driving, return_exceptions=True)
+    assert [view["spent"]["calls"] for view in (here.runs.show(run), *here.runs.listed())] == [1, 1]
     free = True
     assert (await here.runs.drive(run)).state == "answered"
     figures = here.runs.figures(run)

@@ -112,6 +112,13 @@ async def test_a_board_counts_a_call_once_that_died_with_its_driver_and_was_canc
     assert hold_against_the_record(again, ended.run).calls == len(again.entries(ended.run, "task.returned")) > 0
 
 
+def test_a_board_of_an_interrupted_run_counts_the_calls_that_were_under_way() -> None:
+    shown = board([*story()[:5], event("run.interrupted", by="signal")])
+    assert (shown.state, shown.calls) == ("interrupted", 1)
+    shown.take(event("run.claimed", because="resumed"))
+    assert shown.calls == 1
+
+
 def hold_against_the_record(at: Desk, run: str) -> Board:
     """A board of a run, which has the figures of the record at every entry."""
     shown, state = Board(), LedgerState()

@@ -146,7 +146,7 @@ class LedgerState:
                 run.calling[entry.seq] = str(data.get("model", ""))
             case kind if kind in ASKS:
                 run.calling[entry.seq] = run.asked[entry.seq] = str(data.get("model") or run.model_of(entry))
-            case "run.claimed" | "run.ended":
+            case "run.claimed" | "run.interrupted" | "run.ended":
                 run.calls += len(run.calling)
                 self.models.update(run.calling.values())
                 run.lost.update(run.calling)

@@ -89,6 +89,7 @@ class Board:
                 self.state = "running"
             case "run.interrupted":
                 self.state, self.doing = "interrupted", ""
+                self._lose()
             case "run.ended":
                 self.state, self.reason, self.doing = data["state"], data["reason"], ""
                 self._lose()
