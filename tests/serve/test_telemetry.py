@@ -103,6 +103,16 @@ def on_record(store: Store, run: str) -> tuple[int, int]:
     return state.calls, state.tokens
 
 
+async def test_whoever_is_asked_for_one_of_its_models_is_the_same_provider() -> None:
+    here = desk(Answers(), settings={"run": {"ladder": ["told:better"]}})
+    ended = await here.run(plan=plan(task("one")))
+    calls = [span.attributes for span in run_spans(here.store, ended.run) if span.kind == "client"]
+    assert [(each[names.PROVIDER], each[names.REQUEST_MODEL]) for each in calls] == [
+        ("told", "better"),
+        ("told", "told"),
+    ]
+
+
 async def test_what_a_panel_takes_is_told_in_its_turns_alone() -> None:
     here = desk(
         Answers(hard_to_please), Voices(), settings={"panels": PANELS, "run": {"ladder": ["told", "panel:bench"]}}

@@ -141,7 +141,8 @@ def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list
     operation = names.PLAN if said.get("role") == "coordinator" else names.AGENT
     failed = answered.kind == "turn.failed" or got.get("ok") is False
     about = {names.TASK: said.get("task"), names.ATTEMPT: said.get("attempt"), names.ROUND: said.get("round")}
-    shared: Attributes = {names.CONVERSATION: run, names.AGENT_NAME: who, names.PROVIDER: str(said.get("provider", ""))}
+    provider = str(said.get("provider", ""))
+    shared: Attributes = {names.CONVERSATION: run, names.AGENT_NAME: who, names.PROVIDER: _named(provider)}
     if failed:
         shared[names.ERROR] = str(got.get("error") or got.get("kind") or "other")
     agent = Span(
@@ -153,7 +154,7 @@ def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list
         attributes={names.OPERATION: operation, **shared, **_place(asked), **_given(about)},
         failed=failed,
     )
-    if not heard.made or is_panel(said.get("provider")):
+    if not heard.made or is_panel(provider):
         # What a panel takes stands in its turns; its answer repeats the sum for the reader.
         return [agent]
     model = str(said.get("model", ""))
@@ -176,6 +177,11 @@ def _call(run: str, asked: Entry, heard: Heard, within: int, place: int) -> list
         failed=failed,
     )
     return [agent, took]
+
+
+def _named(target: str) -> str:
+    """The provider of a target that is PROVIDER:MODEL; a panel is one by its whole name."""
+    return target if is_panel(target) else target.partition(":")[0]
 
 
 def _judge(attempt: Span, judged: Entry) -> None:
