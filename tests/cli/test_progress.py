@@ -43,6 +43,20 @@ def test_every_word_stands_apart_from_what_it_is_about() -> None:
     assert told == "came to naught schema network"
 
 
+@pytest.mark.parametrize(
+    ("unit", "spent", "limit", "said"),
+    [
+        ("cost_usd_nano", 45, 15_500_000, "money: $0.000000045 of $0.0155"),
+        ("tokens", 990, 1_000, "tokens: 990 of 1,000"),
+    ],
+)
+def test_a_limit_that_was_reached_is_told_in_dollars_where_it_is_one_of_money(
+    unit: str, spent: int, limit: int, said: str
+) -> None:
+    told = narrate.line(event("budget.breached", unit=unit, spent=spent, limit=limit))
+    assert (told or "").split(maxsplit=1) == ["budget", said]
+
+
 def story(task: str = "schema", other: str = "limits") -> list[Event]:
     """A run in which one task climbs and another waits for it."""
     plan = {"tasks": [{"id": task, "lane": "backend"}, {"id": other, "lane": "sre-ops", "needs": [{"task": task}]}]}

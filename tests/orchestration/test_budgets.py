@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hansard.app.setup.wishes import Wishes
-from hansard.domain.budget import MOST_SPENT, Budget
+from hansard.domain.budget import MOST_SPENT, Budget, usd
 from hansard.domain.exchange import Exchange
 from hansard.errors import UsageError
 from hansard.providers.checks import MOST_USD_NANO
@@ -83,6 +83,7 @@ async def test_a_limit_of_money_holds_for_a_model_with_a_price() -> None:
     breach = breach_of(made, ended.run)
     assert (breach["unit"], breach["limit"]) == ("cost_usd_nano", 10_000_000)
     assert breach["spent"] == 2_000_000 * len(provider.calls) <= 10_000_000
+    assert ended.detail == f"money: ${usd(breach['spent'])} of $0.01 spent"
 
 
 async def test_whoever_waited_for_the_budget_asks_nobody_once_it_has_ended_the_run() -> None:

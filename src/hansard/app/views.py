@@ -4,6 +4,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from hansard.domain.budget import of_limit as of_limit
+from hansard.domain.budget import usd as usd
 from hansard.ledger.entry import Entry
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.surrogates import whole as whole
@@ -33,15 +35,6 @@ def moment(ts_us: int) -> str:
         return datetime.fromtimestamp(ts_us / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return str(ts_us)
-
-
-def usd(nano: int) -> str:
-    """Money for people, with as many places as it needs: what was spent is never shown as nothing."""
-    if not nano:
-        return "0"
-    places = next((places for least, places in ((10**9, 2), (10**7, 4), (10**5, 6)) if nano >= least), 9)
-    whole, _, rest = f"{nano / 10**9:.{places}f}".partition(".")
-    return f"{whole}.{rest.rstrip('0'):0<2}"
 
 
 def entry_view(entry: Entry) -> View:

@@ -13,6 +13,22 @@ def in_nano(usd: float) -> int:
     return round(min(usd, MOST_SPENT / NANO_PER_USD) * NANO_PER_USD)
 
 
+def usd(nano: int) -> str:
+    """Money for people, with as many places as it needs: what was spent is never shown as nothing."""
+    if not nano:
+        return "0"
+    places = next((places for least, places in ((10**9, 2), (10**7, 4), (10**5, 6)) if nano >= least), 9)
+    whole, _, rest = f"{nano / 10**9:.{places}f}".partition(".")
+    return f"{whole}.{rest.rstrip('0'):0<2}"
+
+
+def of_limit(unit: str, spent: int, limit: int) -> str:
+    """What was spent of a limit, for people; money in dollars."""
+    if unit == "cost_usd_nano":
+        return f"money: ${usd(spent)} of ${usd(limit)}"
+    return f"{unit}: {spent:,} of {limit:,}"
+
+
 @value
 class Spend:
     """Calls, tokens, money and time used so far."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import ceil
 from typing import NamedTuple
 
-from hansard.domain.budget import Budget, Spend
+from hansard.domain.budget import Budget, Spend, of_limit
 from hansard.domain.exchange import Completion, Exchange, Usage
 from hansard.domain.work import BudgetUnit
 from hansard.providers.checks import BYTES_PER_TOKEN
@@ -36,7 +36,7 @@ class Breach(Exception):
     """A limit is reached: the call is not made. `passing` says that calls are under way which may cost less than set aside."""
 
     def __init__(self, unit: BudgetUnit, limit: int, spent: int, lane: str | None, *, passing: bool = False) -> None:
-        super().__init__(f"{unit}: {spent:,} of {limit:,} spent")
+        super().__init__(f"{of_limit(unit, spent, limit)} spent")
         self.unit, self.limit, self.spent, self.lane, self.passing = unit, limit, spent, lane, passing
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from hansard.app.views import usd
+from hansard.app.views import of_limit, usd
 from hansard.surfaces.hearing import Event, Text
 from hansard.surfaces.plain import plain
 
@@ -52,7 +52,7 @@ def _told(kind: str, data: Mapping[str, Any], text: Text) -> tuple[Any, ...] | N
             why = f"({data['why']})" if data.get("why") else None
             return "panel ended", data.get("reason") or data["outcome"], why
         case "budget.breached":
-            return "budget", f"{data['unit']}: {data['spent']:,} of {data['limit']:,}", data.get("lane")
+            return "budget", of_limit(data["unit"], data["spent"], data["limit"]), data.get("lane")
         case "run.answered":
             missing = ", ".join(data.get("missing") or ())
             return "answered", f"without {missing}" if missing else None
