@@ -288,9 +288,13 @@ def form_of(location: str) -> str:
         return "jsonl"
     if location.endswith((".db", ".sqlite", ".sqlite3")):
         return "sqlite"
-    # Of an address that is misspelled, or in libpq's other form, nothing is quoted: a password may stand in it.
-    what = "this" if "@" in location or "password" in location.lower() else location
+    what = "this" if may_be_secret(location) else location
     raise UsageError(f"cannot tell what {what} is; name a ledger x.db (SQLite) or x.jsonl, or give postgresql://…")
+
+
+def may_be_secret(location: str) -> bool:
+    """Whether a location that is none may be an address, misspelled or in libpq's other form, with a password in it."""
+    return "@" in location or "password" in location.lower()
 
 
 def _can_be_a_name(location: str) -> bool:

@@ -1,6 +1,7 @@
 """The verifier with the fastest tools at hand; without them it is the same verifier, slower."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from hansard.app.views import View
-from hansard.errors import StoreError
+from hansard.errors import StoreError, UsageError
 from hansard.ledger import command as command_module
 from hansard.ledger.report import Finding
 from hansard.ledger.verify import Tools
@@ -75,6 +76,7 @@ def verifiable(location: str, closed: Event | None = None) -> Iterator[tuple[str
     It is given up where a service is `closed` meanwhile: it may take longer than a process has that is told to end.
     """
     if "://" not in location:
+        _refuse_address(location)
         yield location, ()
         return
     from hansard.app.wiring import compare_derived, form_of, open_store
@@ -99,3 +101,13 @@ def verifiable(location: str, closed: Event | None = None) -> Iterator[tuple[str
         yield str(folder / "export"), odd
     finally:
         remove(folder)
+
+
+def _refuse_address(location: str) -> None:
+    """UsageError, which quotes nothing, for what is no path and may be an address with a password in it."""
+    if os.path.lexists(location):
+        return
+    from hansard.app.wiring import may_be_secret
+
+    if may_be_secret(location):
+        raise UsageError("there is no file or folder of this name; a database is named postgresql://…")
