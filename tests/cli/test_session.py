@@ -295,6 +295,10 @@ TAMPERING: dict[str, Callable[[Path], object]] = {
     "seal entry that is no number": rewritten("seal.json", lambda s: s.update(entry=[])),
     "no seal entry": rewritten("seal.json", lambda s: s.pop("entry")),
     "more in the seal": rewritten("seal.json", lambda s: s.update(signed_by="the board")),
+    "a seal in other words": rewritten("seal.json", lambda s: None),
+    "white space behind the seal": lambda folder: (folder / "seal.json").write_bytes(
+        (folder / "seal.json").read_bytes() + b" "
+    ),
     "no seal": lambda folder: (folder / "seal.json").unlink(),
 }
 

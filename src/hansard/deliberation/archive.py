@@ -210,7 +210,7 @@ class Archive:
 
     def seal(self, seq: int, listed: bytes) -> None:
         """The list of hashes as it stands on the record, and where."""
-        self._put(SEAL, b'{"entry":%d,"files":%b}\n' % (seq, listed))
+        self._put(SEAL, seal_of(seq, listed))
 
     def close(self) -> None:
         """Let go of the directory. A second call does nothing."""
@@ -395,6 +395,11 @@ def closest(folder: Path, listings: Iterable[bytes]) -> bytes:
     """The list with the fewest differences from what lies there, the first of several."""
     found = listing(folder)
     return min(listings, key=lambda each: len(differing(json.loads(each), found)))
+
+
+def seal_of(seq: int, listed: bytes) -> bytes:
+    """The seal of a directory whose list stands on the record in this entry."""
+    return b'{"entry":%d,"files":%b}\n' % (seq, listed)
 
 
 def seal_breaches(folder: Path, recorded: bytes | None = None) -> list[Breach]:

@@ -38,6 +38,7 @@ from hansard.deliberation.archive import (
     read_journal,
     read_manifest,
     seal_breaches,
+    seal_of,
     session_around,
     write_whole,
 )
@@ -216,7 +217,7 @@ def validated(path: Path, store: Store | None = None, *, named: bool = False) ->
 def _directory(folder: Path, store: Store | None, named: bool) -> Validation:
     if (folder / ARTIFACT).is_file():
         listed, entries, unknown = _listed(folder, store)
-        found = [*directory_breaches(folder, recorded=listed), *_misplaced(folder, entries)]
+        found = [*directory_breaches(folder, recorded=listed), *_misplaced(folder, listed, entries)]
         bare = listed is None and not (folder / SEAL).exists()
         unsealed = "the directory has no seal: what lies outside of the transcript may have been changed"
         return _judged("directory", found, unknown, named, *([unsealed] if bare else []))
@@ -283,13 +284,16 @@ def _listed(folder: Path, store: Store | None) -> tuple[bytes | None, list[int],
     return None, [], f"not held against the record: {store.place} lists no files of a session {session!r}"
 
 
-def _misplaced(folder: Path, entries: Sequence[int]) -> list[Breach]:
-    """A seal that points to another entry than those that hold its list, or that says more; what is no seal is told already."""
+def _misplaced(folder: Path, listed: bytes | None, entries: Sequence[int]) -> list[Breach]:
+    """A seal that has the list of the record and is another one, by a byte; what is no seal, or has another list, is told already."""
     try:
-        sealed = read_json(read_file(folder / SEAL), where=SEAL) if entries else None
+        found = read_file(folder / SEAL)
+        sealed = read_json(found, where=SEAL)
     except (OSError, UsageError):
         return []
-    if not isinstance(sealed, dict) or (sealed.keys() == {"entry", "files"} and sealed["entry"] in entries):
+    if listed is None or not isinstance(sealed, dict) or sealed.get("files") != json.loads(listed):
+        return []
+    if found in (seal_of(entry, listed) for entry in entries):
         return []
     message = f"does not say, and nothing else, that the record lists these files at entry {entries[0]}"
     return [Breach(document=SEAL, path="", rule="seal", message=message)]
