@@ -89,6 +89,7 @@ def test_a_schema_that_is_damaged_in_the_middle_of_a_character_is_told(original:
     [
         ("the view 'meta'", ["ALTER TABLE meta RENAME TO kept", "CREATE VIEW meta AS SELECT * FROM kept"]),
         ("the trigger 't'", ["CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM bodies; END"]),
+        ("the index 'i'", ["CREATE INDEX i ON entries(length(line))"]),
         ("other tables than a ledger", ["DROP TABLE claims", "CREATE TABLE claims(name, epoch, holder, until_us)"]),
     ],
 )
@@ -102,6 +103,21 @@ def test_what_sqlite_would_run_for_somebody_else_is_not_opened(
             into.execute(each)
     with pytest.raises(StoreError, match=f"has {what}.* is not opened; run: hansard verify"):
         SqliteStore.open(path)
+
+
+def test_an_index_of_other_words_is_never_worked_out_and_is_made_anew_by_a_repair(original: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(original.read_bytes())
+    with database(path) as into:
+        into.execute("DROP INDEX causes_by_cause")
+        # It may as well take for ever.
+        into.execute("CREATE INDEX causes_by_cause ON causes(abs(-9223372036854775807 - (seq > 256)))")
+    with closing(SqliteStore.open(path)) as store:
+        assert store.broken == "the index causes_by_cause is not that of a ledger"
+        with pytest.raises(StoreError, match="may not be extended: the index"):
+            put(store, draft(causes=(0,)))
+        assert store.repair() == [("derived", 1)]
+        put(store, draft(causes=(0,)))
 
 
 def test_what_somebody_keeps_beside_the_tables_keeps_nobody_out(original: Path, tmp_path: Path) -> None:

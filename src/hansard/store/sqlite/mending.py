@@ -26,6 +26,10 @@ def fault(connection: sqlite3.Connection) -> str | None:
 
 
 def _fault(connection: sqlite3.Connection) -> str | None:
+    for name, sql in _indexes(connection).items():
+        if sql != INDEXES.get(name, "").encode():
+            # Each insert would work out what it says.
+            return f"the index {name} is not that of a ledger"
     row = connection.execute(READ_HEAD).fetchone()
     last = connection.execute("SELECT max(seq) FROM entries").fetchone()[0]
     if row is None or last is None or row[0] != last + 1:
@@ -56,7 +60,7 @@ def rebuild(writer: sqlite3.Connection, place: str) -> tuple[Sequence, int]:
     rebuilt, causes, nodes = _read_all(writer, place)
     _check_checkpoints(writer, place, rebuilt.size)
     _check_head(writer, place)
-    changed = 0
+    changed = _restore_indexes(writer)
     for table, columns, wanted in (("causes", "seq, cause", causes), ("nodes", "level, idx, hash", nodes)):
         kept = set(writer.execute(f"SELECT {columns} FROM {table}").fetchall())
         if kept != wanted:
@@ -69,17 +73,23 @@ def rebuild(writer: sqlite3.Connection, place: str) -> tuple[Sequence, int]:
         changed += 1
         writer.execute("INSERT INTO head VALUES (0, ?, ?, ?, ?) ON CONFLICT(id) DO NOTHING", want)
         write_head(writer, rebuilt)
-    return rebuilt, changed + _restore_indexes(writer)
+    return rebuilt, changed
 
 
 def _restore_indexes(writer: sqlite3.Connection) -> int:
     """Make the indexes anew that are not there, or stand there as something else: how many."""
-    found = {sql for (sql,) in writer.execute("SELECT sql FROM sqlite_schema WHERE type = 'index'")}
-    wrong = {name: sql for name, sql in INDEXES.items() if sql.encode() not in found}
+    found = _indexes(writer)
+    wrong = {name: sql for name, sql in INDEXES.items() if found.get(name) != sql.encode()}
     for name, sql in wrong.items():
         writer.execute(f"DROP INDEX IF EXISTS {name}")
         writer.execute(sql)
     return len(wrong)
+
+
+def _indexes(connection: sqlite3.Connection) -> dict[str, bytes]:
+    """The text of each index that somebody has made, by name."""
+    query = "SELECT name, CAST(sql AS BLOB) FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"
+    return {as_bytes(name).decode(errors="replace"): sql for name, sql in connection.execute(query)}
 
 
 def finish_redactions(writer: sqlite3.Connection) -> tuple[int, bool]:

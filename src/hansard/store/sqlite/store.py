@@ -336,11 +336,12 @@ class SqliteStore:
         if version != USER_VERSION:
             raise UsageError(f"{self.place} has layout {version}; this version of Hansard reads layout {USER_VERSION}")
         found = self._writer.connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
-        # SQLite would run what somebody wrote there: a view may never end, and a trigger do anything to what is recorded.
+        # SQLite would run what somebody wrote there: a view may never end, nor an index of an expression, and a trigger may do
+        # anything to what is recorded.
         odd = [
             f"{kind.decode()} {name.decode(errors='replace')!r:.60}"
-            for kind, name, _ in found
-            if kind in (b"view", b"trigger")
+            for kind, name, sql in found
+            if kind in (b"view", b"trigger") or (kind == b"index" and sql and name.decode(errors="replace") not in INDEXES)
         ]
         # An index that is not there only takes time, and a repair makes it anew.
         wanted = {each.encode() for each in TABLES if each not in INDEXES.values()}
