@@ -105,7 +105,9 @@ def test_what_sqlite_would_run_for_somebody_else_is_not_opened(
         SqliteStore.open(path)
 
 
-def test_an_index_of_other_words_is_never_worked_out_and_is_made_anew_by_a_repair(original: Path, tmp_path: Path) -> None:
+def test_an_index_of_other_words_is_never_worked_out_and_is_made_anew_by_a_repair(
+    original: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(original.read_bytes())
     with database(path) as into:

@@ -341,7 +341,8 @@ class SqliteStore:
         odd = [
             f"{kind.decode()} {name.decode(errors='replace')!r:.60}"
             for kind, name, sql in found
-            if kind in (b"view", b"trigger") or (kind == b"index" and sql and name.decode(errors="replace") not in INDEXES)
+            if kind in (b"view", b"trigger")
+            or (kind == b"index" and sql and name.decode(errors="replace") not in INDEXES)
         ]
         # An index that is not there only takes time, and a repair makes it anew.
         wanted = {each.encode() for each in TABLES if each not in INDEXES.values()}
