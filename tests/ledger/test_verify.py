@@ -429,6 +429,47 @@ class TestSince:
         report = check(log, Options(since=str(tmp_path / "kept")))
         assert (codes(report), report.exit_code) == (["rollback"], 21)
 
+    def test_what_sealed_the_log_before_it_still_does(self, check: Check, tmp_path: Path) -> None:
+        log = honest(600)
+        log.grow(5)
+        (tmp_path / "kept").write_text(log.note())
+        assert log.identity
+        log.checkpoint([log.identity])
+        log.grow(5)
+        plain, since = Options(pin=log.pin), Options(pin=log.pin, since=str(tmp_path / "kept"))
+        report = check(log, since)
+        assert (report.exit_code, report.unread_prefix, report.signed.sealed_to) == (0, 605, 600)
+        assert codes(report) == codes(check(log, plain)) == ["half_signed", "unsealed_tail"]
+        export = log.write_export(tmp_path / "export", published=log.checkpoints[-2])
+        assert (
+            codes(verify(export, since, FAST)) == codes(verify(export, plain, FAST)) == ["half_signed", "unsealed_tail"]
+        )
+
+    def test_a_checkpoint_before_it_is_of_this_log_too(self, check: Check, tmp_path: Path) -> None:
+        log = honest(600)
+        (tmp_path / "kept").write_text(log.note())
+        other = honest(600).note(599).replace("\n599\n", "\n598\n")
+        log.checkpoints.insert(-1, other)
+        assert check(log, Options(since=str(tmp_path / "kept"))).exit_code == 20
+
+    def test_a_line_that_is_no_checkpoint_is_told_once(self, tmp_path: Path) -> None:
+        log = honest(600)
+        (tmp_path / "kept").write_text(log.note(520))
+        path = log.write_jsonl(tmp_path / "x.jsonl")
+        with (tmp_path / "x.checkpoints.jsonl").open("ab") as file:
+            file.write(b"{}\n")
+        assert codes(verify(path, Options(since=str(tmp_path / "kept")), FAST)) == ["checkpoint_form"]
+
+    def test_a_log_that_was_never_sealed_behind_a_lost_key_is_no_broken_export(self, tmp_path: Path) -> None:
+        log = honest(600)
+        log.rotate(seal=False)
+        log.grow(5)
+        log.checkpoint()
+        (tmp_path / "kept").write_text(log.checkpoints[-1])
+        export = log.write_export(tmp_path / "export", published=log.checkpoints[-2])
+        report = verify(export, Options(since=str(tmp_path / "kept")), FAST)
+        assert [(each.code, each.grade) for each in report.findings] == [("published", "warning")]
+
     def test_edited_nodes_do_not_make_a_fork_of_an_honest_log(self, tmp_path: Path) -> None:
         log = honest(600)
         (tmp_path / "kept").write_text(log.note(520))

@@ -1,7 +1,8 @@
 """One verification of one opened ledger: sends the walk along it, gathers what it tells, and writes the report."""
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from .anchors import Kept, compare
@@ -14,7 +15,7 @@ from .events import SPECIAL, Absent, Anchored, Event, Genesis, Noted, Rotated, T
 from .merkle import leaf_hash
 from .note import VerifierKey
 from .report import Anchor, Bodies, Findings, Report, Signed
-from .seals import Pin, Seals
+from .seals import LOOK_BACK, Pin, Seals
 from .sources.base import Source, State
 from .sources.export import ExportSource
 from .sources.sqlite import SqliteSource
@@ -80,6 +81,7 @@ class Audit:
             return START
         for line in self._source.specials(state.size):
             self._believe(line, state.size)
+        self._look_back(state)
         return state
 
     def _believe(self, line: bytes, size: int) -> None:
@@ -97,6 +99,14 @@ class Audit:
         elif isinstance(event, Rotated):
             take = self._seals.adopt if event.seq + 1 < size else self._seals.rotated
             take(event)
+
+    def _look_back(self, start: State) -> None:
+        """Tell the newest checkpoints of this epoch that lie before --since: what seals the log may be one of them."""
+        newest = deque(self._source.checkpoints(self._seals.in_force_from, start.size - 1), maxlen=LOOK_BACK)
+        roots = self._before([noted.size for noted in newest], start)
+        for noted in newest:
+            if noted.size in roots:
+                self._seals.noted(replace(noted, agrees=roots[noted.size] == noted.checkpoint.root))
 
     def _walk(self, start: State) -> State:
         wanted = tuple(sorted({size for kept in self._asked.anchors() for size in kept.sizes()}))

@@ -15,7 +15,7 @@ from .note import Check, VerifierKey, open_note
 from .report import Findings, Signed
 
 _KEPT = 1_000
-_LOOK_BACK = 16
+LOOK_BACK = 16
 """How many checkpoints of an epoch are tried, newest first, to find one that seals."""
 
 
@@ -52,7 +52,7 @@ class Seals:
         self._rotation: Rotated | None = None
         self._rotation_sealed = False
         self._whole = True
-        self._candidates: deque[Noted] = deque(maxlen=_LOOK_BACK)
+        self._candidates: deque[Noted] = deque(maxlen=LOOK_BACK)
         self._newest: Noted | None = None
         self._newest_checked = False
         self._sealed_to = 0
@@ -75,6 +75,11 @@ class Seals:
         elif genesis.leaf != self._pin.genesis:
             message = "[C8] entry 0 is not the pinned one: this log was begun anew under the same key"
             self._findings.add("pin_genesis", "anchor", message, seq=0)
+
+    @property
+    def in_force_from(self) -> int:
+        """The size past which the epoch key in force is in force."""
+        return max(self._since[key.name] for key in self._in_force()) if self._known else 0
 
     def adopt(self, event: Rotated) -> None:
         """Take over an epoch key from a prefix that is not read: whether its rotation was sealed is not judged."""

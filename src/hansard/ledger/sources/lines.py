@@ -115,6 +115,8 @@ class LinesSource:
             self.close()
             raise
         self._checkpoints, self._entries, self._bodies = self._files
+        self._told = 0
+        """How far the lines of checkpoints were looked through: what is wrong with one is told once."""
 
     @property
     def entries(self) -> int:
@@ -147,8 +149,10 @@ class LinesSource:
                 if noted.size < last:
                     raise Malformed(f"[J3] size {noted.size} stands behind size {last}")
             except Malformed as error:
-                message = f"line {number} of {self._checkpoints.path.name}: {error}"
-                self._findings.add("checkpoint_form", "structure", message)
+                if number > self._told:
+                    self._told = number
+                    message = f"line {number} of {self._checkpoints.path.name}: {error}"
+                    self._findings.add("checkpoint_form", "structure", message)
                 continue
             last = noted.size
             if above < last and (upto is None or last <= upto):
