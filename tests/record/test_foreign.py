@@ -5,6 +5,9 @@ import json
 import math
 import os
 import sqlite3
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -126,6 +129,36 @@ def good() -> Forum:
     forum.append(None, parent=0)
     forum.checkpoint()
     return forum
+
+
+READ_AND_WAIT = """
+import sys
+from pathlib import Path
+from hansard.record.foreign_sqlite import SqliteLedger
+opened = SqliteLedger(Path(sys.argv[1]))
+print("reading", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_copy_of_an_import_that_was_killed_goes_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = good().write_sqlite(tmp_path / "forum.db")
+    place = tmp_path / "temporary"
+    place.mkdir()
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(place)}
+    with subprocess.Popen(
+        [sys.executable, "-c", READ_AND_WAIT, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+    ) as killed:  # fmt: skip
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        killed.kill()
+    assert len(list(place.iterdir())) == 1
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    assert examine(path).verified
+    assert list(place.iterdir()) == []
 
 
 @pytest.mark.parametrize("layout", ["jsonl", "sqlite"])

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from hashlib import file_digest, sha256
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hansard.errors import StoreError, UsageError
+from hansard.ledger.sources.aside import new_aside
 from hansard.record.foreign_format import (
     FIELDS,
     Findings,
@@ -38,12 +38,13 @@ class SqliteLedger:
         self.rows_seen = 0
         self._path = path
         with ExitStack() as opened:
-            folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="hansard-import-")))
+            aside = new_aside()
+            opened.callback(aside.remove)
             # A journal lies beside the file itself, not beside a link to it.
             real = Path(os.path.realpath(path))
-            self._files = _copy(real, folder)
+            self._files = _copy(real, aside.folder)
             try:
-                self._db = opened.enter_context(closing(_connect(folder / real.name)))
+                self._db = opened.enter_context(closing(_connect(aside.folder / real.name)))
                 _harden(self._db)
                 self._columns = self._check_tables()
             except sqlite3.Error as error:
