@@ -75,7 +75,7 @@ A_TERMINAL_ASKS_FOR = frozenset({"NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "
 
 # Besides the one reader: who copies a log, and who says in which state a body is.
 MAY_TAKE_A_BODY = (
-    *("hansard.store", "hansard.record.reading", "hansard.record.export"),
+    *("hansard.store", "hansard.record.reading", "hansard.record.export", "hansard.record.copying"),
     *("hansard.app.ledgers.ledger", "hansard.app.starting.tampering"),
 )
 

@@ -65,6 +65,38 @@ def test_an_entry_that_no_export_has_and_queries_find_is_told(tmp_path: Path, ur
     assert told["first_bad"] == told["findings"][0]
 
 
+DAMAGE = {
+    "DELETE FROM entries WHERE seq = 0": 0,
+    "DELETE FROM entries WHERE seq = 7": 7,
+    "DELETE FROM entries WHERE seq = (SELECT max(seq) FROM entries)": 24,
+    "UPDATE entries SET line = set_byte(line, length(line) - 2, 65) WHERE kind = 'body.redacted'": 24,
+    "UPDATE head SET size = size + 1": 25,
+    "UPDATE head SET frontier = ''": 24,
+    "DELETE FROM head": 0,
+}
+
+
+def test_a_ledger_of_which_no_export_can_be_made_is_broken_and_not_left_unjudged(
+    tmp_path: Path, url: str, server: Server
+) -> None:
+    assert hansard(tmp_path, "submit", "x", "--provider", "rehearsal", "--ledger", url).returncode == 0
+    assert hansard(tmp_path, "ledger", "redact", "1", "request", "--reason", "secret", "--ledger", url).returncode == 0
+    database = url.partition("?")[0].rpartition("/")[2]
+    found = {}
+    for number, statement in enumerate(DAMAGE):
+        copy = f"{database}_{number}"
+        server.execute(f"CREATE DATABASE {copy} TEMPLATE {database}")
+        server.execute(f"SET search_path = hansard; {statement} RETURNING 1", copy)
+        told = verify_apart(url.replace(f"/{database}?", f"/{copy}?"))
+        found[statement] = (told["exit_code"], told["first_bad"]["seq"])
+    assert found == {statement: (20, seq) for statement, seq in DAMAGE.items()}
+    lost = hansard(tmp_path, "verify", url.replace(f"/{database}?", f"/{database}_1?"))
+    assert (lost.returncode, lost.stdout.splitlines()[1]) == (
+        20,
+        "  first bad    entry 7: [S3] it is not there, and the head row says that there are 25 entries",
+    )
+
+
 def test_a_checkpoint_of_more_than_there_is_shows_that_the_end_was_cut_off(
     tmp_path: Path, url: str, server: Server
 ) -> None:

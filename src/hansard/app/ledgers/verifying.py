@@ -9,13 +9,18 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 from hansard.app.views import View
-from hansard.errors import StoreError, UsageError
+from hansard.errors import StoreError, Unavailable, UsageError
 from hansard.ledger import command as command_module
 from hansard.ledger.report import Finding
 from hansard.ledger.verify import Tools
 from hansard.record.encoder import fast_parser, fastest
+
+if TYPE_CHECKING:
+    from hansard.record.export import Progress
+    from hansard.store.base import Store
 
 LOOK_S = 0.2
 
@@ -81,26 +86,39 @@ def verifiable(location: str, closed: Event | None = None) -> Iterator[tuple[str
         return
     from hansard.app.wiring import compare_derived, form_of, open_store
     from hansard.providers.programs.temporary import new_folder, remove
-    from hansard.record.export import export
 
     # An address of something else is no path, and is not quoted: a password may stand in it.
     form_of(location)
 
     def look(done: int, size: int) -> None:
         if closed is not None and closed.is_set():
-            raise StoreError(f"given up after {done:,} of {size:,} entries: whoever asked for them is being shut down")
+            raise Unavailable(f"given up after {done:,} of {size:,} entries: whoever asked for them is being shut down")
 
     folder = new_folder()
     try:
         store = open_store(location, reading=True)
         try:
-            export(store, folder / "export", pending=True, progress=look)
+            path = _copied(store, folder, look)
             odd = compare_derived(store, look)
         finally:
             store.close()
-        yield str(folder / "export"), odd
+        yield str(path), odd
     finally:
         remove(folder)
+
+
+def _copied(store: "Store", folder: Path, look: "Progress") -> Path:
+    """An export; of a ledger that does not hold together, and so gives none, whatever of it can be read."""
+    from hansard.record.copying import copy_lines
+    from hansard.record.export import export
+
+    try:
+        export(store, folder / "export", pending=True, progress=look)
+    except (StoreError, UsageError) as error:
+        if isinstance(error, Unavailable) or isinstance(error.__cause__, OSError):
+            raise
+        return copy_lines(store, folder / "copy", look)
+    return folder / "export"
 
 
 def _refuse_address(location: str) -> None:

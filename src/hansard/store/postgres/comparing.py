@@ -56,7 +56,9 @@ def compare(fetch: Fetch, look: Look) -> tuple[Finding, ...]:
             entries = [read(line) for line, *_ in rows]
         except Malformed:
             break
-        if [each.seq for each in entries] != list(range(at, stop)):
+        if gone := sorted({*range(at, stop)} - {each.seq for each in entries}):
+            message = f"[S3] it is not there, and the head row says that there are {size} entries"
+            findings.add("head", "structure", message, seq=gone[0])
             break
         _compare_columns(entries, rows, findings)
         _compare_causes(entries, fetch, findings)
