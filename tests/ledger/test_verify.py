@@ -577,6 +577,11 @@ class TestBodies:
             ("UPDATE bodies SET body = NULL WHERE id = 3 << 8", "body_changed"),
             ("UPDATE bodies SET media = x'ff' WHERE id = 3 << 8", "body_changed"),
             ("UPDATE bodies SET salt = 7 WHERE id = 3 << 8", "body_changed"),
+            ("UPDATE checkpoints SET id = 0 WHERE id = (SELECT min(id) FROM checkpoints)", "checkpoint_order"),
+            (
+                f"UPDATE checkpoints SET id = {2**63 - 1} WHERE size = (SELECT max(size) FROM checkpoints)",
+                "checkpoint_order",
+            ),
         ],
     )
     def test_rows_that_no_entry_accounts_for_are_caught(self, tmp_path: Path, statement: str, code: str) -> None:

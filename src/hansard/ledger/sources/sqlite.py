@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import layout
 from ..body import digest
-from ..canonical import Malformed
+from ..canonical import MAX_INT, Malformed
 from ..entry import MAX_LINE, new, parse
 from ..events import ROTATED, Noted, read_note
 from ..merkle import HASH, Frontier, leaf_hash
@@ -279,6 +279,10 @@ class SqliteSource:
             self._findings.add("line_type", "structure", "[S2] its line is not stored as text", seq=seq)
 
     def _examine_order(self) -> None:
+        # Below the first number a writer does not look, and behind the last one SQLite gives the next row any other.
+        for (number,) in self._rows("SELECT id FROM checkpoints WHERE id NOT BETWEEN 1 AND ? LIMIT 1", (MAX_INT,)):
+            message = f"[S3] a checkpoint is kept under the number {number}, which no writer gives"
+            self._findings.add("checkpoint_order", "structure", message)
         last = 0
         for (size,) in self._rows("SELECT size FROM checkpoints WHERE typeof(size) = 'integer' ORDER BY id"):
             if size < last:
