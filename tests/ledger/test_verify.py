@@ -17,7 +17,7 @@ import pytest
 from hansard.ledger import parallel
 from hansard.ledger.canonical import dump
 from hansard.ledger.merkle import consistency_proof
-from hansard.ledger.report import Report
+from hansard.ledger.report import Report, lines
 from hansard.ledger.tools import Tools
 from hansard.ledger.verify import CannotRead, Options, verify
 from specimens import FAST, ORIGIN, START_US, Body, Key, Leaves, Log, honest
@@ -444,6 +444,20 @@ class TestSince:
         assert (
             codes(verify(export, since, FAST)) == codes(verify(export, plain, FAST)) == ["half_signed", "unsealed_tail"]
         )
+
+    @pytest.mark.parametrize("erase", [True, False])
+    def test_what_was_to_be_erased_since_is_missed_in_the_prefix_too(
+        self, check: Check, tmp_path: Path, erase: bool
+    ) -> None:
+        log = honest(600)
+        (tmp_path / "kept").write_text(log.note())
+        named = [(seq, part) for seq, part in log.bodies if seq < 600][:3]
+        for each in named if erase else named * 2:
+            log.redact(*each, erase=erase)
+        log.checkpoint()
+        report = check(log, Options(since=str(tmp_path / "kept"), strict=True))
+        assert (report.exit_code, report.bodies.pending) == ((0, 0) if erase else (23, 3))
+        assert erase or any("3 pending" in each for each in lines(report))
 
     def test_a_checkpoint_before_it_is_of_this_log_too(self, check: Check, tmp_path: Path) -> None:
         log = honest(600)

@@ -139,8 +139,21 @@ class Redactions(Scratch):
         )
         pending = targets - redacted
         return Bodies(
-            parts=parts, opened=max(0, opened - pending), redacted=redacted, pending=pending, missing=missing, unread=0
+            parts=parts,
+            opened=max(0, opened - pending),
+            redacted=redacted,
+            pending=pending + self._still_there(source, since),
+            missing=missing,
+            unread=0,
         )
+
+    def _still_there(self, source: Source, since: int) -> int:
+        """How many bodies before --since are still there although an entry behind it says that they were to be erased."""
+        reader = self._db.cursor()
+        query = "SELECT DISTINCT seq FROM tombstones WHERE seq < ? ORDER BY seq"
+        named = "SELECT count(*) FROM (SELECT 1 FROM tombstones WHERE seq = ? AND part = ? LIMIT 1)"
+        found = source.stored(row[0] for row in reader.execute(query, (since,))) if since else ()
+        return sum(self._db.execute(named, place).fetchone()[0] for place in found)
 
     def _drop_false_tombstones(self, source: Source, findings: Findings) -> None:
         """A tombstone explains a part only when an earlier entry has that part with that commitment."""

@@ -111,6 +111,10 @@ class Source(Protocol):
         """What is stored as the token of these recorded anchors, whose seqs must rise; what cannot be read is left out."""
         ...
 
+    def stored(self, seqs: Iterable[int]) -> Iterator[tuple[int, str]]:
+        """The parts of these entries, whose seqs must rise, that a body lies under; what cannot be read is left out."""
+        ...
+
     def mirror(self) -> Mirror: ...
 
     def specials(self, stop: int) -> Iterator[bytes]:

@@ -174,22 +174,32 @@ class LinesSource:
                 yield stored
 
     def tokens(self, seqs: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+        for stored in self._bodies_of(seqs, _TOKEN):
+            if stored.part == "token":
+                yield stored.seq, stored.body
+
+    def stored(self, seqs: Iterable[int]) -> Iterator[tuple[int, str]]:
+        for stored in self._bodies_of(seqs, b""):
+            yield stored.seq, str(stored.part)
+
+    def _bodies_of(self, seqs: Iterable[int], holding: bytes) -> Iterator[Stored]:
+        """The bodies of these entries, whose seqs must rise, in lines that hold this."""
         rising = iter(seqs)
         wanted = next(rising, None)
         for line in self._bodies.split(MAX_BODY_LINE, _BODY_BEGINS):
             if wanted is None:
                 return
-            if _TOKEN not in line:
+            if holding not in line:
                 continue
             try:
-                stored, (seq, part) = _read_body(line)
+                stored, _ = _read_body(line)
             except Malformed:
                 # Told where all bodies are read.
                 continue
-            while wanted is not None and wanted < seq:
+            while wanted is not None and wanted < stored.seq:
                 wanted = next(rising, None)
-            if wanted == seq and part == "token":
-                yield seq, stored.body
+            if wanted == stored.seq:
+                yield stored
 
     def mirror(self) -> Mirror:
         return NoMirror()

@@ -186,6 +186,16 @@ class SqliteSource:
                 continue
             yield from ((seq, stored.body) for stored in self.bodies(seq, seq + 1) if stored.part == place)
 
+    def stored(self, seqs: Iterable[int]) -> Iterator[tuple[int, str]]:
+        if "bodies" not in self._sound:
+            return
+        query = "SELECT id FROM bodies WHERE id BETWEEN ? AND ? ORDER BY id"
+        for seq, line in self.pick(seqs):
+            with suppress(Malformed):
+                names = sorted(parse(line or b"").body)
+                rows = self._fetch(query, (layout.body_id(seq, 0), layout.body_id(seq, 0) + len(names) - 1))
+                yield from ((seq, names[place & 255]) for (place,) in rows)
+
     def _shared_body(self, place: int, salt: Any, media: Any, body: Any, shared: Any) -> Stored:
         """A body that lies in `shared`; a row of any other shape comes out as a body that opens nothing."""
         row = None
