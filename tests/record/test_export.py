@@ -253,6 +253,25 @@ def test_an_export_leaves_out_what_was_signed_since_it_began(log: SignedLog, tmp
     assert deep(tmp_path / "out").findings == ()
 
 
+def test_an_export_is_published_at_a_checkpoint_that_comes_along(log: SignedLog, tmp_path: Path) -> None:
+    log.ask_many(300)
+    log.checkpoint()
+    log.ask("not signed yet")
+    read, unsigned = log.store.checkpoints, [True]
+
+    def checkpoints(*, newest_first: bool = False) -> Iterator[StoredCheckpoint]:
+        yield from read(newest_first=newest_first)
+        if unsigned:
+            unsigned.pop()
+            log.checkpoint()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SqliteStore, "checkpoints", lambda _, **how: checkpoints(**how))
+        done = export(log.store, tmp_path / "out")
+    assert (done.size, done.checkpoints, done.published) == (302, 1, 301)
+    assert deep(tmp_path / "out").exit_code == 0
+
+
 def test_an_export_below_the_first_checkpoint_has_no_tiles(full: SignedLog, tmp_path: Path) -> None:
     done = export(full.store, tmp_path / "out", upto=5)
     assert done.published is None

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import BinaryIO
 from hansard.domain.value import value
 from hansard.errors import StoreError, Tampered, UsageError, unwritten
 from hansard.ledger.canonical import Json, Malformed, dump, encode
-from hansard.ledger.events import REDACTED, tombstone_of
+from hansard.ledger.events import REDACTED, read_note, tombstone_of
 from hansard.ledger.form import read
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import to_base64
@@ -25,10 +25,11 @@ from hansard.ledger.tiles import WIDTH, bundle_path, encode_bundle, tile_path, t
 from hansard.record.sealed import newest_sealed
 from hansard.record.verifier_archive import archive, readme
 from hansard.seal.private import sync_folder
-from hansard.store.base import Query, Store, StoredBody, verify_of
+from hansard.store.base import Query, Store, StoredBody, StoredCheckpoint, verify_of
 from hansard.store.unfinished import unfinished
 
 Progress = Callable[[int, int], None]
+CHECKPOINTS = "checkpoints.jsonl"
 
 
 @value
@@ -135,7 +136,8 @@ class _Export:
 
     def run(self, name: Path) -> Exported:
         checkpoints = self._write_checkpoints()
-        sealed = newest_sealed(self._store, self._size)
+        # Whoever signs meanwhile keeps others, which do not come along.
+        sealed = newest_sealed(self._store, self._size, self._written_checkpoints)
         published = sealed.checkpoint.size if sealed else 0
         self._write_entries(published)
         if sealed:
@@ -157,7 +159,7 @@ class _Export:
 
     def _write_checkpoints(self) -> int:
         count, reached = 0, self._size
-        with self._file("checkpoints.jsonl") as file:
+        with self._file(CHECKPOINTS) as file:
             for stored in self._store.checkpoints():
                 if stored.size > reached:
                     reached = self._store.head().size
@@ -166,6 +168,13 @@ class _Export:
                     file.write(encode({"note": stored.note}) + b"\n")
                     count += 1
         return count
+
+    def _written_checkpoints(self) -> Iterator[StoredCheckpoint]:
+        with (self._folder / CHECKPOINTS).open("rb") as file:
+            for line in file:
+                note = json.loads(line)["note"]
+                with suppress(Malformed):
+                    yield StoredCheckpoint(size=read_note(note).size, note=note)
 
     def _write_entries(self, published: int) -> None:
         with ExitStack() as stack:

@@ -4,7 +4,7 @@ Reads a store and checks signatures; it signs nothing and never sees a private k
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,6 +22,9 @@ from hansard.ledger.seals import Seals
 from hansard.seal import signing
 from hansard.store.base import Query, Store, StoredCheckpoint
 
+Kept = Callable[[], Iterable[StoredCheckpoint]]
+"""Gives checkpoints in the order in which they were written, each time that it is asked."""
+
 
 @value
 class Signed:
@@ -37,10 +40,10 @@ def is_unsigned(genesis: Entry) -> bool:
     return genesis.data.get("custody") == UNSIGNED
 
 
-def newest_signed(store: Store, *, covering: int = -1, upto: int | None = None) -> Signed | None:
-    """The newest kept checkpoint that covers entry `covering` and does not reach beyond size `upto`."""
+def newest_signed(store: Store, *, covering: int = -1) -> Signed | None:
+    """The newest kept checkpoint that covers entry `covering`."""
     for stored in store.checkpoints(newest_first=True):
-        if covering < stored.size and (upto is None or stored.size <= upto):
+        if covering < stored.size:
             with suppress(Malformed):
                 return check_signed(store, stored)
     return None
@@ -64,11 +67,13 @@ def check_signed(store: Store, stored: StoredCheckpoint) -> Signed:
     return Signed(note=stored.note, checkpoint=checkpoint, rotation=rotation)
 
 
-def newest_sealed(store: Store, upto: int) -> Signed | None:
+def newest_sealed(store: Store, upto: int, kept: Kept | None = None) -> Signed | None:
     """The checkpoint of the largest sealed size up to `upto` ([C6]), as the verifier judges it; None when there is none.
 
     It differs from the newest signed one where a rotation was never sealed: nothing behind that is sealed either ([C7]).
+    `kept` gives the checkpoints to judge by; otherwise they are those of the store as it stands.
     """
+    checkpoints = kept or store.checkpoints
     seals = Seals(Findings(), pin=None, all_signatures=False, check=_check())
     genesis = store.entry(0)
     rotations = deque(store.select(Query(kind=ROTATED, before=upto)))
@@ -76,7 +81,7 @@ def newest_sealed(store: Store, upto: int) -> Signed | None:
         first = read_event(GENESIS, 0, leaf_hash(genesis.line).hex(), genesis.data)
         assert isinstance(first, Genesis)
         seals.begin(first)
-    for stored in store.checkpoints():
+    for stored in checkpoints():
         if 0 < stored.size <= upto:
             while rotations and rotations[0].seq < stored.size:
                 _tell_rotation(seals, rotations.popleft())
@@ -84,7 +89,10 @@ def newest_sealed(store: Store, upto: int) -> Signed | None:
                 noted = read_note(stored.note)
                 seals.noted(replace(noted, agrees=root_at(stored.size, store) == noted.checkpoint.root))
     size = seals.finish(upto, 0).sealed_to
-    return newest_signed(store, covering=size - 1, upto=size) if size else None
+    for stored in reversed([each for each in checkpoints() if 0 < each.size == size]):
+        with suppress(Malformed):
+            return check_signed(store, stored)
+    return None
 
 
 def _tell_rotation(seals: Seals, entry: Entry) -> None:
