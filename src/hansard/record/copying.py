@@ -22,14 +22,15 @@ def copy_lines(store: Store, folder: Path, progress: Callable[[int, int], None])
     path = folder / "ledger.jsonl"
     try:
         folder.mkdir(mode=0o700)
+        # What is signed meanwhile must not look like an end that was cut off.
+        with (folder / "ledger.checkpoints.jsonl").open("xb") as notes:
+            notes.writelines(encode({"note": stored.note}) + b"\n" for stored in store.checkpoints())
         with path.open("xb") as lines, (folder / "ledger.bodies.jsonl").open("xb") as bodies:
             for done, line in enumerate(store.lines()):
                 lines.write(line + b"\n")
                 bodies.writelines(_body_lines(store, line))
                 if done % WIDTH == 0:
                     progress(done, done)
-        with (folder / "ledger.checkpoints.jsonl").open("xb") as notes:
-            notes.writelines(encode({"note": stored.note}) + b"\n" for stored in store.checkpoints())
     except OSError as error:
         raise unwritten(f"cannot copy to {folder}: {error.strerror}", error) from error
     return path
