@@ -332,6 +332,25 @@ def test_a_body_that_is_erased_while_an_export_is_made_goes_with_its_tombstone(l
     assert b"secret" not in (tmp_path / "out" / "bodies.jsonl").read_bytes()
 
 
+def test_a_rotation_that_comes_along_with_a_tombstone_is_sealed_as_it_is_in_the_log(
+    log: SignedLog, tmp_path: Path
+) -> None:
+    log.ask_many(300)
+    log.checkpoint()
+    stones: list[int] = []
+
+    def rotate_and_redact(done: int, _: int) -> None:
+        if not stones:
+            assert done < 290
+            log.rotate()
+            stones.append(log.redact(290, "request"))
+
+    done = export(log.store, tmp_path / "out", progress=rotate_and_redact)
+    assert (done.size, done.published, done.redacted, done.missing) == (stones[0] + 1, stones[0], 1, 0)
+    report = deep(tmp_path / "out")
+    assert (report.findings, report.signed.sealed_to, report.bodies.redacted) == ((), stones[0], 1)
+
+
 def test_an_export_of_a_log_in_which_bodies_are_erased_all_the_time_verifies(log: SignedLog, tmp_path: Path) -> None:
     log.ask_many(600)
     left = list(range(600, 400, -1))

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from hansard.domain.value import value
 from hansard.errors import StoreError, Tampered, UsageError, unwritten
 from hansard.ledger.canonical import Json, Malformed, dump, encode
-from hansard.ledger.events import REDACTED, read_note, tombstone_of
+from hansard.ledger.events import REDACTED, ROTATED, read_note, tombstone_of
 from hansard.ledger.form import read
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import to_base64
@@ -77,7 +77,8 @@ def export(
     try:
         with unfinished(folder, lambda place: place.mkdir(mode=0o700)) as partial:
             try:
-                done = _Export(store, partial, _size(store, upto), upto is None, bodies, pending, progress).run(folder)
+                while (done := _written(store, partial, folder, upto, bodies, pending, progress)) is None:
+                    _empty(partial)
                 for each, _, _ in os.walk(partial):
                     sync_folder(Path(each))
                 os.rename(partial, folder)
@@ -88,6 +89,24 @@ def export(
     except OSError as error:
         raise unwritten(f"cannot export to {folder}: {error.strerror}; nothing was left there", error) from error
     return done
+
+
+def _written(
+    store: Store, partial: Path, folder: Path, upto: int | None, bodies: bool, pending: bool, progress: Progress | None
+) -> Exported | None:
+    """What was written; None where a key was rotated meanwhile, and it has to be written anew."""
+    try:
+        return _Export(store, partial, _size(store, upto), upto is None, bodies, pending, progress).run(folder)
+    except _RotatedMeanwhile:
+        return None
+
+
+def _empty(folder: Path) -> None:
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
 
 
 def _size(store: Store, upto: int | None) -> int:
@@ -108,6 +127,10 @@ def _check_target(folder: Path) -> None:
         raise UsageError(f"cannot export to {folder}: something that is not a folder is there; choose another name")
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"cannot export to {folder}: it is not empty; choose another name")
+
+
+class _RotatedMeanwhile(Exception):
+    """Entries that have to come along introduce an epoch key, and the checkpoint that seals it ([C5]) was left behind."""
 
 
 class _Export:
@@ -213,6 +236,8 @@ class _Export:
         size = self._store.head().size
         later = self._buried(Query(kind=REDACTED, after=self._size - 1, before=size))
         if told := self._parts.missing & later:
+            if any(self._store.select(Query(kind=ROTATED, after=self._size - 1, before=size, limit=1))):
+                raise _RotatedMeanwhile
             self._parts.missing -= told
             self._parts.redacted += len(told)
             self._tombstones |= later
