@@ -91,6 +91,13 @@ def test_a_ledger_of_which_no_export_can_be_made_is_broken_and_not_left_unjudged
         found[statement] = (told["exit_code"], told["first_bad"]["seq"])
     assert found == {statement: (20, seq) for statement, seq in DAMAGE.items()}
     lost = hansard(tmp_path, "verify", url.replace(f"/{database}?", f"/{database}_1?"))
+    for words in ("import", "adopt"):
+        refused = hansard(
+            tmp_path, "ledger", words, url.replace(f"/{database}?", f"/{database}_1?"), "--ledger", "n.db"
+        )
+        assert refused.returncode == 2
+        assert f"hansard: postgresql://guarded@/{database}_1?" in refused.stderr
+        assert "does not verify, so nothing was taken from it: entry 7: [E4] the entry is missing" in refused.stderr
     assert (lost.returncode, lost.stdout.splitlines()[1]) == (
         20,
         "  first bad    entry 7: [S3] it is not there, and the head row says that there are 25 entries",

@@ -21,13 +21,13 @@ class Adopted:
     report: Report
 
 
-def adopt(old: Path) -> Adopted:
+def adopt(old: Path, shown: str | None = None) -> Adopted:
     """Verify the old log, a ledger or an export of one, and give its state. Its bodies are not opened.
 
-    A log in a database server is adopted by its export.
+    A log in a database server is adopted by its export, which is named as `shown`.
     """
-    report = verified(old, pin=None, deep=False)
+    report = verified(old, pin=None, deep=False, shown=shown)
     if report.origin is None or report.root is None or not report.size:
-        raise UsageError(f"{old} does not say which log it is; there is nothing to adopt")
+        raise UsageError(f"{report.path} does not say which log it is; there is nothing to adopt")
     state = Checkpoint(origin=report.origin, size=report.size, root=bytes.fromhex(report.root))
     return Adopted(state=state, report=report)

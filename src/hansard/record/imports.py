@@ -5,6 +5,7 @@ are, and only one of the copies may go on; a log whose keys are lost is adopted 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hansard.domain.value import value
@@ -37,17 +38,19 @@ class Restored:
     report: Report
 
 
-def import_log(source: Path, restore: Restore, *, pin: str | None = None, lacking: bool = False) -> Restored:
-    """Verify a log deeply and hand it to `restore`; nothing is made unless it verifies.
+def import_log(
+    source: Path, restore: Restore, *, pin: str | None = None, lacking: bool = False, shown: str | None = None
+) -> Restored:
+    """Verify a log deeply and hand it to `restore`; nothing is made unless it verifies. A copy is named as `shown`.
 
     A body whose redaction is pending stays behind: what was to be erased is not copied.
     With `lacking` a log whose bodies are missing is taken as it is, and is found lacking ever after.
     """
-    report = verified(source, pin=pin, deep=True, allow=(BODIES_MISSING,) if lacking else ())
+    report = verified(source, pin=pin, deep=True, allow=(BODIES_MISSING,) if lacking else (), shown=shown)
     try:
         opened = open_source(source, Findings())
     except (CannotRead, NotALedger) as error:
-        raise UsageError(f"cannot read {source}: {error}") from error
+        raise UsageError(f"cannot read {report.path}: {error}") from error
     try:
         head = restore(_rows(opened, report), _checkpoints(opened, report))
     finally:
@@ -55,20 +58,23 @@ def import_log(source: Path, restore: Restore, *, pin: str | None = None, lackin
     return Restored(head=head, report=report)
 
 
-def verified(source: Path, *, pin: str | None, deep: bool, allow: tuple[int, ...] = ()) -> Report:
-    """The report on a log that verifies; UsageError names the first thing that does not hold."""
+def verified(
+    source: Path, *, pin: str | None, deep: bool, allow: tuple[int, ...] = (), shown: str | None = None
+) -> Report:
+    """The report on a log that verifies; UsageError names the first thing that does not hold. A copy is named as `shown`."""
+    name = shown or str(source)
     check = signing.verify if signing.available() else ed25519.verify
     try:
         report = verify(source, Options(deep=deep, pin=pin), Tools(ed25519=check))
     except CannotRead as error:
         raise UsageError(f"{error}") from error
     if report.form == "receipt":
-        raise UsageError(f"{source} is a receipt of one entry, not a log")
+        raise UsageError(f"{name} is a receipt of one entry, not a log")
     first = report.first_bad
     if first and report.exit_code not in allow:
         where = "" if first.seq is None else f"entry {first.seq}: "
-        raise UsageError(f"{source} does not verify, so nothing was taken from it: {where}{first.message}")
-    return report
+        raise UsageError(f"{name} does not verify, so nothing was taken from it: {where}{first.message}")
+    return replace(report, path=name)
 
 
 def _rows(source: Source, report: Report) -> Iterator[Row]:

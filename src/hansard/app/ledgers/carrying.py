@@ -46,19 +46,19 @@ def export_to(settings: Settings, folder: Path, *, bodies: bool = True) -> View:
 def bring(location: str, settings: Settings, *, actor: str) -> View:
     """Bring a log of ours back as a new ledger, or record a foreign one, entry by entry, into an existing or new ledger."""
     with readable(location) as path:
-        return _bring(Path(path), settings, actor)
+        return _bring(Path(path), place_of(location), settings, actor)
 
 
-def _bring(path: Path, settings: Settings, actor: str) -> View:
+def _bring(path: Path, place: str, settings: Settings, actor: str) -> View:
     if not path.exists():
         raise UsageError(f"nothing at {path}; check the path")
     if is_foreign(path):
         return _bring_foreign(path, settings, actor)
     if ledger_exists(settings.ledger):
         raise UsageError(
-            f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to bring {path} back into"
+            f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to bring {place} back into"
         )
-    restored = import_log(path, restorer(settings.ledger))
+    restored = import_log(path, restorer(settings.ledger), shown=place)
     return {
         "ledger": place_of(settings.ledger),
         "format": "hansard",
@@ -92,7 +92,7 @@ def adopt_into(old: str, settings: Settings) -> View:
     if ledger_exists(settings.ledger):
         raise UsageError(f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to go on in")
     with readable(old) as path:
-        found = adopt(Path(path))
+        found = adopt(Path(path), place_of(old))
     with found_ledger(replace(settings, origin=None), found.state) as opened:
         if opened.sealer:
             opened.sealer.checkpoint()
