@@ -583,6 +583,24 @@ async def test_an_attempt_that_was_given_up_after_crashes_is_given_up_again(limi
     assert given_up
 
 
+@pytest.mark.parametrize("limit", [None, 2, 6])
+async def test_an_attempt_that_is_given_up_once_another_task_was_retried_is_given_up_again(limit: int | None) -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    config = at.config(Wishes(max_calls=limit))
+    config = replace(config, tuning=replace(config.tuning, restarts=0))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c", "a")))
+    await at.runs.drive(run)
+    given_up = 0
+    for commits in range(3, len(ledger.commits)):
+        resumed = desk(Answers(), store=ledger.until(commits))
+        await resumed.runs.retry(run, "c")
+        given_up += any("restarts" in resumed.text(each, "reasons") for each in rejected(resumed, run))
+        report = await again(resumed, run)
+        assert report["identical"] is True, (commits, report)
+    assert given_up
+
+
 def rejected(at: Desk, run: str) -> list[Any]:
     return [entry for entry in at.entries(run, "task.judged") if not entry.data["ok"]]
 

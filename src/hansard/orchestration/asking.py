@@ -57,7 +57,8 @@ class Means:
     verifier: Verifier | None = None
     reviser: Reviser | None = None
     number: Callable[[str, int], int] = lambda _, previous: previous + 1
-    """The number of a task's next attempt after this one; a re-run passes over those that a crash cut short."""
+    """The number of a task's next attempt after this one; a re-run passes over those that a crash cut short, and gives this one's
+    where the engine had ended too often while it was made."""
     turn: "Turn | None" = None
     """Who may reserve next, where that is not whoever comes first: a re-run asks in the order of its record."""
 

@@ -256,7 +256,8 @@ class Attempts:
             # An earlier driver has said so, and made no other: no crash cut this one short twice.
             return at._replace(causes=(progress.left,))
         restarts = progress.restarts + (not last.interrupted and not last.advanced)
-        if restarts > self._config.tuning.restarts:
+        ends_here = self._asker.means.number(task.id, last.number) == last.number
+        if ends_here or restarts > self._config.tuning.restarts:
             return at._replace(judged=self._swallowed(task, last.number, last.seq))
         fact = TaskRestarted(task=task.id, attempt=last.number, restarts=restarts)
         recorded = await self._journal.record(fact, "engine", [last.seq, *self._progress.claims[-1:]])

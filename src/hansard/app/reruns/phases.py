@@ -61,7 +61,8 @@ class Phase:
     attempts: Mapping[str, Sequence[int]]
     """By task: attempts that were answered, or at which it stood in the end. What a crash cut short is not among them."""
     swallowed: Mapping[Call, int]
-    """Attempts, with their entries, of which a verdict says that the engine ended too often while they were made."""
+    """Attempts, with their entries, of which a verdict says that the engine ended too often while they were made; some in a
+    phase before."""
     unjudged: Sequence[Entry]
     """Results by its end that a verdict could have come of, and none did."""
     done: Counter[Deed]
@@ -76,7 +77,9 @@ class Phase:
         return self.cut and (call not in self.asked or (call, digest) in self.open)
 
     def number(self, task: str, previous: int) -> int:
-        """The number of the next attempt at a task."""
+        """The number of the next attempt at a task; that of the previous one where the engine had ended too often by then."""
+        if Call(WORKER, task, previous, 1) in self.swallowed:
+            return previous
         return next((each for each in self.attempts.get(task, ()) if each > previous), previous + 1)
 
 
@@ -91,8 +94,9 @@ def phases_of(reader: Reader, entries: Sequence[Entry]) -> list[Phase]:
 
 def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Phase:
     asked = {entry.seq: entry for entry in own if entry.kind in ("task.attempted", "role.asked")}
-    swallowed = {seq for entry in own if entry.kind == "task.judged" for seq in entry.causes if seq in asked}
-    answered = swallowed | {seq for entry in own if is_answer(entry) for seq in entry.causes if seq in asked}
+    swallowed = _swallowed(own, so_far)
+    answers = {seq for entry in own if is_answer(entry) for seq in entry.causes}
+    answered = asked.keys() & (swallowed.keys() | answers)
     calls = {seq: (call_asked(entry), sha256(reader.data(entry, "prompt")).hexdigest()) for seq, entry in asked.items()}
     given = {calls[seq] for seq in answered}
     refused = _refused_behind_a_crash(own, {seq: call.task for seq, (call, _) in calls.items()})
@@ -120,12 +124,19 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         open=frozenset(calls[seq] for seq in left),
         left=frozenset(stood),
         attempts=attempts,
-        swallowed={calls[seq][0]: seq for seq in swallowed},
+        swallowed={call: seq for seq, call in swallowed.items()},
         unjudged=_unjudged(so_far),
         done=deeds(so_far),
         order=[each for _, each in order],
         before=_before(own, {seq: call for seq, (call, _) in calls.items()}, [place for place, _ in order]),
     )
+
+
+def _swallowed(own: Sequence[Entry], so_far: Sequence[Entry]) -> dict[int, Call]:
+    """The attempts of which a verdict of this phase says that the engine ended too often while they were made."""
+    tried = {entry.seq: entry for entry in so_far if entry.kind == "task.attempted"}
+    causes = (seq for entry in own if entry.kind == "task.judged" for seq in entry.causes)
+    return {seq: call_asked(tried[seq]) for seq in causes if seq in tried}
 
 
 def _refused_behind_a_crash(entries: Sequence[Entry], asked: Mapping[int, str]) -> set[int]:
