@@ -414,6 +414,29 @@ async def test_what_a_budget_refused_behind_a_crash_is_refused_again_wherever_th
             assert report["identical"] is True, (killed, commits, report)
 
 
+async def test_a_budget_that_ended_just_before_another_kill_ends_again_behind_a_retry() -> None:
+    async def unable(exchange: Exchange) -> Said:
+        if who(exchange)[:2] == ("worker", "a"):
+            return fails("auth_failure")
+        await asyncio.sleep(0.02)
+        return "it is done"
+
+    ledger = Ledger()
+    at = desk(Answers(unable), store=ledger)
+    config = at.config(Wishes(max_calls=2))
+    config = replace(config, tuning=replace(config.tuning, restarts=0, tries=2))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b")))
+    await at.runs.drive(run)
+    for killed in range(3, len(ledger.commits)):
+        copy = ledger.until(killed)
+        await desk(Answers(unable), store=copy).runs.drive(run)
+        for commits in range(killed + 1, len(copy.commits)):
+            retried = desk(Answers(unable), store=copy.until(commits))
+            await retried.runs.retry(run, "a")
+            report = await again(retried, run)
+            assert report["identical"] is True, (killed, commits, report)
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("wishes", [Wishes(judge="checks", answer="join"), Wishes(), Wishes(max_calls=6)])
 async def test_a_run_that_was_killed_anywhere_and_then_retried_comes_out_the_same(wishes: Wishes) -> None:

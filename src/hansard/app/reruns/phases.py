@@ -202,8 +202,12 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
     for entry in entries:
         data = entry.data
         match entry.kind:
-            case "run.retry_asked" | "run.ended":
+            case "run.ended":
                 turns.clear()
+                breaches.clear()
+            case "run.retry_asked":
+                turns.clear()
+                found |= breaches
                 breaches.clear()
             case "run.claimed":
                 answered = [key for key, seqs in turns.items() if len(seqs) > 1]
