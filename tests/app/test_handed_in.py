@@ -43,6 +43,21 @@ async def test_what_is_no_provider_is_refused_in_words_and_leaves_no_ledger_open
             await hansard.submit("please", lane="backend", provider=nobody)
 
 
+@pytest.mark.parametrize("request_", [None, b"please", 5])
+async def test_a_request_that_is_no_text_is_refused_in_words(request_: object) -> None:
+    at = desk(Answers())
+    with pytest.raises(UsageError, match=f"must be text, and is of type {type(request_).__name__}"):
+        await at.submit(cast(str, request_))
+
+
+async def test_a_run_that_is_not_there_is_told_to_whoever_asks_for_its_state_or_its_events() -> None:
+    at = desk(Answers())
+    with pytest.raises(UsageError, match="there is no run 'nobody'"):
+        at.runs.state("nobody")
+    with pytest.raises(UsageError, match="there is no run 'nobody'"):
+        await anext(at.runs.follow("nobody"))
+
+
 @pytest.mark.parametrize(
     ("provider", "settings"),
     [

@@ -126,6 +126,10 @@ class Runs(RecordedRuns):
     ) -> str:
         """Put a request on the record, with its whole configuration; gives the run's id, which may be the caller's own. Nothing
         is asked yet. `commands`: whether checks of the plan may run programs here."""
+        if not isinstance(request, str):
+            raise UsageError(
+                f"the request must be text, and is of type {type(request).__name__}; say in words what is wanted"
+            )
         if not request.strip():
             raise UsageError("the request is empty; say what is wanted")
         if len(request) > MAX_REQUEST:

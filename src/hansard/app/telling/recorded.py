@@ -3,7 +3,7 @@
 import threading
 from collections.abc import AsyncIterator
 
-from hansard.app.finding import find_run
+from hansard.app.finding import find_run, unknown_run
 from hansard.app.telling.capsule import capsule
 from hansard.app.telling.compare import answer_body, answer_of, compared, figures, last_verdicts
 from hansard.app.telling.runpage import run_page
@@ -88,6 +88,8 @@ class RecordedRuns:
             while len(self._folded) >= MOST_FOLDED:
                 del self._folded[next(iter(self._folded))]
             self._folded[run] = folded
+        if run not in folded.runs:
+            raise unknown_run(self._store, run)
         return folded.runs[run].state, folded.runs[run].over
 
     def find(self, run: str) -> str:
@@ -97,6 +99,8 @@ class RecordedRuns:
     async def follow(self, run: str, after: int = -1) -> AsyncIterator[View]:
         """The entries of a run as they are written, until it ends."""
         seen, so_far = after, self.entries(run)
+        if not so_far:
+            raise unknown_run(self._store, run)
         for entry in so_far:
             if entry.seq > after:
                 seen = entry.seq
