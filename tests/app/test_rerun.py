@@ -414,7 +414,8 @@ async def test_what_a_budget_refused_behind_a_crash_is_refused_again_wherever_th
             assert report["identical"] is True, (killed, commits, report)
 
 
-async def test_a_budget_that_ended_just_before_another_kill_ends_again_behind_a_retry() -> None:
+@pytest.mark.parametrize("tries", [1, 2])
+async def test_a_budget_that_ended_just_before_another_kill_ends_again_behind_a_retry(tries: int) -> None:
     async def unable(exchange: Exchange) -> Said:
         if who(exchange)[:2] == ("worker", "a"):
             return fails("auth_failure")
@@ -424,8 +425,8 @@ async def test_a_budget_that_ended_just_before_another_kill_ends_again_behind_a_
     ledger = Ledger()
     at = desk(Answers(unable), store=ledger)
     config = at.config(Wishes(max_calls=2))
-    config = replace(config, tuning=replace(config.tuning, restarts=0, tries=2))
-    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b")))
+    config = replace(config, tuning=replace(config.tuning, restarts=0, tries=tries))
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c", "a")))
     await at.runs.drive(run)
     for killed in range(3, len(ledger.commits)):
         copy = ledger.until(killed)

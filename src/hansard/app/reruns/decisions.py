@@ -18,7 +18,7 @@ def decisions(
     counts: dict[str, int] = {}
     unanswered = _unanswered(entries)
     out_of_time = {entry.seq for entry in entries if is_out_of_time(entry)}
-    at_the_end = _at_the_end_of_a_budget(entries)
+    at_the_end = _at_the_end_of_a_budget([entry for entry in entries if entry.seq not in given_up])
     passed_over = {seq for seq, kind in at_the_end.items() if kind == "gate.closed"}
     not_done = at_the_end.keys() - passed_over
     passed_over |= given_up | _for_nobody(entries) | _ends_out_of_time(entries)
