@@ -232,6 +232,19 @@ async def test_a_run_with_panels_that_crashed_anywhere_under_a_tight_budget_come
         assert report["identical"] is True, (commits, report)
 
 
+@pytest.mark.parametrize("limit", [8, 10])
+async def test_a_panel_that_was_killed_beside_others_leaves_them_as_much_of_the_budget_again(limit: int) -> None:
+    ledger = Ledger()
+    settings = {"panels": PANELS, "budget": {"max_calls": limit}}
+    at = desk(Answers(), Voices(), store=ledger, settings=settings)
+    ended = await at.run(plan=plan(task("a"), task("b"), task("c", lane="beta")), wishes=IN_PANEL)
+    for commits in range(4, len(ledger.commits)):
+        retried = desk(Answers(), Voices(), store=ledger.until(commits), settings=settings)
+        await retried.runs.retry(ended.run, "a")
+        report = await again(retried, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["cancelled", "interrupted"])
 @pytest.mark.parametrize("stuck_at", [1, 3, 6, 8])

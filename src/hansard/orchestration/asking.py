@@ -154,7 +154,7 @@ class Asker:
         for purse in (self.purse, own) if own else (self.purse,):
             try:
                 if target.convenes:
-                    share = (held[-1][1].share if held else None) or target.convenes.share
+                    share = (held[-1][1].share if held else None) or target.convenes.share(exchange)
                     metered = not target.provider.unmetered
                     held.append((purse, purse.carve(exchange, share, metered=metered, goes_on=goes_on)))
                 else:
@@ -216,7 +216,7 @@ class Asker:
             for purse, _ in held:
                 purse.charge(completion)
 
-        share = held[-1][1].share or convenes.share
+        share = held[-1][1].share or convenes.share(exchange)
         if self.deadline is not None:
             left_s = max(0.0, self.deadline - asyncio.get_running_loop().time())
             own_s = left_s if share.max_seconds is None else share.max_seconds

@@ -35,10 +35,11 @@ class Nested:
 
 @runtime_checkable
 class Convenes(Protocol):
-    """A provider of this kind. `share` is what one answer of it may take at most."""
+    """A provider of this kind."""
 
-    @property
-    def share(self) -> Budget: ...
+    def share(self, exchange: Exchange) -> Budget:
+        """What its answer to this question may take at most."""
+        ...
 
     def goes_on(self, run: str, exchange: Exchange) -> bool:
         """Whether a session was convened on this question before a crash, so that its answer is the rest of that one."""

@@ -19,7 +19,7 @@ from hansard.deliberation.protocol.moves import Stopped
 from hansard.deliberation.session import Pen, Sitting, resume_session, run_session
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story, entries_of, read_story
-from hansard.domain.budget import NANO_PER_USD, Spend
+from hansard.domain.budget import NANO_PER_USD, Budget, Spend
 from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
 from hansard.errors import Fenced, StoreError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
@@ -85,7 +85,7 @@ class Panel:
         store: Store,
         secrets: Secrets,
     ) -> None:
-        self.id, self.share, self._tools, self._prices = name, share_of(table), tools, prices
+        self.id, self._share, self._tools, self._prices = name, share_of(table), tools, prices
         self._config = Config.parse(table["config"])
         self._store, self._secrets = store, secrets
         used = [agent.provider for agent in (*self._config.agents, self._config.coordinator)]
@@ -103,6 +103,10 @@ class Panel:
 
     async def close(self) -> None:
         """Its providers are others', too."""
+
+    def share(self, exchange: Exchange) -> Budget:
+        """What one answer may take at most, whatever is asked."""
+        return self._share
 
     @answered
     async def complete(self, exchange: Exchange, heard: Heard) -> Completion:
@@ -179,7 +183,7 @@ class Panel:
 
     def _setting(self, config: Config, most_output: int | None, nested: Nested, taken: Spend = NOTHING) -> Setting:
         """The setting, in which everybody is asked within the share of the run and what is left of the panel's own limits."""
-        share, own = nested.share, self.share
+        share, own = nested.share, self._share
         tokens = _left(share.max_tokens, own.max_tokens, taken.tokens)
         if most_output is None and tokens is not None:
             # As for whoever else the run asks: without a bound the last answer would have none.

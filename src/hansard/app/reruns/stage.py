@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -96,15 +97,22 @@ class Taken:
         """The calls of the next session on this question; none where the recorded run held no more of them, or where they
         were taken already: by the attempt that a crash cut short, with whose session the next one went on.
         """
-        waiting = self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()]
-        if not waiting or (session := waiting.pop(0)) in self._taken:
-            return ()
-        self._taken.add(session)
-        return self._calls.get(session, ())
+        waiting, calls = self._sessions(exchange), self.next_by(exchange)
+        if waiting:
+            self._taken.add(waiting.pop(0))
+        return calls
+
+    def next_by(self, exchange: Exchange) -> Sequence[Completion]:
+        """The same, for whoever only looks."""
+        waiting = self._sessions(exchange)
+        return () if not waiting or waiting[0] in self._taken else self._calls.get(waiting[0], ())
 
     def has(self, exchange: Exchange) -> bool:
         """Whether the recorded run held a session on this question that nobody has asked for here yet."""
-        return bool(self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()])
+        return bool(self._sessions(exchange))
+
+    def _sessions(self, exchange: Exchange) -> list[str]:
+        return self._waiting[call_of(exchange), sha256(opened(exchange)).hexdigest()]
 
     def add(self, lane: str | None, took: Spend) -> None:
         self.elsewhere[lane] = self.elsewhere.get(lane, Spend()).more(
@@ -153,7 +161,16 @@ class PanelStage(Stage):
         share: Budget,
     ) -> None:
         super().__init__(name, name, recorded, swapped, until, taken, order, unmetered=unmetered)
-        self.share = share
+        self._share = share
+
+    def share(self, exchange: Exchange) -> Budget:
+        """What its session took, and no more: the record does not tell when what was left over of its share was given back."""
+        if str(exchange.metadata.get("role", "")) in self._swapped:
+            return self._share
+        took = Spend()
+        for each in self._taken.next_by(exchange):
+            took = took.plus(each)
+        return replace(self._share, max_calls=took.calls, max_tokens=took.tokens, max_cost_usd_nano=took.cost_usd_nano)
 
     def goes_on(self, run: str, exchange: Exchange) -> bool:
         """The record tells that the question was put: so it had what it took."""
