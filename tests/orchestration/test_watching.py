@@ -1,5 +1,7 @@
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -7,6 +9,8 @@ from hansard.domain.work import CancelAsked
 from hansard.errors import Fenced
 from hansard.orchestration import watching
 from hansard.orchestration.watching import Watch
+from hansard.store.sqlite import SqliteStore
+from ledgers import genesis_draft
 from running import Answers, Desk, desk
 
 
@@ -74,6 +78,23 @@ async def test_a_claim_that_was_lost_ends_no_watch(monkeypatch: pytest.MonkeyPat
         await asyncio.sleep(0.05)
         await asks_to_cancel(at, "one")
         await told.wait()
+
+
+async def test_the_claims_of_many_runs_are_renewed_with_one_commit(tmp_path: Path) -> None:
+    store = SqliteStore.create(tmp_path / "ledger.db", genesis_draft())
+    at, told, done = desk(Answers(), store=store), Heard(), list[str]()
+    watch, claims = Watch(store), [store.claim(f"r{number}", 60.0) for number in range(20)]
+    store._writer.connection.set_trace_callback(done.append)
+    newest = store.head().size - 1
+    with ExitStack() as watched:
+        for claim in claims:
+            watched.enter_context(watch.over(claim, newest, told.by(claim.name)))
+        await asks_to_cancel(at, "r1")
+        await told.wait()
+    renewed = [said for said in done if said.startswith("UPDATE claims")]
+    assert len(renewed) == len(claims)
+    # One is that of the cancellation.
+    assert done.count("COMMIT") <= 2
 
 
 async def test_a_claim_that_was_nearly_over_when_its_run_was_read_is_renewed_at_once() -> None:

@@ -1,7 +1,7 @@
 """One look for all runs that are driven here: keeps their claims, and notices when somebody asks to cancel one."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from hansard.errors import Fenced, HansardError, StoreError
+from hansard.errors import HansardError, StoreError
 from hansard.orchestration.news import News
 from hansard.providers.programs.process import to_the_end
 from hansard.store.base import Claim, Store
@@ -63,14 +63,9 @@ class Watch:
                 each.renewed = now
             with suppress(StoreError):
                 if due:
-                    await behind_writers(self._renew, [each.claim for each in due])
+                    # Whoever is fenced off hears of it as soon as it records something.
+                    await behind_writers(self._store.renew_all, [each.claim for each in due], LEASE_S)
                 await self._asked.look()
-
-    def _renew(self, due: Sequence[Claim]) -> None:
-        for claim in due:
-            # Fenced off: its driver hears of it as soon as it records something.
-            with suppress(Fenced):
-                self._store.renew(claim, LEASE_S)
 
 
 _APART: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()

@@ -225,6 +225,10 @@ class Store(Protocol):
 
     def renew(self, claim: Claim, lease_s: float) -> None: ...
 
+    def renew_all(self, claims: Sequence[Claim], lease_s: float) -> None:
+        """Renew those of these claims that nobody has taken since, in one durable commit."""
+        ...
+
     def release(self, claim: Claim) -> None: ...
 
     def epoch(self, name: str) -> int:

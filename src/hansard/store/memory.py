@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 
@@ -172,6 +173,11 @@ class MemoryStore:
             if epoch != claim.epoch:
                 raise Fenced(f"{claim.name}: epoch {claim.epoch} is over, {epoch} holds it now")
             self._claims[claim.name] = (epoch, holder, self._clock() + lease_s)
+
+    def renew_all(self, claims: Items[Claim], lease_s: float) -> None:
+        for claim in claims:
+            with suppress(Fenced):
+                self.renew(claim, lease_s)
 
     def release(self, claim: Claim) -> None:
         with self._changed:

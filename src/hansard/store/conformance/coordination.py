@@ -159,6 +159,19 @@ class Claims(Bench):
                 store.claim("r1", 60.0)
             assert store.epoch("r1") == claim.epoch
 
+    def test_many_claims_are_renewed_at_once_but_for_those_that_somebody_took(self) -> None:
+        with self.opened() as (store, clock):
+            old, *kept = [store.claim(name, 0.3) for name in ("r1", "r2", "r3")]
+            store.renew_all(kept, 60.0)
+            self.pass_time(clock, 0.5)
+            new = store.claim("r1", 0.3)
+            store.renew_all([old, *kept], 60.0)
+            self.pass_time(clock, 0.5)
+            for claim in kept:
+                with refused(Fenced):
+                    store.claim(claim.name, 60.0)
+            assert store.claim("r1", 60.0).epoch == new.epoch + 1
+
     def test_an_old_claim_can_be_neither_renewed_nor_released(self) -> None:
         with self.opened() as (store, clock):
             old = store.claim("r1", 0.2)

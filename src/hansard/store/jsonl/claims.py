@@ -4,7 +4,7 @@ Each line says how some claims stand, and the newest line about a claim counts. 
 there is a claim for each run that was ever driven; from time to time one line says it all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hansard.domain.value import value
@@ -45,36 +45,45 @@ class Claims:
         held = self._held.get(name)
         because = why_free(name, held.epoch, held.holder, held.until_us - self._now_us()) if held else "new"
         epoch = self.epoch(name) + 1
-        self._change(name, Held(epoch=epoch, holder=Holder.here().text(), until_us=self._until(lease_s)))
+        self._change({name: Held(epoch=epoch, holder=Holder.here().text(), until_us=self._until(lease_s))})
         return Claim(name=name, epoch=epoch, because=because)
 
     def renew(self, claim: Claim, lease_s: float) -> None:
         held = self._held.get(claim.name)
         if held is None or held.epoch != claim.epoch:
             raise Fenced(f"{claim.name}: epoch {claim.epoch} is over, {self.epoch(claim.name)} holds it now")
-        self._change(claim.name, Held(epoch=held.epoch, holder=held.holder, until_us=self._until(lease_s)))
+        self.renew_all([claim], lease_s)
+
+    def renew_all(self, claims: Sequence[Claim], lease_s: float) -> None:
+        until_us = self._until(lease_s)
+        ours = {claim.name: self._held[claim.name] for claim in claims if self.epoch(claim.name) == claim.epoch}
+        if ours:
+            self._change(
+                {name: Held(epoch=held.epoch, holder=held.holder, until_us=until_us) for name, held in ours.items()}
+            )
 
     def release(self, claim: Claim) -> None:
         if self.epoch(claim.name) == claim.epoch:
-            self._change(claim.name, Held(epoch=claim.epoch, holder="", until_us=0))
+            self._change({claim.name: Held(epoch=claim.epoch, holder="", until_us=0)})
 
     def _until(self, lease_s: float) -> int:
         return self._now_us() + int(lease_s * 1_000_000)
 
-    def _change(self, name: str, held: Held) -> None:
+    def _change(self, changed: dict[str, Held]) -> None:
         changes, self._changes = self._changes, None
         try:
             if changes is None or changes > max(CHANGES, len(self._held)) or not self._path.exists():
-                replace(self._path, [_line({**self._held, name: held})])
+                replace(self._path, [_line({**self._held, **changed})])
                 self._changes = 0
             else:
-                extend(self._path, _line({name: held}))
-                self._changes = changes + 1
+                extend(self._path, _line(changed))
+                self._changes = changes + len(changed)
         except OSError as error:
+            names = ", ".join(changed)
             raise Unavailable(
-                f"cannot write {self._path}: {error.strerror}; the claim on {name} is as before"
+                f"cannot write {self._path}: {error.strerror}; the claim on {names} is as before"
             ) from error
-        self._held[name] = held
+        self._held |= changed
 
 
 def _line(claims: dict[str, Held]) -> bytes:

@@ -273,6 +273,11 @@ class JsonlStore:
             self._writer.sync()
             self._claims.renew(claim, lease_s)
 
+    def renew_all(self, claims: Items[Claim], lease_s: float) -> None:
+        with self._writing():
+            self._writer.sync()
+            self._claims.renew_all(claims, lease_s)
+
     def release(self, claim: Claim) -> None:
         with self._writing():
             self._writer.sync()

@@ -260,6 +260,16 @@ class PostgresStore:
             until_us = turn.now_us + int(lease_s * 1_000_000)
             turn.writer.execute("UPDATE claims SET until_us = %s WHERE name = %s", (until_us, claim.name))
 
+    def renew_all(self, claims: Items[Claim], lease_s: float) -> None:
+        with self._turn() as turn:
+            until_us = turn.now_us + int(lease_s * 1_000_000)
+            names, epochs = [claim.name for claim in claims], [claim.epoch for claim in claims]
+            turn.writer.execute(
+                "UPDATE claims SET until_us = %s FROM unnest(%s::text[], %s::bigint[]) AS ours(name, epoch) "
+                "WHERE claims.name = ours.name AND claims.epoch = ours.epoch",
+                (until_us, names, epochs),
+            )
+
     def release(self, claim: Claim) -> None:
         with self._turn() as turn:
             turn.writer.execute(

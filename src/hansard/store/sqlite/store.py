@@ -281,6 +281,12 @@ class SqliteStore:
                 raise Fenced(f"{claim.name}: epoch {claim.epoch} is over, {newest} holds it now")
             connection.execute("UPDATE claims SET until_us = ? WHERE name = ?", (self._lease_end(lease_s), claim.name))
 
+    def renew_all(self, claims: Items[Claim], lease_s: float) -> None:
+        with self._writer.transaction() as connection:
+            until_us = self._lease_end(lease_s)
+            rows = [(until_us, claim.name, claim.epoch) for claim in claims]
+            connection.executemany("UPDATE claims SET until_us = ? WHERE name = ? AND epoch = ?", rows)
+
     def release(self, claim: Claim) -> None:
         with self._writer.transaction() as connection:
             connection.execute(
