@@ -245,6 +245,19 @@ async def test_a_panel_that_was_killed_beside_others_leaves_them_as_much_of_the_
         assert report["identical"] is True, (commits, report)
 
 
+@pytest.mark.parametrize("limit", [3, 4])
+async def test_whom_a_lane_refused_beside_a_panel_that_was_killed_it_refuses_again(limit: int) -> None:
+    ledger, lane = Ledger(), {"provider": "panel:bench", "budget": Budget(max_calls=limit)}
+    at = desk(Answers(), Voices(), store=ledger, settings={"panels": PANELS})
+    tasks = plan(task("a"), task("b"), task("c", lane="beta"))
+    ended = await at.run(plan=tasks, wishes=Wishes(roster=roster(alpha=lane)))
+    for commits in range(4, len(ledger.commits)):
+        retried = desk(Answers(), Voices(), store=ledger.until(commits), settings={"panels": PANELS})
+        await retried.runs.retry(ended.run, "c")
+        report = await again(retried, ended.run)
+        assert report["identical"] is True, (commits, report)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["cancelled", "interrupted"])
 @pytest.mark.parametrize("stuck_at", [1, 3, 6, 8])

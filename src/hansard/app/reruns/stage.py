@@ -181,8 +181,12 @@ class PanelStage(Stage):
         if not swapped and self._until.is_swallowed(exchange):
             raise Swallowed
         if not swapped and self._until.stands_at(exchange):
-            self._until.owe(lambda: self._count_all(exchange, self._taken.by(exchange)))
-            await self._until.held()
+            calls = self._taken.by(exchange)
+            for took in calls:
+                nested.charge(took)
+            self._until.owe(lambda: self._count_all(exchange, calls))
+            self._until.stand()
+            raise Unanswered
         for took in () if swapped else self._taken.by(exchange):
             self._charge(exchange, nested, took)
         completion = await self.complete(exchange)
