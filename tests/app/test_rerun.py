@@ -477,6 +477,21 @@ async def test_a_run_that_was_killed_anywhere_and_then_retried_comes_out_the_sam
         assert report["identical"] is True, (commits, report)
 
 
+@pytest.mark.parametrize("limit", [4, 5])
+async def test_a_question_that_two_kills_cut_short_counts_twice_behind_a_retry(limit: int) -> None:
+    ledger = Ledger()
+    at = desk(Answers(), store=ledger)
+    ended = await at.run(plan=plan(task("a")), wishes=Wishes(max_calls=limit))
+    for killed in range(4, len(ledger.commits)):
+        copy = ledger.until(killed)
+        await desk(Answers(), store=copy).runs.drive(ended.run)
+        for commits in range(killed + 1, len(copy.commits)):
+            retried = desk(Answers(), store=copy.until(commits))
+            await retried.runs.retry(ended.run, "a")
+            report = await again(retried, ended.run)
+            assert report["identical"] is True, (killed, commits, report)
+
+
 async def test_a_role_that_is_asked_again_after_a_retry_answers_what_it_answered_then() -> None:
     ledger = Ledger()
     at = desk(

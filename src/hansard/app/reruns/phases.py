@@ -101,9 +101,9 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
     given = {calls[seq] for seq in answered}
     refused = _refused_behind_a_crash(own, {seq: call.task for seq, (call, _) in calls.items()})
     left = {seq for seq in asked if seq not in answered and calls[seq] not in given and seq not in refused}
-    last = {call.task: seq for seq, (call, _) in calls.items() if call.role == WORKER}
-    # An attempt that another one followed was given up.
-    stood = {seq for seq in left if calls[seq][0].role != WORKER or last[calls[seq][0].task] == seq}
+    last = {_followed_by(call): seq for seq, (call, _) in calls.items()}
+    # An attempt that another one followed was given up, and so was a question that was put once more.
+    stood = {seq for seq in left if last[_followed_by(calls[seq][0])] == seq}
     attempts: dict[str, list[int]] = {}
     for call in (calls[seq][0] for seq in asked if seq in answered or seq in stood):
         if call.role == WORKER:
@@ -130,6 +130,11 @@ def _phase(reader: Reader, own: Sequence[Entry], so_far: Sequence[Entry]) -> Pha
         order=[each for _, each in order],
         before=_before(own, {seq: call for seq, (call, _) in calls.items()}, [place for place, _ in order]),
     )
+
+
+def _followed_by(call: Call) -> object:
+    """What two calls have in common of which the second takes the place of the first: the task of an attempt, all of a question."""
+    return call.task if call.role == WORKER else call
 
 
 def _swallowed(own: Sequence[Entry], so_far: Sequence[Entry]) -> dict[int, Call]:
