@@ -55,6 +55,28 @@ def test_rotation_of_the_default_token_renews_its_file(tmp_path: Path) -> None:
     assert tokens.known(old) is None
 
 
+@pytest.mark.parametrize("hindered", ["tokens.json", "token"])
+def test_a_rotation_that_breaks_off_leaves_a_good_token_in_the_file(tmp_path: Path, hindered: str) -> None:
+    tokens = Tokens(tmp_path)
+    file = tokens.ensure()
+    assert file is not None
+    (tmp_path / f"{hindered}.new").mkdir()
+    with pytest.raises(StoreError):
+        tokens.rotate()
+    assert Tokens(tmp_path).ensure() == file
+    (tmp_path / f"{hindered}.new").rmdir()
+    assert tokens.rotate() == file.read_text().strip()
+    assert [each["name"] for each in tokens.listed()] == ["default"]
+
+
+def test_a_token_that_could_not_be_revoked_stays_in_its_file(tmp_path: Path) -> None:
+    file = Tokens(tmp_path).ensure()
+    (tmp_path / "tokens.json.new").mkdir()
+    with pytest.raises(StoreError):
+        Tokens(tmp_path).revoke("default")
+    assert Tokens(tmp_path).ensure() == file
+
+
 def test_a_token_that_ends_is_not_good_for_longer_because_it_was_rotated(tmp_path: Path) -> None:
     now = [1_000.0]
     tokens = Tokens(tmp_path, clock=lambda: now[0])

@@ -66,7 +66,7 @@ class Tokens:
     def ensure(self) -> Path | None:
         """Make the default token where nobody could come in; gives the file that holds it, or None where none is good."""
         with self._changing() as tokens:
-            if all(self.is_over(each) for each in tokens):
+            if self._are_over(tokens):
                 tokens[:] = [self._new(DEFAULT, ROLES, None)]
         try:
             token = self.known(self._plain.read_text("utf-8").strip())
@@ -133,6 +133,9 @@ class Tokens:
             for each in self._by_digest.values()
         ]
 
+    def _are_over(self, tokens: list[Token]) -> bool:
+        return all(self.is_over(each) for each in tokens)
+
     def _unknown(self, name: str, tokens: list[Token]) -> UsageError:
         known = ", ".join(dict.fromkeys(each.name for each in tokens)) or "none"
         return UsageError(f"there is no token {name!r:.60}; there are {known}")
@@ -155,17 +158,22 @@ class Tokens:
                 tokens = list(before)
                 yield tokens
                 if tokens != before:
-                    self._write(tokens)
+                    self._write(tokens, before)
                     self._look()
         except OSError as error:
             raise StoreError(f"cannot keep tokens in {self.folder}: {error.strerror}") from error
 
-    def _write(self, tokens: list[Token]) -> None:
-        for each in tokens:
-            if isinstance(each, _Made) and each.name == DEFAULT:
-                private.replace(self._plain, f"{each.secret}\n".encode())
+    def _write(self, tokens: list[Token], before: list[Token]) -> None:
+        """Whatever breaks off, the default token's file holds a good one: the old secret is good until the new one stands there."""
+        for made in (each for each in tokens if isinstance(each, _Made) and each.name == DEFAULT):
+            if not self._are_over(before):
+                self._keep([*before, made])
+            private.replace(self._plain, f"{made.secret}\n".encode())
+        self._keep(tokens)
         if not any(each.name == DEFAULT for each in tokens):
             self._plain.unlink(missing_ok=True)
+
+    def _keep(self, tokens: list[Token]) -> None:
         kept = [{name: value for name, value in asdict(each).items() if name != "secret"} for each in tokens]
         private.replace(self._file, f"{json.dumps({'tokens': kept}, indent=2)}\n".encode())
 
