@@ -127,6 +127,17 @@ async def test_what_is_no_message_gets_an_error_over_http(tmp_path: Path, versio
             assert await called(client, "status")
 
 
+async def test_arguments_that_have_two_readings_are_refused_over_http(tmp_path: Path) -> None:
+    params = {"name": "route", "arguments": {"text": "a"}, "_meta": envelope()}
+    call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    headers = POST | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "route"}
+    async with served(tmp_path) as (address, _), httpx2.AsyncClient() as http:
+        assert (await http.post(address, content=call, headers=headers)).status_code == 200
+        answer = await http.post(address, content=call.replace('"a"', '"a", "text": "b"'), headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)
+        assert "'text' stands twice in one object" in answer.text
+
+
 async def post(
     http: httpx2.AsyncClient,
     address: str,

@@ -42,6 +42,12 @@ GARBAGE: list[tuple[str | bytes, int, Any]] = [
     ('{"jsonrpc":"2.0","id":14,"method":"resources/read","params":{"uri":"ledger://../.."}}', -32602, 14),
     ('{"jsonrpc":"2.0","id":15,"method":"prompts/get","params":{"name":"nothing"}}', -32602, 15),
     ('{"jsonrpc":"2.0","id":16,"method":"resources/list","params":{"cursor":"x"}}', -32602, 16),
+    ('{"jsonrpc":"2.0","id":17,"method":"tools/list","method":"ping"}', -32700, 17),
+    (
+        '{"jsonrpc":"2.0","id":18,"method":"tools/call","params":{"name":"route","arguments":{"text":"a","text":"b"}}}',
+        -32700,
+        18,
+    ),
 ]
 
 

@@ -18,9 +18,9 @@ def read_document(name: str) -> Mapping[str, Any]:
     return found
 
 
-def read_body(text: bytes) -> Any:
+def read_body(text: bytes, *, where: str = "the body") -> Any:
     """The JSON value that somebody sends. What has two readings is none."""
-    return read_json(text, where="the body")
+    return read_json(text, where=where)
 
 
 def check_recordable(value: Any) -> None:

@@ -4,11 +4,12 @@ The long way is the route of the same path, with the same body and the same answ
 """
 
 from pydantic import ValidationError
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hansard.app.archived.documents import check_recordable, read_body
 from hansard.app.views import encoded
 from hansard.errors import UsageError
+from hansard.surfaces.heard import again, body_of, heard
 from hansard.surfaces.http.bodies import RouteRequest
 from hansard.surfaces.http.desk import Desk
 
@@ -27,13 +28,11 @@ class Shortcut:
         if scope["type"] != "http" or scope["path"] != PATH or scope["method"] != "POST" or scope["query_string"]:
             await self._app(scope, receive, send)
             return
-        messages = [await receive()]
-        while messages[-1].get("more_body"):
-            messages.append(await receive())
+        messages = await heard(receive)
         try:
-            wanted = _read(b"".join([each.get("body", b"") for each in messages]))
+            wanted = _read(body_of(messages))
         except (UsageError, ValidationError):
-            await self._app(scope, _again(messages, receive), send)
+            await self._app(scope, again(messages, receive), send)
             return
         scope["route"] = self
         view = await self._desk.daemon.route(wanted.text, surface="http", actor=scope["hansard.token"].actor)
@@ -55,13 +54,3 @@ def _read(body: bytes) -> RouteRequest:
     given = read_body(body)
     check_recordable(given)
     return RouteRequest.model_validate(given)
-
-
-def _again(messages: list[Message], receive: Receive) -> Receive:
-    """What was read already, and then what is still to come."""
-    left = messages[::-1]
-
-    async def next_message() -> Message:
-        return left.pop() if left else await receive()
-
-    return next_message

@@ -1,5 +1,6 @@
 """The server over streamable HTTP, as an ASGI application. Host, Origin, tokens and sizes are the guard's who stands before it."""
 
+import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -8,17 +9,21 @@ from anyio import BrokenResourceError, ClosedResourceError
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.types import INVALID_REQUEST, PARSE_ERROR
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
+from hansard.app.archived.documents import read_body
 from hansard.app.serving.tokens import Token
+from hansard.errors import UsageError
+from hansard.surfaces.heard import again, body_of, heard
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.server import build
 from hansard.surfaces.mcp.sessions import MOST, Sessions
 
 MAX_BODY = 4_000_000
 IDLE_S = 1_800.0
-STREAM, NOT_FOUND = 200, 404
+STREAM, BAD_REQUEST, NOT_FOUND = 200, 400, 404
 SESSION = b"mcp-session-id"
 LIBRARY = logging.getLogger("mcp.server.streamable_http")
 
@@ -54,6 +59,12 @@ class HttpApp:
             # A session is his who opened it: nobody else may end it, or cancel what is called in it.
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[*token.roles]))
         who, session = token.name if isinstance(token, Token) else "", _session(scope["headers"])
+        messages = await heard(receive, MAX_BODY) if scope["method"] == "POST" else []
+        if messages and (fault := _fault(messages)):
+            for message in _error(BAD_REQUEST, PARSE_ERROR, fault):
+                await send(message)
+            return
+        receive = again(messages, receive)
         idle: list[str] = []
         answer = _Answer(send, lambda new: idle.extend(() if session else self._open.opened(who, new)))
         try:
@@ -80,6 +91,25 @@ class HttpApp:
 
         ending = {**scope, "method": "DELETE", "headers": [(SESSION, session.encode())]}
         await self._sessions.handle_request(ending, nothing, unheard)
+
+
+def _fault(messages: list[Message]) -> str | None:
+    """What is wrong with a body that came whole, so that it has no reading or two."""
+    if messages[-1].get("more_body") or messages[-1]["type"] != "http.request":
+        return None
+    try:
+        read_body(body_of(messages))
+    except UsageError as error:
+        return str(error)
+    return None
+
+
+def _error(status: int, code: int, said: str) -> list[Message]:
+    """An error of the protocol, for nobody's request in particular."""
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": said}}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    start = {"type": "http.response.start", "status": status, "headers": headers}
+    return [start, {"type": "http.response.body", "body": body}]
 
 
 def _session(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -111,10 +141,7 @@ class _Answer:
     def overtaken(self) -> None:
         """The session was ended while the message was on its way to it."""
         if self._held:
-            body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session has been terminated"}}'
-            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-            start = {"type": "http.response.start", "status": NOT_FOUND, "headers": headers}
-            self._held = [start, {"type": "http.response.body", "body": body}]
+            self._held = _error(NOT_FOUND, INVALID_REQUEST, "Session has been terminated")
 
     async def release(self) -> None:
         for message in self._held:

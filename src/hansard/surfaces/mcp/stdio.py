@@ -28,6 +28,8 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from hansard.app.archived.documents import read_body
+from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.server import build
 
@@ -112,16 +114,16 @@ def parsed(line: bytes) -> JSONRPCMessage | ErrorData | None:
     if len(line) > MAX_LINE:
         return ErrorData(code=INVALID_REQUEST, message=f"the message has more than {MAX_LINE:,} bytes")
     try:
+        found = read_body(line, where="this line")
+    except UsageError as error:
+        return ErrorData(code=PARSE_ERROR, message=str(error))
+    try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         # A request whose id is none would pass for a notification, which nobody answers.
-        if not isinstance(message, JSONRPCNotification) or "id" not in json.loads(line):
+        if not isinstance(message, JSONRPCNotification) or "id" not in found:
             return message
     except (ValidationError, RecursionError):
         pass
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return ErrorData(code=PARSE_ERROR, message="this line is no JSON")
     if isinstance(found, list):
         return ErrorData(code=INVALID_REQUEST, message="batches are not taken; send one message a line")
     if isinstance(found, dict) and not isinstance(found.get("params", {}), dict):
