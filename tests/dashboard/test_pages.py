@@ -136,7 +136,8 @@ def test_a_deliberation_that_came_to_nothing_says_what_it_asks_for_or_why(daemon
         run = daemon.post("/v1/deliberations?wait=60", body).json()["run"]
         text = visitor.text(f"/dashboard/deliberations/{run}")
         assert words in text
-        assert (f"/dashboard/deliberations/{run}/continue" in text) == words.endswith("?")
+        assert f"/dashboard/deliberations/{run}/continue" not in text
+        assert ("An answer is not enough here: that session was answered by a script" in text) == words.endswith("?")
 
 
 def test_a_round_in_which_nobody_spoke_counts(daemon: Served, visitor: Visitor) -> None:
@@ -176,6 +177,22 @@ def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path:
         earlier = visitor.text(path)
         assert f'goes on in <a href="{sent.headers["location"]}"' in earlier
         assert "<form" not in earlier.partition("It asks:")[2]
+
+
+def test_a_session_that_has_gone_on_often_enough_has_no_form_that_would_be_refused(tmp_path: Path) -> None:
+    asks = {**panels.verdict("request_user_input"), "user_input_request": {"question": "which?"}}
+    entries = "}, {".join(f"text = {json.dumps(json.dumps(each))}" for each in ({"text": "It depends."}, asks))
+    scripted = f"[providers.curious]\nkind = 'scripted'\nmode = 'sequential'\non_exhaustion = 'loop'\nentries = [{{{entries}}}]\n"
+    with serving(place(tmp_path, more=scripted), "--provider", "quick") as daemon:
+        asked = {"problem": "what colour?", "panel": ["critic"], "provider": "curious", "max_expansions": 1}
+        visitor = Visitor(daemon)
+        path = f"/dashboard/deliberations/{daemon.post('/v1/deliberations?wait=60', asked).json()['run']}"
+        assert f'action="{path}/continue"' in visitor.text(path)
+        path = visitor.send(f"{path}/continue", answer="Anything but red.").headers["location"]
+        daemon.until(path.rpartition("/")[2], "stopped")
+        text = visitor.text(path)
+        assert f'action="{path}/continue"' not in text
+        assert "An answer is not enough here: this deliberation has gone on 1 times" in text
 
 
 def test_a_run_page_of_a_deliberation_leads_to_its_own_page(visitor: Visitor, debated: str) -> None:

@@ -59,7 +59,7 @@ async def go_on_from(
     desk = desk_of(request)
     before = await _found(desk, run)
     with refusing(409):
-        found = await asyncio.to_thread(_continuation, desk, before, body)
+        found = await asyncio.to_thread(continuation_of, desk, before, body)
         deliberations, actor = desk.hansard.deliberations, token_of(request).actor
         new = await desk.daemon.submit(go_on(deliberations, found, surface="http", actor=actor, run=body.run))
     return await _accepted(request, new, query.wait)
@@ -87,7 +87,8 @@ def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
     return convening(desk.hansard.settings, desk.hansard.pool, call)
 
 
-def _continuation(desk: Desk, run: str, body: ContinuationRequest) -> Continuation:
+def continuation_of(desk: Desk, run: str, body: ContinuationRequest) -> Continuation:
+    """What goes on from a session with this body; UsageError where nothing does."""
     return continuation(
         desk.hansard.store,
         desk.hansard.pool,

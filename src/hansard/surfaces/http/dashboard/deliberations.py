@@ -15,12 +15,12 @@ from hansard.app.telling.deliberationviews import deliberation_view
 from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.sessionpage import said
 from hansard.app.views import View
-from hansard.errors import StoreError
+from hansard.errors import HansardError, StoreError
 from hansard.surfaces.http import deliberations as api
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import ContinuationRequest
 from hansard.surfaces.http.dashboard.pages import Page, checked, form, one, page, to
-from hansard.surfaces.http.desk import desk_of
+from hansard.surfaces.http.desk import Desk, desk_of
 from hansard.surfaces.http.problems import refusing
 
 router = APIRouter(route_class=Page)
@@ -34,7 +34,7 @@ async def show(request: Request, run: str) -> Response:
     with refusing(404):
         known = await asyncio.to_thread(exact_deliberation, desk.hansard.store, run)
     try:
-        values = await desk.hansard.heavily(_deliberation, desk.hansard, known)
+        values = await desk.hansard.heavily(_deliberation, desk, known)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(
             f"a message of {known} is not what was recorded ({error!r:.80}); hansard verify --deep names it"
@@ -51,7 +51,8 @@ async def go_on_from(request: Request, run: str) -> Response:
     return to(f"/dashboard/deliberations/{json.loads(bytes(accepted.body))['run']}")
 
 
-def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
+def _deliberation(desk: Desk, run: str) -> dict[str, Any]:
+    hansard = desk.hansard
     view, entries = deliberation_view(hansard.store, run), hansard.runs.views(run)
     found = _messages(hansard, entries)
     messages = list(found.values())
@@ -64,6 +65,7 @@ def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
         "view": view,
         "before": before_it(hansard.store, run),
         "after": after_it(hansard.store, run),
+        "hindered": hindrance(desk, run) if view.get("pending") else None,
         "round": view["rounds"] if "rounds" in view else _round(entries),
         "rounds": rounds,
         "verdicts": [message for message in messages if message["type"] == "coordination_turn"],
@@ -73,6 +75,15 @@ def _deliberation(hansard: Hansard, run: str) -> dict[str, Any]:
         "over": view["state"] in ENDED,
         "last_seq": entries[-1]["seq"],
     }
+
+
+def hindrance(desk: Desk, run: str) -> str | None:
+    """Why an answer alone would be refused; None where a session goes on from it."""
+    try:
+        api.continuation_of(desk, run, checked(ContinuationRequest, {"answer": "any"}))
+    except HansardError as error:
+        return str(error)
+    return None
 
 
 def _round(entries: Iterable[View]) -> int:
