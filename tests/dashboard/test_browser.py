@@ -165,6 +165,17 @@ def test_the_keyboard_stays_at_its_gate_and_moves_to_no_other(daemon: Served, br
     expect(page.get_by_text("Nothing waits for anybody.")).to_be_visible()
 
 
+def test_a_question_has_one_direction(daemon: Served, browsing: Browsing) -> None:
+    """One for each line, which `pre` has in browsers otherwise, takes Chromium minutes where a line has a megabyte."""
+    run = daemon.submit("much to read", gates=["plan"])["run"]
+    daemon.until(run, "waiting")
+    page = browsing.visit(daemon)
+    page.goto("/dashboard/gates")
+    whole = page.locator("pre.whole").first
+    assert whole.evaluate("(each) => getComputedStyle(each).unicodeBidi") == "isolate"
+    daemon.post(f"/v1/runs/{run}/cancel")
+
+
 def test_a_gate_is_decided_and_what_somebody_types_is_left_alone(daemon: Served, browsing: Browsing) -> None:
     run = daemon.submit("ask me first", gates=["task:one"])["run"]
     daemon.until(run, "waiting")
