@@ -149,6 +149,18 @@ async def test_a_signal_interrupts_what_is_under_way_and_says_so_on_the_record(t
     assert [each["state"] for each in told] == ["interrupted"]
 
 
+async def test_a_server_that_nobody_asks_for_anything_seals_its_log(tmp_path: Path) -> None:
+    async with Wire.to(tmp_path, "--provider", "rehearsal") as wire:
+        await wire.greet()
+
+        async def signed() -> bool:
+            status = (await wire.ask("tools/call", {"name": "status", "arguments": {}}))["result"]["structuredContent"]
+            return bool(status["signed"] == status["entries"] == 1)
+
+        await eventually(signed)
+        assert await wire.left() == 0
+
+
 async def test_a_client_who_takes_no_answers_is_served_on(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     async with Wire.to(tmp_path, "--provider", "rehearsal", stdout=writing) as wire:

@@ -37,6 +37,8 @@ def mcp(args: argparse.Namespace) -> int:
 
     async def serve(source: int, target: int) -> None:
         async with Hansard.open(settings=settings) as hansard:
+            # Whoever stays seals: others leave it to him, and he may have nothing to record for days.
+            hansard.recorder.seal_soon()
             desk = Desk.of(
                 hansard,
                 wishes=wished,
