@@ -177,6 +177,9 @@ def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path:
         earlier = visitor.text(path)
         assert f'goes on in <a href="{sent.headers["location"]}"' in earlier
         assert "<form" not in earlier.partition("It asks:")[2]
+        again = visitor.send(f"{path}/continue", answer="Anything but\r\nred.")
+        assert (again.status_code, f"answered already, and goes on in {run}" in again.text) == (409, True)
+        assert len(daemon.get("/v1/deliberations").json()) == 2
 
 
 def test_a_session_that_has_gone_on_often_enough_has_no_form_that_would_be_refused(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import ContinuationRequest
 from hansard.surfaces.http.dashboard.pages import Page, checked, form, one, page, to
 from hansard.surfaces.http.desk import Desk, desk_of
-from hansard.surfaces.http.problems import refusing
+from hansard.surfaces.http.problems import Refused, refusing
 
 router = APIRouter(route_class=Page)
 Message = Mapping[str, Any]
@@ -44,9 +44,11 @@ async def show(request: Request, run: str) -> Response:
 
 @router.post("/dashboard/deliberations/{run}/continue")
 async def go_on_from(request: Request, run: str) -> Response:
-    """Answer what a session asked for, and see the one that goes on from it."""
+    """Answer what a session asked for, and see the one that goes on from it. The form is there once, and so is its answer."""
     fields = await form(request)
     body = checked(ContinuationRequest, {"answer": one(fields, "answer")})
+    if after := await asyncio.to_thread(after_it, desk_of(request).hansard.store, run):
+        raise Refused(409, f"this was answered already, and goes on in {after}; nothing came of what you sent now")
     accepted = await api.go_on_from(request, run, body, runs.Waiting())
     return to(f"/dashboard/deliberations/{json.loads(bytes(accepted.body))['run']}")
 
