@@ -404,6 +404,19 @@ def test_what_was_held_against_one_pin_is_not_told_of_another(
         expect(each).to_have_text("The pin is another one now: check again.")
 
 
+def test_the_verification_of_a_ledger_that_grows_with_every_look_has_an_end(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    page.goto("/dashboard/verify")
+
+    def appended(route: Route) -> None:
+        daemon.post("/v1/route", {"text": "one more"})
+        route.continue_()
+
+    page.route("**/dashboard/data/lines*", appended)
+    page.get_by_role("button", name="Verify the ledger").click()
+    expect(page.locator("#ledger-result")).to_contain_text("Whole")
+
+
 def test_a_pin_that_changes_while_the_ledger_is_verified_gets_no_verdict_of_the_other(
     daemon: Served, browsing: Browsing, pin: str
 ) -> None:

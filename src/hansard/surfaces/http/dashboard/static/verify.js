@@ -25,6 +25,11 @@ async function* pagesOf(entries) {
       at += 4 + length;
     }
     if (!lines.length) return;
+    // What is appended meanwhile lies behind the checkpoints, and there may be no end to it. Lines past the end of a log that has not grown are looked at.
+    if (start + lines.length > entries && (await sizeOfLog()) > entries) {
+      yield lines.slice(0, Math.max(0, entries - start));
+      return;
+    }
     yield lines;
     // Where entries are missing, those behind them have come already.
     start = Math.max(start + lines.length, Math.min(entries, seqOf(lines.at(-1)) + 1));
@@ -37,6 +42,10 @@ function seqOf(line) {
   } catch {
     return 0;
   }
+}
+
+async function sizeOfLog() {
+  return (await (await fetched("/dashboard/data/head")).json()).entries;
 }
 
 async function fetched(path) {
@@ -54,7 +63,7 @@ async function checkLedger() {
     const pin = await currentPin();
     // Checkpoints before lines: what is appended meanwhile lies behind them.
     const notes = (await (await fetched("/dashboard/data/checkpoints")).text()).split("\n").filter(Boolean).map((each) => JSON.parse(each).note);
-    const { entries } = await (await fetched("/dashboard/data/head")).json();
+    const entries = await sizeOfLog();
     const began = performance.now();
     const progress = (size) => ((bar.max = Math.max(entries, size, 1)), (bar.value = size));
     const report = await verifyLedger({ pages: pagesOf(entries), notes, pin, progress });
