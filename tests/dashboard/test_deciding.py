@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from daemons import ONE, Served, place, serving
+from daemons import ONE, Served, place, serving, wait_for
+from hansard.surfaces.http.dashboard.gates import MOST_SHOWN
 from shell import hansard
 from visitors import Visitor
 
@@ -205,3 +206,19 @@ def test_a_run_whose_gate_is_decided_is_resumed_and_not_decided_again(tmp_path: 
         assert f'action="{path}/resume"' in visitor.text(path)
         assert visitor.send(f"{path}/resume").status_code == 303
         daemon.until(gate["run"], "answered")
+
+
+def test_a_gate_behind_many_others_is_found_by_its_run(tmp_path: Path) -> None:
+    tasks = [{"id": f"t{each}", "lane": "backend", "instruction": "do it"} for each in range(MOST_SHOWN)]
+    with serving(place(tmp_path), "--provider", "quick") as daemon:
+        visitor = Visitor(daemon)
+        many = daemon.submit(plan={"tasks": tasks}, gates=["lane:backend"], max_parallel=MOST_SHOWN)["run"]
+        wait_for(lambda: len(daemon.get(f"/v1/gates?run={many}").json()) == MOST_SHOWN)
+        run, gate, shown = waiting(daemon)
+        assert "1 more wait behind these." in visitor.text("/dashboard/gates")
+        [link] = re.findall(r'href="(/dashboard/gates\?[^"#]*)#gate-', visitor.text(f"/dashboard/runs/{run}"))
+        text = visitor.text(link)
+        assert f'id="gate-{gate}"' in text
+        assert text.count('<section class="card"') == 1
+        assert visitor.send(f"/dashboard/gates/{gate}/decision", decision="approve", shown=shown).status_code == 303
+        assert visitor.see("/dashboard/gates?run=nothing").status_code == 404

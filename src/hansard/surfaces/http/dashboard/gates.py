@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from hansard.app.driving.gates import Gates, approvals
 from hansard.surfaces.http import gates as api
+from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import DecisionRequest
 from hansard.surfaces.http.dashboard.pages import Page, checked, form, one, page, to
 from hansard.surfaces.http.desk import desk_of
@@ -16,16 +17,17 @@ MOST_SHOWN = 50
 
 
 @router.get("/dashboard/gates")
-async def listed(request: Request) -> Response:
-    """What waits, the oldest first."""
+async def listed(request: Request, run: str = "") -> Response:
+    """What waits, in all runs or in one, the oldest first."""
     desk = desk_of(request)
+    known = await runs.found(desk, run) if run else None
     seen = await desk.hansard.heavily(desk.hansard.ledger.size)
-    found, more = await desk.hansard.heavily(_open, desk.hansard.gates)
-    return page(request, "gates.html", seen=seen, gates=found, more=more)
+    found, more = await desk.hansard.heavily(_open, desk.hansard.gates, known)
+    return page(request, "gates.html", seen=seen, gates=found, more=more, of=known)
 
 
-def _open(gates: Gates) -> tuple[list[dict[str, Any]], int]:
-    waiting = gates.listed(questions=True)
+def _open(gates: Gates, run: str | None) -> tuple[list[dict[str, Any]], int]:
+    waiting = gates.listed(run=run, questions=True)
     found = [{**each, "text": gates.in_question(each), "approved": approvals(each)} for each in waiting[:MOST_SHOWN]]
     return found, max(0, len(waiting) - MOST_SHOWN)
 
