@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from pathlib import Path
 from typing import cast
 
@@ -102,6 +103,21 @@ async def test_whoever_waits_for_a_run_whose_hansard_is_closed_hears_that_it_was
     assert getattr(ended, "state", ended) == "interrupted"
     assert isinstance(refused, ProviderError)
     assert "ended without an answer: interrupted" in str(refused)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4, 8])
+async def test_closing_that_is_cancelled_closes_all_the_same(tmp_path: Path, turns: int) -> None:
+    before = set(threading.enumerate())
+    hansard = Hansard.open(tmp_path / "log.db")
+    run = await hansard.submit("please", lane="backend", provider=Answers(pause_s=3600.0), wishes=CHECKS)
+    closing = asyncio.ensure_future(hansard.__aexit__())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    assert (await run.ended()).state == "interrupted"
+    assert "hansard-writer" not in {each.get_name() for each in asyncio.all_tasks()}
+    assert not [each.name for each in set(threading.enumerate()) - before if each.name.startswith("hansard-writer")]
 
 
 async def test_closing_comes_to_an_end_in_the_moment_in_which_a_run_has_ended() -> None:

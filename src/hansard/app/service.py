@@ -23,6 +23,7 @@ from hansard.domain.work import Surface
 from hansard.errors import ProviderError
 from hansard.orchestration.ending import Ended
 from hansard.providers.base import Provider, check_provider
+from hansard.providers.programs.process import to_the_end
 from hansard.record.recorder import Recorder
 from hansard.store.base import Claim, Store
 
@@ -134,6 +135,9 @@ class Hansard:
 
     async def __aexit__(self, *_: object) -> None:
         self.closed.set()
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
         try:
             await self.runs.close()
             await self.pool.close()
