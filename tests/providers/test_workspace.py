@@ -475,6 +475,22 @@ for then in ("end", "wait"):
         sys.exit()
     os.waitpid(child, 0)
 """
+WORKS_AND_FORKS = """
+import asyncio, os, signal
+
+from hansard.providers.programs.workspace import Workspace, prepared
+
+async def work():
+    async with prepared(Workspace(), {}):
+        pass
+
+asyncio.run(work())
+if os.fork() == 0:
+    signal.alarm(60)
+    asyncio.run(work())
+    os._exit(0)
+raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
 Working = Callable[..., subprocess.Popen[str]]
 
 
@@ -564,6 +580,12 @@ def test_a_forked_child_neither_removes_what_its_parent_has_nor_keeps_it_locked(
     # The end of its input ends the child, and its end that of the output.
     parent.communicate(timeout=60)
     assert list(temporary.iterdir()) == []
+
+
+def test_a_forked_child_works_in_a_workspace_as_its_parent_did(working: Working) -> None:
+    parent = working(code=WORKS_AND_FORKS)
+    parent.communicate(timeout=120)
+    assert parent.returncode == 0
 
 
 def test_many_processes_that_sweep_at_once_do_no_harm(working: Working, temporary: Path, repository: Path) -> None:

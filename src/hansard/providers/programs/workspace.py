@@ -25,8 +25,6 @@ from hansard.providers.programs.temporary import PREFIX, REPOSITORY, new_folder,
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_DIFF_BYTES = 64 * 1024 * 1024
-# A large folder takes its time, and none of the threads that everybody reads with.
-_COPYING = ThreadPoolExecutor(4, "hansard-workspace")
 _GIT = (
     *("git", "-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false"),
     *(
@@ -50,8 +48,19 @@ _QUIET = {
 }
 _OF_ITS_PLACE = {b"core.bare", b"core.worktree", b"extensions.worktreeconfig", b"extensions.refstorage"}
 _FOREIGN = "detected dubious ownership"
+_threads: ThreadPoolExecutor
 
 Kind = Literal["none", "copy", "worktree"]
+
+
+def _begin_threads() -> None:
+    """A large folder takes its time, and none of the threads that everybody reads with. A forked child has none of its parent's."""
+    global _threads
+    _threads = ThreadPoolExecutor(4, "hansard-workspace")
+
+
+_begin_threads()
+os.register_at_fork(after_in_child=_begin_threads)
 
 
 @value
@@ -126,7 +135,7 @@ async def prepared(workspace: Workspace, environment: Mapping[str, str]) -> Asyn
 
 
 def _aside(work: Callable[..., None], *args: object) -> Awaitable[None]:
-    return asyncio.get_running_loop().run_in_executor(_COPYING, work, *args)
+    return asyncio.get_running_loop().run_in_executor(_threads, work, *args)
 
 
 async def _no_changes() -> None:
