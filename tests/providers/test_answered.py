@@ -1,7 +1,8 @@
 import asyncio
+import inspect
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -35,6 +36,15 @@ async def answer(do: Callable[[Exchange], Any], exchange: Exchange | None = None
 def why(completion: Completion) -> Failure:
     assert completion.failure is not None
     return completion.failure
+
+
+def test_what_answered_gives_back_is_a_provider_to_every_type_checker() -> None:
+    # It has no names of arguments and is not declared `async`, and it decorates a class that is not finished yet.
+    assert not inspect.iscoroutinefunction(Provider.complete)
+    _, exchange = inspect.signature(Provider.complete).parameters.values()
+    assert exchange.kind is inspect.Parameter.POSITIONAL_ONLY
+    takes, _ = get_args(get_type_hints(answered)["complete"])
+    assert takes[0] is Any
 
 
 async def test_a_good_answer_passes_as_it_is() -> None:
