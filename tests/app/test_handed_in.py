@@ -3,7 +3,9 @@
 import asyncio
 import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -44,11 +46,53 @@ async def test_what_is_no_provider_is_refused_in_words_and_leaves_no_ledger_open
             await hansard.submit("please", lane="backend", provider=nobody)
 
 
-@pytest.mark.parametrize("request_", [None, b"please", 5])
+class Mute(Answers):
+    """Cannot say what it is."""
+
+    def describe(self) -> Mapping[str, str]:
+        raise RuntimeError("I forgot")
+
+
+class Vague(Answers):
+    """Does not say what it is."""
+
+    def describe(self) -> Mapping[str, str]:
+        return cast(Mapping[str, str], None)
+
+
+@pytest.mark.parametrize(
+    ("provider", "said"),
+    [
+        (Mute(), r"it cannot say what it is \(RuntimeError: I forgot\)"),
+        (Vague(), "its id is a text, and describe.. gives a mapping of texts"),
+        (Answers(id=cast(str, 5)), "its id is a text, and describe.. gives a mapping of texts"),
+        (cast(Provider, Answers), "is no provider"),
+    ],
+)
+async def test_a_provider_that_does_not_say_what_it_is_is_none(provider: Provider, said: str) -> None:
+    async with Hansard.open("memory:") as hansard:
+        with pytest.raises(UsageError, match=said):
+            await hansard.submit("please", lane="backend", provider=provider, wishes=CHECKS)
+        assert not hansard.runs.listed()
+
+
+async def test_an_object_that_was_given_its_methods_is_a_provider_like_any_other() -> None:
+    whole = Answers(lambda _: "said by its parts")
+    parts = {name: getattr(whole, name) for name in ("id", "unmetered", "complete", "close", "describe")}
+    async with Hansard.open("memory:") as hansard:
+        provider = cast(Provider, SimpleNamespace(**parts))
+        run = await hansard.submit("please", lane="backend", provider=provider, wishes=CHECKS)
+        assert await run.answer() == "said by its parts"
+
+
+@pytest.mark.parametrize("request_", [None, 5, b"please", ["please"]])
 async def test_a_request_that_is_no_text_is_refused_in_words(request_: object) -> None:
-    at = desk(Answers())
-    with pytest.raises(UsageError, match=f"must be text, and is of type {type(request_).__name__}"):
-        await at.submit(cast(str, request_))
+    async with Hansard.open("memory:") as hansard:
+        with pytest.raises(UsageError, match=f"must be text, and is of type {type(request_).__name__}"):
+            await hansard.submit(cast(str, request_), provider=Answers())
+        with pytest.raises(UsageError, match="wishes must be made with Wishes"):
+            await hansard.submit("please", provider=Answers(), wishes=cast(Wishes, {"judge": "checks"}))
+        assert not hansard.runs.listed()
 
 
 async def test_a_run_that_is_not_there_is_told_to_whoever_asks_for_its_state_or_its_events() -> None:

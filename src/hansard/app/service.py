@@ -20,7 +20,7 @@ from hansard.app.views import View
 from hansard.app.wiring import open_or_found
 from hansard.domain.fact import Body
 from hansard.domain.work import Surface
-from hansard.errors import ProviderError
+from hansard.errors import ProviderError, UsageError
 from hansard.orchestration.ending import Ended
 from hansard.providers.base import Provider, check_provider
 from hansard.providers.programs.process import to_the_end
@@ -115,7 +115,9 @@ class Hansard:
         actor: str | None = None,
     ) -> "Run":
         """Hand in a request and start on it. `plan` is a Plan, or its data; `provider` a name that is configured, or a provider."""
-        wanted = wishes or Wishes()
+        wanted = Wishes() if wishes is None else wishes
+        if not isinstance(wanted, Wishes):
+            raise UsageError(f"wishes must be made with Wishes(…), not {wanted!r:.80}")
         if provider is not None and not isinstance(provider, str):
             check_provider(provider)
             check_name(provider.id)

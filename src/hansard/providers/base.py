@@ -139,7 +139,7 @@ def answered(
 
 def keeps_the_contract(provider: Provider) -> bool:
     """Whether its `complete` is made with `answered`."""
-    return getattr(type(provider).complete, "keeps_the_contract", False) is True
+    return getattr(getattr(type(provider), "complete", None), "keeps_the_contract", False) is True
 
 
 async def answer(provider: Provider, exchange: Exchange, work: Work) -> Completion:
@@ -244,11 +244,17 @@ class Answering(Wrapper):
         return self.inner.complete(exchange)
 
 
-def check_provider(given: object) -> None:
+def check_provider(given: Any) -> None:
     """UsageError where somebody else's object is no provider."""
     lacking = [name for name in ("id", "unmetered", "complete", "close", "describe") if not hasattr(given, name)]
     if lacking:
         raise UsageError(f"{given!r:.100} is no provider: it has no {', '.join(lacking)}")
+    try:
+        id, described = given.id, given.describe()
+    except Exception as error:
+        raise UsageError(f"{given!r:.100} is no provider: it cannot say what it is ({_said_by(error)})") from error
+    if not isinstance(id, str) or not isinstance(described, Mapping):
+        raise UsageError(f"{given!r:.100} is no provider: its id is a text, and describe() gives a mapping of texts")
 
 
 def held(provider: Provider) -> Provider:
