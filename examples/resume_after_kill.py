@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,9 +26,8 @@ print("done")
 async def work(folder: Path, run: str) -> None:
     async with Hansard.open(settings=Settings(ledger=str(folder / "ledger.db"), state=folder / "state")) as hansard:
         if run == "new":
-            wishes = Wishes(
-                cmd=f"{sys.executable} {folder / 'program.py'} {folder / 'was-here'}", judge="checks", answer="join"
-            )
+            command = shlex.join([sys.executable, str(folder / "program.py"), str(folder / "was-here")])
+            wishes = Wishes(cmd=command, judge="checks", answer="join")
             await (await hansard.submit("x", plan={"tasks": [QUICK, SLOW]}, wishes=wishes)).ended()
         else:
             ended = await hansard.runs.resume(hansard.runs.find(run))
@@ -42,7 +42,8 @@ else:
         (Path(name) / "program.py").write_text(PROGRAM)
         child = subprocess.Popen([sys.executable, __file__, name])
         while not (Path(name) / "was-here").exists():
-            assert child.poll() is None, "it ended too early"
+            if child.poll() is not None:
+                raise SystemExit("it ended too early")
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         asyncio.run(work(Path(name), "last"))

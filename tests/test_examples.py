@@ -36,3 +36,19 @@ def test_an_example_shows_what_it_is_there_for(name: str, tmp_path: Path) -> Non
     for piece in SAYS[name]:
         assert piece in ran.stdout
     assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 50
+
+
+@pytest.mark.parametrize("name", ["command", "resume_after_kill"])
+def test_an_example_that_names_a_program_does_so_also_where_folders_have_spaces(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "python").symlink_to(sys.executable)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)]),
+        "HANSARD_STATE": str(folder / "state"),
+        "TMPDIR": str(folder),
+    }
+    argv = [str(folder / "python"), "-O", str(ROOT / "examples" / f"{name}.py")]
+    ran = subprocess.run(argv, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert all(piece in ran.stdout for piece in SAYS[name])
