@@ -59,3 +59,8 @@ def __getattr__(name: str) -> object:
 
         return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module 'hansard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """For help() and whoever completes names: what is resolved later is here too."""
+    return sorted({*globals(), *__all__})

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import importlib
+import inspect
 import pickle
 import pkgutil
 from collections.abc import Callable
@@ -94,6 +95,20 @@ def test_its_fields_are_given_by_name_and_have_their_defaults() -> None:
         Point()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="positional"):
         Point(1)  # type: ignore[call-arg]
+
+
+def test_how_it_is_made_is_told_before_the_first_one_is_made() -> None:
+    @value
+    class Fresh(Point):
+        z: int
+
+    assert str(inspect.signature(Fresh)) == "(*, x: int, y: int = 2, tags: tuple[str, ...] = <class 'tuple'>, z: int)"
+    assert "provider: str | None = None" in str(inspect.signature(hansard.Wishes))
+    assert str(inspect.signature(Nothing)) == "()"
+
+
+def test_the_public_names_are_there_for_whoever_looks_for_names() -> None:
+    assert set(hansard.__all__) <= set(dir(hansard))
 
 
 @pytest.mark.parametrize("made", [Point(x=1), Inner(x=1, z=2), Checked(size=3)])

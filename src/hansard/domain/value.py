@@ -8,7 +8,10 @@ and becomes what it is when it is whole.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
-from typing import Any, NoReturn, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, dataclass_transform
+
+if TYPE_CHECKING:
+    from inspect import Signature
 
 T = TypeVar("T")
 
@@ -32,10 +35,29 @@ def value(cls: type[T]) -> type[T]:
     lacking = [name for name in WRITTEN if name not in cls.__dict__]
     for name in lacking:
         setattr(made, name, _at_first(made, name, lacking))
+    if "__init__" in lacking:
+        made.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     for name, method in SHARED.items():
         if name not in cls.__dict__:
             setattr(made, name, method)
     return made
+
+
+class _Signature:
+    """How a value is made, for help() and editors; worked out when somebody asks, since its methods may not be written yet."""
+
+    def __get__(self, instance: object, made: Any) -> "Signature":
+        from inspect import Parameter, Signature
+
+        def parameter(each: "Field[Any]") -> Parameter:
+            default = each.default if each.default_factory is MISSING else each.default_factory
+            shown = Parameter.empty if default is MISSING else default
+            return Parameter(each.name, Parameter.KEYWORD_ONLY, default=shown, annotation=each.type)
+
+        return Signature([parameter(each) for each in fields(made) if each.init])
+
+
+_SIGNATURE = _Signature()
 
 
 def _at_first(made: Any, name: str, lacking: Sequence[str]) -> Callable[..., Any]:
