@@ -4,10 +4,12 @@ import asyncio
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -15,6 +17,28 @@ from hansard.errors import UsageError
 from hansard.providers.programs import process
 from hansard.providers.programs.process import NotStarted, Process, Program, Ran, encoded, run, to_the_end
 from providers.programs import SEES, alive, marked_sleep, program, ran, resident_mib, soon
+
+IN_AN_ARCHIVE = """
+import asyncio
+from pathlib import Path
+
+from hansard.providers.programs.process import REAPER, Program, run
+
+assert not REAPER.exists()
+asked = Program(argv=("cat",), folder=Path("."), environment={"PATH": "/usr/bin:/bin"}, stdin=b"heard")
+print(asyncio.run(run(asked)).stdout.decode())
+"""
+
+
+def test_programs_run_also_where_the_package_lies_in_an_archive(tmp_path: Path) -> None:
+    package = Path(process.__file__).parents[2]
+    with ZipFile(tmp_path / "hansard.zip", "w") as archive:
+        for path in package.rglob("*.py"):
+            archive.write(path, path.relative_to(package.parent))
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "hansard.zip")}
+    argv = [sys.executable, "-c", IN_AN_ARCHIVE]
+    said = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (said.stdout, said.stderr) == ("heard\n", "")
 
 
 async def test_output_stderr_exit_code_and_duration_are_kept() -> None:

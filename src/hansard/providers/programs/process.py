@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -103,6 +104,19 @@ async def run(program: Program, *, note: Callable[[Ran], None] | None = None) ->
     if process.refused:
         raise NotStarted(f"{program.argv[0]}: could not be started: {os.strerror(process.refused)}")
     return ran
+
+
+@cache
+def _reaper() -> tuple[str, ...]:
+    """The reaper as Python is told to run it: by its file, or by its text where the package lies in an archive."""
+    if REAPER.is_file():
+        return (str(REAPER),)
+    # Imported when it is used: hardly anybody has an archive.
+    from pkgutil import get_data
+
+    text = get_data(__name__, REAPER.name)
+    assert text is not None
+    return "-c", text.decode()
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
@@ -220,7 +234,7 @@ class Process:
             raise OSError(errno.ENOENT, "there is no such program on its PATH")
         told = (str(control), str(program.linger_s), str(program.grace_s), program.environment.get("LC_CTYPE", ""))
         return subprocess.Popen(
-            (sys.executable, "-I", "-S", str(REAPER), *told, path, *program.argv),
+            (sys.executable, "-I", "-S", *_reaper(), *told, path, *program.argv),
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
