@@ -1,6 +1,7 @@
 """Providers that a Python program hands in, the names that they and others have, and how it comes to an end."""
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import cast
 import pytest
 
 from hansard import Hansard, Settings
+from hansard.app.settings import read_settings
 from hansard.app.setup.wishes import Wishes
 from hansard.errors import ProviderError, UsageError
 from hansard.providers.base import Provider
@@ -44,6 +46,26 @@ async def test_what_is_no_provider_is_refused_in_words_and_leaves_no_ledger_open
     async with Hansard.open(tmp_path / "log.jsonl") as hansard:
         with pytest.raises(UsageError, match=said):
             await hansard.submit("please", lane="backend", provider=nobody)
+
+
+async def test_a_provider_that_is_handed_in_for_a_run_is_asked_for_that_one_and_its_retries_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "hansard.toml").write_text('[providers.cloud]\nkind = "command"\nargv = ["echo", "configured"]\n')
+    settings = read_settings("memory:", environ={"PATH": os.defpath}, folder=tmp_path)
+    own = Answers(lambda _: "handed in", id="cloud")
+    async with Hansard.open(settings=settings) as hansard:
+        lent = await hansard.submit("please", lane="backend", provider=own, wishes=CHECKS)
+        assert await lent.answer() == "handed in"
+        for named in ("cloud", None):
+            run = await hansard.submit("please", lane="backend", provider=named, wishes=CHECKS)
+            assert (await run.answer()).strip() == "configured"
+        await hansard.runs.retry(lent.id, "task")
+        assert len(own.calls) == 2
+    async with Hansard.open("memory:") as hansard:
+        await hansard.submit("please", lane="backend", provider=own, wishes=CHECKS)
+        with pytest.raises(UsageError, match="nobody can be asked yet"):
+            await hansard.submit("please", lane="backend", wishes=CHECKS)
 
 
 class Mute(Answers):

@@ -39,12 +39,14 @@ def flag_of(table: Mapping[str, Any]) -> str:
 
 
 class Pool:
-    """Providers by name and table. `given` are those that a program handed in."""
+    """Providers by name and table. `given` are those that a program handed in for every run."""
 
     def __init__(self, settings: Settings, given: Mapping[str, Provider] | None = None) -> None:
         self._secrets = Secrets()
         self.prices = Prices.read(settings.prices, where=str(settings.config or "hansard.toml"))
         self.given: dict[str, Provider] = {}
+        self.lent: dict[str, Provider] = {}
+        """What a program handed in for one run, the newest of each name: only such a run is asked of it, also when it is retried."""
         self.hand_in(given or {})
         self.seams: dict[str, Any] = {}
         """Context sources, verifiers, revisers and handlers of tools that a program handed in, by name."""
@@ -64,7 +66,7 @@ class Pool:
         self._learned = False
 
     def hand_in(self, providers: Mapping[str, Provider]) -> None:
-        """Know what a program hands in, by name; UsageError where something of it is no provider."""
+        """Know what a program hands in for every run, by name; UsageError where something of it is no provider."""
         for each in providers.values():
             check_provider(each)
         self.given.update(providers)
@@ -96,11 +98,12 @@ class Pool:
             self._programs[folder] = _Programs(_here(folder), passed_on(self.settings.environment))
         return self._programs[folder]
 
-    def keep(self, run: str, config: RunConfig) -> None:
-        """Keep for a run what was handed in for it: another one of the same name may be handed in for the next."""
+    def keep(self, run: str, config: RunConfig, lent: Mapping[str, Provider]) -> None:
+        """Keep for a run what was handed in, `lent` for it alone: another one of the same name may be handed in for the next."""
         handed = [name for name, table in config.providers.items() if table.get("kind") == PYTHON_KIND]
         if handed:
-            self._kept[run] = {name: self.given[name] for name in handed if name in self.given}
+            known = {**self.given, **lent}
+            self._kept[run] = {name: known[name] for name in handed if name in known}
 
     def let_go(self, run: str) -> None:
         """Such a run has ended."""
@@ -136,12 +139,13 @@ class Pool:
     def provider(self, name: str, table: Mapping[str, Any], folder: str) -> Provider:
         """The provider of this name and table, opened at its first use."""
         if table.get("kind") == PYTHON_KIND:
-            if name not in self.given:
+            handed = self.given.get(name) or self.lent.get(name)
+            if handed is None:
                 raise UsageError(
                     f"provider {name!r} was handed in by a Python program; resume this run from there, "
                     f"with the same provider"
                 )
-            return held(self.given[name])
+            return held(handed)
         known = self._seen.get((name, id(table), folder))
         if known is not None and known[0] is table:
             return known[1]

@@ -114,22 +114,27 @@ class Hansard:
         surface: Surface = "python",
         actor: str | None = None,
     ) -> "Run":
-        """Hand in a request and start on it. `plan` is a Plan, or its data; `provider` a name that is configured, or a provider."""
+        """Hand in a request and start on it. `plan` is a Plan, or its data; `provider` a name that is configured, or a provider,
+        which is asked for this run alone."""
         wanted = Wishes() if wishes is None else wishes
         if not isinstance(wanted, Wishes):
             raise UsageError(f"wishes must be made with Wishes(…), not {wanted!r:.80}")
+        lent: dict[str, Provider] = {}
         if provider is not None and not isinstance(provider, str):
             check_provider(provider)
             check_name(provider.id)
-            self.pool.hand_in({provider.id: provider})
+            lent = {provider.id: provider}
+            self.pool.lent |= lent
             provider = provider.id
         if provider is not None:
             wanted = replace(wanted, provider=provider)
         from hansard.app.setup.configuring import run_config
 
-        config = run_config(self.settings, self.pool, wanted)
+        config = run_config(self.settings, self.pool, wanted, lent)
         mode = "single" if single else "request"
-        run = await self.runs.submit(request, config, mode=mode, plan=plan, lane=lane, surface=surface, actor=actor)
+        run = await self.runs.submit(
+            request, config, mode=mode, plan=plan, lane=lane, surface=surface, actor=actor, lent=lent
+        )
         return Run(self, run, self.runs.begin(run))
 
     async def __aenter__(self) -> Self:

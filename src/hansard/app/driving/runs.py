@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from shlex import quote
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hansard.app.driving.brought import brought_plan
@@ -123,9 +124,10 @@ class Runs(RecordedRuns):
         surface: Surface = "python",
         actor: str | None = None,
         run: str | None = None,
+        lent: Mapping[str, Provider] = MappingProxyType({}),
     ) -> str:
         """Put a request on the record, with its whole configuration; gives the run's id, which may be the caller's own. Nothing
-        is asked yet. `commands`: whether checks of the plan may run programs here."""
+        is asked yet. `commands`: whether checks of the plan may run programs here. `lent`: providers for this run alone."""
         if not isinstance(request, str):
             raise UsageError(
                 f"the request must be text, and is of type {type(request).__name__}; say in words what is wanted"
@@ -163,7 +165,7 @@ class Runs(RecordedRuns):
         asked, configured = without_secrets(requested, self._pool.secrets), _configured(config.budget, as_recorded)
         steps = [Step(asked, actor or human()), Step(configured, "engine", [Within(0)])]
         async with beginning(self._store, run) as id:
-            self._pool.keep(id, config)
+            self._pool.keep(id, config, lent)
             for recorded in await self._recorder.record_all(steps, run=id):
                 self._tell(id, recorded)
         self._submitted.add(id)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal, DecimalException
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from hansard.app.lanes.rosters import roster_of
@@ -54,11 +55,13 @@ def nobody(settings: Settings, wishes: Wishes) -> UsageError:
     return UsageError(_NOBODY.format(table=table) if wishes.typed else _NOBODY_HERE.format(named=named))
 
 
-def run_config(settings: Settings, pool: Pool, wishes: Wishes) -> RunConfig:
-    """The whole configuration of a run, checked. UsageError says what is wrong and what to type."""
+def run_config(
+    settings: Settings, pool: Pool, wishes: Wishes, lent: Mapping[str, Provider] = MappingProxyType({})
+) -> RunConfig:
+    """The whole configuration of a run, checked, with what is `lent` for it alone. UsageError says what is wrong and what to type."""
     where = str(settings.config or "hansard.toml")
     tables = {name: dict(table) for name, table in settings.providers.items()}
-    tables |= {name: _described(name, provider) for name, provider in pool.given.items()}
+    tables |= {name: _described(name, provider) for name, provider in {**pool.given, **lent}.items()}
     roster = wishes.roster or roster_of(settings)
     chosen, named = flagged(wishes)
     tables |= named
