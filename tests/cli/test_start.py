@@ -203,6 +203,8 @@ def test_an_error_that_quotes_somebody_elses_file_does_not_drive_the_terminal(
         (["ledger", "import"], "host=localhost Password = hunter2222"),
         (["runs", "list", "--ledger"], "postgresql:/me:hunter2222@host/database"),
         (["runs", "list", "--ledger"], "host=localhost password=hunter2222"),
+        (["runs", "list", "--ledger"], "host=localhost password=hunter2222 dbname=runs.db"),
+        (["submit", "x", "--ledger"], "postgresql:/me:hunter2222@host/runs.jsonl"),
     ],
 )
 def test_an_address_that_is_no_ledgers_is_refused_without_its_password(

@@ -1,6 +1,7 @@
 """The one place that names concrete back ends: from a location to an open store."""
 
 import os
+import re
 import time
 from contextlib import suppress
 from functools import partial
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 SOFTWARE = f"hansard/{__version__}"
 SOON_S = 1.0
 _POSTGRESQL = ("postgresql://", "postgres://")
+_ADDRESS = re.compile(r"password\s*=|^[\w+]+:.*@", re.IGNORECASE)
+"""What stands in an address of a database, also in a misspelled one or in libpq's other form, and in no name of a file."""
 
 
 def open_ledger(settings: Settings, *, writing: bool = False, lost_key: bool = False) -> Opened:
@@ -284,9 +287,10 @@ def form_of(location: str) -> str:
         )
     if not _can_be_a_name(location):
         raise UsageError(f"no file can be named {location!r:.120}; name a ledger without NUL and half characters")
-    if location.endswith(".jsonl"):
+    is_address = _ADDRESS.search(location) and not os.path.lexists(location)
+    if location.endswith(".jsonl") and not is_address:
         return "jsonl"
-    if location.endswith((".db", ".sqlite", ".sqlite3")):
+    if location.endswith((".db", ".sqlite", ".sqlite3")) and not is_address:
         return "sqlite"
     what = "this" if may_be_secret(location) else location
     raise UsageError(f"cannot tell what {what} is; name a ledger x.db (SQLite) or x.jsonl, or give postgresql://…")
