@@ -110,6 +110,29 @@ def test_a_receipt_carries_its_word(keeper: Path, witness: Watching) -> None:
     assert (late.returncode, "no witness has seen entry 14" in late.stderr) == (2, True)
 
 
+def test_a_receipt_carries_the_words_of_all_who_were_asked_together(
+    keeper: Path, witness: Watching, tmp_path: Path
+) -> None:
+    with watching(tmp_path / "second", "witness.example/w2") as second:
+        second.trust(_pin(keeper))
+        tables = [
+            f'[witnesses.{name}]\nurl = "{each.url}"\nkey = "{each.key}"\n'
+            for name, each in (("one", witness), ("two", second))
+        ]
+        (keeper / "hansard.toml").write_text('ledger = "l.db"\n' + "".join(tables))
+        asked = hansard(keeper, "ledger", "witness", "--json")
+        assert asked.returncode == 0, asked.stderr
+        assert len({each["size"] for each in json.loads(asked.stdout)}) == 1
+        _more(keeper)
+        # Newer, and the word of one alone.
+        assert _ask(keeper, witness)[0] == 0
+        made = hansard(keeper, "ledger", "receipt", 3, "--cosigned", "--ledger", "l.db", "-o", "3.tlog-proof")
+        assert made.returncode == 0, made.stderr
+        words = ("--witness", witness.key, "--witness", second.key)
+        found = hansard(keeper, "verify", "3.tlog-proof", "--pin", _pin(keeper), *words)
+        assert found.returncode == 0, found.stdout
+
+
 def test_where_there_is_no_witness_yet_what_makes_one_names_its_folder(tmp_path: Path) -> None:
     refused = hansard(tmp_path, "witness", "key", "--folder", "a witness")
     assert refused.returncode == 2

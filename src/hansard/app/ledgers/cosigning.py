@@ -83,11 +83,16 @@ class Cosigned:
         )
 
 
-def have_cosigned(opened: Opened, witness: Asked) -> View:
-    """Have the log cosigned as it stands, and record that it was; for a process that writes nothing else."""
+def shown(opened: Opened) -> StoredCheckpoint:
+    """The log as it stands, signed: the same for every witness that is asked now, so that one receipt can carry all their words."""
     stored = opened.sealer.checkpoint() if opened.sealer else newest(opened.store)
     if stored is None:
         raise UsageError(f"{opened.store.place} has no checkpoint that a witness could see: {opened.custody}")
+    return stored
+
+
+def have_cosigned(opened: Opened, witness: Asked, stored: StoredCheckpoint) -> View:
+    """Have a checkpoint cosigned, and record that it was; for a process that writes nothing else."""
     found = ask(opened.store, witness, stored)
     [written] = record_now(opened.store, [Step(found.fact(), ACTOR)], sealing=opened.extending())
     return {

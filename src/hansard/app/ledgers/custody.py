@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING
 
 from hansard.app.opened import Opened
 from hansard.app.views import View
-from hansard.domain.custody import AnchorRecorded
 from hansard.errors import StoreError, Unavailable, UsageError
 from hansard.ledger.checkpoint import parse_checkpoint
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.note import parse_note
+from hansard.record.cosigned import most_cosigned
 from hansard.record.epochs import read_keys
-from hansard.record.reading import read_text
 from hansard.record.receipts import make_consistency, make_receipt
 from hansard.record.sealed import newest_sealed, newest_signed
-from hansard.store.base import Query, Store, StoredCheckpoint, verify_of
+from hansard.store.base import Store, StoredCheckpoint, verify_of
 
 if TYPE_CHECKING:
     from hansard.record.sealer import Sealer
@@ -84,7 +83,7 @@ def sign_anew(opened: Opened) -> str | None:
 def receipt(opened: Opened, seq: int, disclose: tuple[str, ...], *, cosigned: bool = False) -> View:
     """The proof of one entry under a checkpoint that covers it; a new one is signed where this process may.
 
-    `cosigned` takes the newest that a witness has seen instead.
+    `cosigned` takes the one that the most witnesses have seen instead, the newest of these.
     """
     under = _cosigned(opened.store, seq) if cosigned else None
     unsigned = None if cosigned else sign_anew(opened)
@@ -93,14 +92,11 @@ def receipt(opened: Opened, seq: int, disclose: tuple[str, ...], *, cosigned: bo
 
 
 def _cosigned(store: Store, seq: int) -> StoredCheckpoint:
-    for entry in store.select(Query(kind=AnchorRecorded.KIND, newest_first=True)):
-        size = entry.data.get("size")
-        if entry.data.get("by") == "witness" and isinstance(size, int) and size > seq:
-            token = read_text(store, entry, "token")
-            if token is not None:
-                return StoredCheckpoint(size=size, note=token)
-    how = f"hansard ledger witness --ledger {shlex.quote(store.place)}"
-    raise UsageError(f"no witness has seen entry {seq} of {store.place} yet; ask one: {how}")
+    found = most_cosigned(store, seq)
+    if found is None:
+        how = f"hansard ledger witness --ledger {shlex.quote(store.place)}"
+        raise UsageError(f"no witness has seen entry {seq} of {store.place} yet; ask one: {how}")
+    return found
 
 
 def consistency(opened: Opened, old_size: int) -> View:

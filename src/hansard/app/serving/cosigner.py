@@ -10,7 +10,7 @@ from hansard.domain.custody import AnchorRecorded
 from hansard.errors import HansardError
 from hansard.record.recorder import Recorder
 from hansard.record.sealed import is_unsigned
-from hansard.store.base import Query
+from hansard.store.base import Query, StoredCheckpoint
 
 EVERY_S = 60.0
 Tell = Callable[..., None]
@@ -25,6 +25,8 @@ class Cosigner:
         self._recorder, self._witnesses, self._tell, self._every_s = recorder, witnesses, tell, every_s
         self._over = threading.Event()
         self._seen: dict[str, int] = {}
+        self._shown: StoredCheckpoint | None = None
+        """What is shown in this round: the same to each of them, so that one receipt can carry all their words."""
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -43,6 +45,7 @@ class Cosigner:
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._over.is_set():
+            self._shown = None
             for name, witness in self._witnesses.items():
                 try:
                     self._ask(name, witness, loop)
@@ -54,7 +57,7 @@ class Cosigner:
             self._over.wait(self._every_s)
 
     def _ask(self, name: str, witness: Asked, loop: asyncio.AbstractEventLoop) -> None:
-        stored = newest(self._recorder.store)
+        stored = self._shown = self._shown or newest(self._recorder.store)
         if stored is None or not self._is_news(self._seen.get(name, 0), stored.size):
             return
         found = ask(self._recorder.store, witness, stored)

@@ -60,7 +60,7 @@ def logs(args: argparse.Namespace) -> int:
 
 def ask(args: argparse.Namespace) -> int:
     """Every witness that is named, or all of hansard.toml; whose word is not had is told when all were asked."""
-    from hansard.app.ledgers.cosigning import Asked, configured, have_cosigned
+    from hansard.app.ledgers.cosigning import Asked, configured, have_cosigned, shown
 
     if (args.url is None) != (args.key is None):
         raise UsageError("a witness is a URL and the key that its word is checked with: URL --key KEY")
@@ -81,9 +81,10 @@ def ask(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.output} is there already; choose another name")
     views, failed = [], []
     with open_ledger(settings, writing=True) as opened:
+        stored = shown(opened)
         for witness in witnesses.values():
             try:
-                views.append(have_cosigned(opened, witness))
+                views.append(have_cosigned(opened, witness, stored))
             except HansardError as error:
                 failed.append(error)
     if args.output and views:
