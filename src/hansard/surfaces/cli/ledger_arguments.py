@@ -74,7 +74,9 @@ def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     receipt.add_argument(
         "--disclose", action="append", default=[], metavar="PART", help="open this part in the receipt (repeatable)"
     )
-    receipt.add_argument("--cosigned", action="store_true", help="under the checkpoint that the most witnesses have seen")
+    receipt.add_argument(
+        "--cosigned", action="store_true", help="under the checkpoint that the most witnesses have seen"
+    )
     receipt.add_argument("--html", action="store_true", help="as a page that checks itself in a browser, offline")
     receipt.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
     consistency = add_command(
