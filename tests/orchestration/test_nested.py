@@ -30,10 +30,10 @@ def test_without_limits_of_the_run_the_panels_own_hold() -> None:
     assert purse().carve(EXCHANGE, SHARE, metered=True).share == SHARE
 
 
-@pytest.mark.parametrize("unit", ["calls", "tokens", "cost_usd_nano"])
-def test_where_nothing_is_left_it_does_not_begin(unit: str) -> None:
+@pytest.mark.parametrize(("unit", "said"), [("calls", "calls"), ("tokens", "tokens"), ("cost_usd_nano", "money")])
+def test_where_nothing_is_left_it_does_not_begin(unit: str, said: str) -> None:
     spent = Spend(calls=3, tokens=3, cost_usd_nano=3)
-    with pytest.raises(Breach, match=unit):
+    with pytest.raises(Breach, match=said):
         Purse(Budget(**{f"max_{unit}": 3}), spent).carve(EXCHANGE, SHARE, metered=True)
 
 
