@@ -154,8 +154,8 @@ async def test_the_artifact_is_whole_before_the_manifest_says_so(
     assert seen[0][1] == "in_progress"
 
 
-class PowerCut(BaseException):
-    """What no code of ours can catch by mistake."""
+class PowerCut(GeneratorExit):
+    """What no code of ours can catch by mistake, nor takes for an error of whoever was asked."""
 
 
 class Dies(Wrapper):

@@ -131,7 +131,7 @@ async def test_arguments_that_have_two_readings_are_refused_over_http(tmp_path: 
     params = {"name": "route", "arguments": {"text": "a"}, "_meta": envelope()}
     call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
     headers = POST | {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "route"}
-    async with served(tmp_path) as (address, _), httpx2.AsyncClient() as http:
+    async with served(tmp_path) as (address, _), httpx2.AsyncClient(timeout=None) as http:
         assert (await http.post(address, content=call, headers=headers)).status_code == 200
         answer = await http.post(address, content=call.replace('"a"', '"a", "text": "b"'), headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32700)
