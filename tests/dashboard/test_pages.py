@@ -1,23 +1,33 @@
 """What stands on the pages: the same as the views say, and nothing that a browser would act on."""
 
+import asyncio
 import json
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 import deliberating
 import panels
 from command_line import started
 from daemons import ONE, Served, place, serving, wait_for
 from forging import database
+from hansard.app.service import Hansard
+from hansard.app.serving.daemon import Daemon
+from hansard.app.settings import Settings
 from hansard.app.telling.recorded import STATES
+from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
+from hansard.surfaces.http.dashboard.pages import page
 from hansard.surfaces.http.dashboard.runs import spend
+from hansard.surfaces.http.desk import Desk
+from hansard.surfaces.http.metrics import Metrics
 from shell import hansard
 from visitors import Markup, Visitor
 
@@ -523,3 +533,25 @@ def test_a_turn_shows_which_tools_it_used(tmp_path: Path) -> None:
     assert "used almanac" in text
     assert f'href="/dashboard/ledger/{called["seq"]}"' in text
     assert text.count("used almanac") == 1
+
+
+class Written:
+    """A text that remembers which thread has written it onto a page."""
+
+    by: int | None = None
+
+    def __html__(self) -> str:
+        self.by = threading.get_ident()
+        return "said"
+
+
+def test_a_page_of_the_record_is_not_made_on_the_event_loop(tmp_path: Path) -> None:
+    async def made(text: Written) -> bytes:
+        async with Hansard.open(settings=Settings(ledger=str(tmp_path / "l.db"), state=tmp_path)) as hansard:
+            desk = Desk(hansard=hansard, daemon=Daemon(hansard, lambda *_, **__: None), metrics=Metrics())
+            request = Request({"type": "http", "app": make_app(desk), "path": "/dashboard/", "headers": []})
+            return bytes((await page(request, "error.html", title="a title", detail=text)).body)
+
+    text = Written()
+    assert b"said" in asyncio.run(made(text))
+    assert text.by not in (None, threading.get_ident())

@@ -39,7 +39,7 @@ async def show(request: Request, run: str) -> Response:
         raise StoreError(
             f"a message of {known} is not what was recorded ({error!r:.80}); hansard verify --deep names it"
         ) from error
-    return page(request, "deliberation.html", **values)
+    return await page(request, "deliberation.html", **values)
 
 
 @router.post("/dashboard/deliberations/{run}/continue")

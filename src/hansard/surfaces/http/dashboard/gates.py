@@ -23,7 +23,7 @@ async def listed(request: Request, run: str = "") -> Response:
     known = await runs.found(desk, run) if run else None
     seen = await desk.hansard.heavily(desk.hansard.ledger.size)
     found, more = await desk.hansard.heavily(_open, desk.hansard.gates, known)
-    return page(request, "gates.html", seen=seen, gates=found, more=more, of=known)
+    return await page(request, "gates.html", seen=seen, gates=found, more=more, of=known)
 
 
 def _open(gates: Gates, run: str | None) -> tuple[list[dict[str, Any]], int]:

@@ -46,7 +46,7 @@ async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Respons
 
     seen = await desk.hansard.heavily(ledger.size)
     views = await desk.hansard.heavily(read)
-    return page(
+    return await page(
         request,
         "ledger.html",
         seen=seen,
@@ -64,7 +64,7 @@ async def entry(request: Request, seq: At) -> Response:
     ledger = desk_of(request).hansard.ledger
     with refusing(404):
         values = await desk_of(request).hansard.heavily(_entry, ledger, seq)
-    return page(request, "entry.html", **values)
+    return await page(request, "entry.html", **values)
 
 
 def _entry(ledger: LedgerService, seq: int) -> dict[str, Any]:

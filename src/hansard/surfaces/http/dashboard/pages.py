@@ -22,7 +22,7 @@ from hansard.app.telling.escaping import spelled
 from hansard.app.views import usd
 from hansard.errors import HansardError
 from hansard.surfaces.http.dashboard import session
-from hansard.surfaces.http.desk import token_of
+from hansard.surfaces.http.desk import desk_of, token_of
 from hansard.surfaces.http.problems import Refused, refused_by
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -92,7 +92,7 @@ def clock(moment: str) -> str:
 
 
 def _environment() -> Environment:
-    made = Environment(
+    found = Environment(
         loader=PackageLoader("hansard.surfaces.http.dashboard"),
         autoescape=True,
         finalize=shown,
@@ -100,7 +100,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    found.filters |= {
         "cut": cut,
         "plain": plain,
         "prose": prose,
@@ -109,15 +109,20 @@ def _environment() -> Environment:
         "clock": clock,
         "segment": lambda text: quote(text, ""),
     }
-    made.filters["tone"] = lambda state: _TONE.get(str(state), "dim")
-    return made
+    found.filters["tone"] = lambda state: _TONE.get(str(state), "dim")
+    return found
 
 
 TEMPLATES = _environment()
 
 
-def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """A page of somebody who has signed in."""
+async def page(request: Request, template: str, **values: Any) -> Response:
+    """A page of what is on the record, made where that is read: one of thousands of tasks takes longer than others can wait."""
+    return await desk_of(request).hansard.heavily(made, request, template, **values)
+
+
+def made(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    """A page for whoever asks, here and now."""
     found = request.scope.get("hansard.token")
     token = found if isinstance(found, Token) else None
     html = TEMPLATES.get_template(template).render(
@@ -134,7 +139,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 def refusal(request: Request, refused: Refused) -> Response:
     """A page that says what is refused, and why."""
     title = HTTPStatus(refused.status_code).phrase
-    return page(request, "error.html", refused.status_code, title=title, detail=refused.detail)
+    return made(request, "error.html", refused.status_code, title=title, detail=refused.detail)
 
 
 def to(place: str) -> Response:

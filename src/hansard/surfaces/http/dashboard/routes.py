@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 
 from hansard.surfaces.http.dashboard import deliberations, gates, ledger, runs, session, verifying
-from hansard.surfaces.http.dashboard.pages import Page, form, one, page, plain_form, static, to
+from hansard.surfaces.http.dashboard.pages import Page, form, made, one, plain_form, static, to
 from hansard.surfaces.http.problems import Refused
 
 router = APIRouter(route_class=Page, include_in_schema=False)
@@ -21,7 +21,7 @@ async def door(request: Request) -> Response:
 @router.get(session.SIGN_IN)
 async def sign_in(request: Request, to: str = "", again: str = "", undone: str = "") -> Response:
     """Asks for a token."""
-    return page(request, "sign_in.html", place=session.safe_place(to), again=bool(again), undone=bool(undone))
+    return made(request, "sign_in.html", place=session.safe_place(to), again=bool(again), undone=bool(undone))
 
 
 @router.post(session.SIGN_IN)

@@ -41,7 +41,7 @@ async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Respons
         runs_page, desk.hansard.store, before=query.after, limit=PAGE, state=query.state or None
     )
     await desk.hansard.heavily(_without_decided, desk.hansard.gates, views)
-    return page(
+    return await page(
         request,
         "runs.html",
         seen=seen,
@@ -61,7 +61,7 @@ async def show(request: Request, run: str) -> Response:
     if await asyncio.to_thread(is_deliberation, desk.hansard.store, known):
         return to(f"/dashboard/deliberations/{known}")
     values = await desk.hansard.heavily(_run, desk.hansard, known)
-    return page(request, "run.html", **values)
+    return await page(request, "run.html", **values)
 
 
 def _without_decided(gates: Gates, views: list[View]) -> None:
@@ -157,7 +157,7 @@ async def compare(request: Request, run: Annotated[list[str] | None, Query()] = 
     desk = desk_of(request)
     a, b = [await api.found(desk, each) for each in chosen]
     view = await desk.hansard.heavily(desk.hansard.runs.compare, a, b)
-    return page(request, "compare.html", a=a, b=b, rows=shown(view), view=view, answered=has_answers(view))
+    return await page(request, "compare.html", a=a, b=b, rows=shown(view), view=view, answered=has_answers(view))
 
 
 @router.post("/dashboard/runs/{run}/cancel")

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hansard.app.ledgers.ledger import LedgerService
 from hansard.surfaces.http.bodies import Seq
-from hansard.surfaces.http.dashboard.pages import Page, page
+from hansard.surfaces.http.dashboard.pages import Page, made
 from hansard.surfaces.http.desk import answer, desk_of
 
 router = APIRouter(route_class=Page)
@@ -25,7 +25,7 @@ class Wanted(BaseModel):
 
 @router.get("/dashboard/verify")
 async def verify(request: Request) -> Response:
-    return page(request, "verify.html")
+    return made(request, "verify.html")
 
 
 @router.get("/dashboard/data/head")
