@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from hansard.orchestration.seams import Verification
 from hansard.providers.base import failure
 from hansard.record.recorder import Step
 from hansard.store.base import StoredBody
+from hansard.store.memory import MemoryStore
 from panels import PANELS, Voice, Voices, agreeing, verdict
 from running import (
     FINE,
@@ -765,6 +767,28 @@ async def test_what_people_decided_at_gates_is_decided_again() -> None:
     assert (await at.runs.drive(run)).state == "answered"
     report = await again(at, run)
     assert report["identical"] is True, report
+
+
+async def test_a_rerun_that_waits_for_what_people_decided_reads_each_entry_a_few_times_however_long_it_takes() -> None:
+    at = desk(Answers(), Answers(id="slow", pause_s=1))
+    run = await at.runs.submit(
+        "please", replace(at.config(), gates=read_rules([{"tasks": ["b"]}], "test")), plan=DIAMOND
+    )
+    [gate] = (await at.runs.drive(run)).gates
+    await Gates(at.recorder, at.store).decide(gate, "approve", actor="human:ann")
+    assert (await at.runs.drive(run)).state == "answered"
+    read = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal read
+        read += event == "call" and frame.f_code is MemoryStore.entry.__code__
+
+    sys.setprofile(count)
+    try:
+        assert (await again(at, run, synthesizer="slow"))["identical"] is True
+    finally:
+        sys.setprofile(None)
+    assert read < 15 * len(at.entries(run))
 
 
 @pytest.mark.parametrize("fault", ["on something else", "late"])

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
@@ -110,7 +111,8 @@ class MemoryStore:
     def select(self, query: Query) -> Iterator[Entry]:
         stop = len(self._lines) if query.before is None else min(query.before, len(self._lines))
         if query.run is not None:
-            seqs: Items[int] = [seq for seq in self._runs.get(query.run, ()) if query.after < seq < stop]
+            own = self._runs.get(query.run, [])
+            seqs: Items[int] = own[bisect_right(own, query.after) : bisect_left(own, stop)]
         else:
             seqs = range(max(query.after + 1, 0), stop)
         # A line that does not hold these bytes is of another kind, and need not be parsed.

@@ -32,9 +32,9 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine
-from hansard.orchestration.gates import is_bound
+from hansard.orchestration.gates import Gate, is_bound
 from hansard.orchestration.nested import is_panel
-from hansard.orchestration.progress import progress_of
+from hansard.orchestration.progress import progress_of, take_gate
 from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source
 from hansard.providers.base import Provider
@@ -47,6 +47,7 @@ from hansard.store.base import Query, Store
 BEYOND_US = 1 << 52
 """A time that no clock has come to: no decision at a gate is later."""
 UNFINISHED = ("interrupted", "waiting")
+OF_GATES = ("gate.opened", "gate.decided", "gate.closed")
 
 
 @value
@@ -125,6 +126,7 @@ class _Rerun:
         self._replayed = replayed(recording_of(self._reader, kept))
         self._taken = Taken(self._reader, self._entries)
         self._metered = _metered(self._entries)
+        self._closings = [entry for entry in self._entries if entry.kind == "gate.closed"]
         self._now_us, self._words = BEYOND_US, 0
 
     async def report(self) -> Rerun:
@@ -279,10 +281,16 @@ class _Rerun:
 
     async def _people(self, recorder: Recorder) -> None:
         """Hand over what people decided as soon as a gate is open: others may wait for whoever stands there."""
-        while any(entry.kind == "gate.closed" for entry in self._entries):
+        gates: dict[str, Gate] = {}
+        seen = -1
+        while self._closings:
             await asyncio.sleep(LOOK_S)
-            gates = progress_of(self._run, self._memory.select(Query(run=self._run))).gates.values()
-            await self._decide(recorder, [gate.id for gate in gates if gate.closed is None], beside=True)
+            # Behind what the look before has seen: a run may have thousands of tasks, and there are a hundred looks a second.
+            for entry in self._memory.select(Query(run=self._run, after=seen)):
+                seen = entry.seq
+                if entry.kind in OF_GATES:
+                    take_gate(gates, entry)
+            await self._decide(recorder, [gate.id for gate in gates.values() if gate.closed is None], beside=True)
 
     def _closed(self, gates: Sequence[str], beside: bool) -> list[Entry]:
         """Where the recorded run closed these gates in this phase, for what people decided or because they were silent.
@@ -290,7 +298,7 @@ class _Rerun:
         In a phase that was cut they are closed one after another; and where others work `beside` them, not before all is done
         that was done before: whoever comes to where it was cut holds the others up.
         """
-        closed = [entry for entry in self._entries if entry.kind == "gate.closed" and entry.data["gate"] in gates]
+        closed = [entry for entry in self._closings if entry.data["gate"] in gates]
         closed = [entry for entry in closed if entry.seq <= self._until.phase.last and is_decided(entry)]
         if not self._until.phase.cut or not closed:
             return closed
@@ -300,6 +308,8 @@ class _Rerun:
     async def _decide(self, recorder: Recorder, gates: Sequence[str], *, beside: bool = False) -> None:
         """Hand over what people decided at these gates and the recorded run heard in this phase."""
         closed = self._closed(gates, beside)
+        if not closed:
+            return
         because = {seq for entry in closed for seq in entry.causes}
         opened = {str(e.data["gate"]): e for e in self._memory.select(Query(run=self._run, kind="gate.opened"))}
         heard = {
