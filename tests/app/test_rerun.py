@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from hansard.app.driving.gates import Gates
+from hansard.app.reruns.decisions import decisions
+from hansard.app.reruns.phases import phases_of
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.setup.wishes import Wishes
@@ -28,6 +30,7 @@ from hansard.orchestration import gates as gates_module
 from hansard.orchestration import judge
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.journal import Journal
+from hansard.orchestration.progress import progress_of
 from hansard.orchestration.seams import Verification
 from hansard.providers.base import failure
 from hansard.record.recorder import Step
@@ -789,6 +792,26 @@ async def test_a_rerun_that_waits_for_what_people_decided_reads_each_entry_a_few
     finally:
         sys.setprofile(None)
     assert read < 15 * len(at.entries(run))
+
+
+async def test_a_rerun_goes_through_a_whole_run_beside_the_loop_on_which_others_are_driven() -> None:
+    at = desk(Answers(), Answers(id="live"))
+    run = await at.runs.submit("please", at.config(), plan=DIAMOND)
+    await at.runs.drive(run)
+    assert (await at.runs.retry(run, "b")).state == "answered"
+    whole = {each.__code__: each.__name__ for each in (progress_of, phases_of, decisions)}
+    on_the_loop: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in whole:
+            on_the_loop.add(whole[frame.f_code])
+
+    sys.setprofile(note)
+    try:
+        assert (await again(at, run, synthesizer="live"))["identical"] is True
+    finally:
+        sys.setprofile(None)
+    assert on_the_loop == set()
 
 
 @pytest.mark.parametrize("fault", ["on something else", "late"])

@@ -330,7 +330,7 @@ class Runs(RecordedRuns):
                 f"run {run} is a panel's, and has no plan to go through again; "
                 "a session is held again with: hansard session execution-replay DIR"
             )
-        config = self._config(run)
+        config = await asyncio.to_thread(self._config, run)
         swapped: dict[str, Provider] = {}
         for role, name in (swap or {}).items():
             table = config.providers.get(name) or self._pool.settings.providers.get(name)

@@ -34,7 +34,7 @@ from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine
 from hansard.orchestration.gates import Gate, is_bound
 from hansard.orchestration.nested import is_panel
-from hansard.orchestration.progress import progress_of, take_gate
+from hansard.orchestration.progress import Progress, progress_of, take_gate
 from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source
 from hansard.providers.base import Provider
@@ -99,7 +99,9 @@ async def rerun(
 ) -> Rerun:
     """Re-run a run. Whoever is in `swap`, by role, is asked live; nobody else is."""
     with found_ledger(replace(settings, ledger="memory:")) as memory:
-        return await _Rerun(store, run, memory.store, price, swap).report()
+        # Beside the loop, as all that goes through a whole run: it may have thousands of tasks, and others are driven here.
+        made = await asyncio.to_thread(_Rerun, store, run, memory.store, price, swap)
+        return await made.report()
 
 
 class _Rerun:
@@ -152,22 +154,26 @@ class _Rerun:
             state, error = "stopped", str(stop)
         finally:
             await recorder.close()
-        now = list(self._memory.select(Query(run=self._run)))
-        before = dict(decisions(self._reader, self._entries, self._given_up))
-        after = dict(decisions(Reader(self._memory), now))
-        first = self._first(before, after)
+        first, compared = await asyncio.to_thread(self._compared)
         miss = self._replayed.first_miss or self._programs.miss
         note = error or self._note()
         return Rerun(
             run=self._run,
             identical=first is None and miss is None and not error,
-            decisions=len(before),
+            decisions=compared,
             state=state,
             first=first,
             miss=miss,
             swapped=tuple(sorted(self._swap)),
             note=note,
         )
+
+    def _compared(self) -> tuple[Divergence | None, int]:
+        """The first decision that came out otherwise, and how many were compared."""
+        now = list(self._memory.select(Query(run=self._run)))
+        before = dict(decisions(self._reader, self._entries, self._given_up))
+        after = dict(decisions(Reader(self._memory), now))
+        return self._first(before, after), len(before)
 
     def _note(self) -> str:
         if self._progress.ended is None:
@@ -342,16 +348,20 @@ class _Rerun:
             self._words += 1
 
     async def _cancel(self, recorder: Recorder) -> None:
-        requested = progress_of(self._run, self._memory.select(Query(run=self._run))).requested
+        requested = (await asyncio.to_thread(self._so_far)).requested
         causes = [requested] if requested is not None else []
         await recorder.record(CancelAsked(surface="python"), actor="engine", run=self._run, causes=causes)
 
     async def _retry(self, recorder: Recorder, asked: Entry) -> None:
-        progress = progress_of(self._run, self._memory.select(Query(run=self._run)))
+        progress = await asyncio.to_thread(self._so_far)
         causes = [progress.requested, progress.ended.seq if progress.ended else None]
         fact = RetryAsked(task=str(asked.data["task"]), surface=asked.data["surface"])
         known = [cause for cause in causes if cause is not None]
         await recorder.record(fact, actor=asked.actor, run=self._run, causes=known)
+
+    def _so_far(self) -> Progress:
+        """How far this one has come."""
+        return progress_of(self._run, self._memory.select(Query(run=self._run)))
 
     def _means_of(self, config: RunConfig, _: str) -> Means:
         models = _models(self._entries)
