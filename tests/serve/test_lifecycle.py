@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import resource
 import signal
 import socket
 import threading
@@ -510,3 +511,21 @@ def test_limits_alone_do_not_ask_for_a_provider(tmp_path: Path) -> None:
         told = daemon.post("/v1/runs", {"request": "x"})
         assert (told.status_code, "nobody can be asked yet" in told.json()["detail"]) == (409, True)
         assert daemon.submit(provider="rehearsal", wait=60)["budget"]["max_calls"] == 1
+
+
+def test_a_daemon_that_may_start_no_more_threads_goes_on_with_those_that_it_has(tmp_path: Path) -> None:
+    # Nobody listens at port 9 (discard): each try to tell of an end needs a thread of its own.
+    with serving(place(tmp_path), "--provider", "quick", "--webhook", "http://127.0.0.1:9/") as daemon:
+        process = daemon.process.pid
+        status = Path(f"/proc/{process}/status").read_text()
+        [used] = [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmSize:")]
+        before = resource.prlimit(process, resource.RLIMIT_AS)
+        # Room for this and that, and for the stack of no thread.
+        resource.prlimit(process, resource.RLIMIT_AS, (used + (6 << 20), before[1]))
+        with ThreadPoolExecutor(12) as callers:
+            runs = list(callers.map(lambda _: daemon.submit()["run"], range(12)))
+        for run in runs:
+            daemon.until(run, "answered")
+        assert daemon.get("/v1/runs").status_code == 200
+        wait_for(lambda: [each for each in daemon.logged() if "start new thread" in each.get("said", "")])
+        resource.prlimit(process, resource.RLIMIT_AS, before)

@@ -1,6 +1,7 @@
 """One POST to a server of somebody else, with an end: no answer takes longer than its time, or more than its bytes."""
 
 import asyncio
+import errno
 import http.client
 import socket
 import threading
@@ -36,7 +37,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, timeout_s: float,
         connection.connect()
         late = threading.Timer(max(0.0, ends - time.monotonic()), _hang_up, [connection.sock])
         late.daemon = True
-        late.start()
+        _begin(late)
         try:
             path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
             connection.request("POST", path, body, dict(headers))
@@ -68,8 +69,19 @@ def aside(call: Callable[[], T]) -> "asyncio.Future[T]":
         except BaseException as error:  # noqa: BLE001 - whoever waits is told, whatever it is
             made.set_exception(error)
 
-    threading.Thread(target=carried_out, name="hansard-posting", daemon=True).start()
+    try:
+        _begin(threading.Thread(target=carried_out, name="hansard-posting", daemon=True))
+    except OSError as error:
+        made.set_exception(error)
     return asyncio.wrap_future(made)
+
+
+def _begin(thread: threading.Thread) -> None:
+    """Start a thread; OSError, as from a network that is away for a while, where the system gives no more."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise BlockingIOError(errno.EAGAIN, str(error)) from error
 
 
 def check_url(url: str, where: str) -> None:

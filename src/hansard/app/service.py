@@ -25,6 +25,7 @@ from hansard.orchestration.ending import Ended
 from hansard.providers.base import Provider, check_provider
 from hansard.providers.programs.process import to_the_end
 from hansard.record.recorder import Recorder
+from hansard.record.threads import begun
 from hansard.store.base import Claim, Store
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ class Hansard:
     @property
     def store(self) -> Store:
         return self._opened.store
+
+    def stay(self, readers: int) -> None:
+        """For a process that stays: it starts its threads now, so many to read with beside the loop, and needs no more later."""
+        asyncio.get_running_loop().set_default_executor(begun(readers, "hansard"))
+        self._heavy, self._beside = begun(HEAVY_AT_ONCE, "hansard-heavy"), begun(HEAVY_AT_ONCE, "hansard-beside")
 
     async def heavily(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A read that grows with the ledger: few at once, in threads of their own, so that it holds up no other."""

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from hansard.errors import HansardError, StoreError
 from hansard.orchestration.news import News
 from hansard.providers.programs.process import to_the_end
+from hansard.record.threads import begun
 from hansard.store.base import Claim, Store
 
 LEASE_S = 15.0
@@ -75,7 +76,7 @@ _APART: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakK
 def apart() -> Iterator[None]:
     """As long as this lasts, claims are taken, kept and given back in threads that nobody reads with: whoever writes in
     another process may take minutes (a redaction does), and reading goes on meanwhile."""
-    loop, threads = asyncio.get_running_loop(), ThreadPoolExecutor(AT_ONCE, "hansard-claims")
+    loop, threads = asyncio.get_running_loop(), begun(AT_ONCE, "hansard-claims")
     _APART[loop] = threads
     try:
         yield

@@ -17,6 +17,7 @@ from hansard.errors import Broken, HansardError, StoreError, UsageError
 from hansard.ledger.entry import new
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
+from hansard.record.threads import begun
 from hansard.store.base import Claim, Draft, Outcome, Placed, Seal, Store
 
 F = TypeVar("F", bound=Fact)
@@ -237,7 +238,7 @@ class Recorder:
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start a writer. A loop that ends has cancelled the one before, while others still have something to record."""
         self._loop, self._kick = loop, asyncio.Event()
-        self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="hansard-writer")
+        self._thread = self._thread or begun(1, "hansard-writer")
         self._task = loop.create_task(self._write(), name="hansard-writer")
         self._task.add_done_callback(self._supervise)
         if self._timer:

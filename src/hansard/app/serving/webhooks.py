@@ -108,7 +108,10 @@ class Webhooks:
 
     async def _one(self, url: str, entry: Entry) -> None:
         for number in range(1, TRIES + 1):
-            said = await aside(lambda: self._post(url, entry))
+            try:
+                said = await aside(lambda: self._post(url, entry))
+            except OSError as error:
+                said = _why(error)
             self._tell("webhook", url=_shown(url), seq=entry.seq, kind=entry.kind, attempt=number, said=said)
             if said.startswith("2"):
                 break
@@ -129,12 +132,16 @@ class Webhooks:
         try:
             return str(post(url, body, headers, timeout_s=TIMEOUT_S).status)
         except (OSError, http.client.HTTPException) as error:
-            return f"{type(error).__name__}: {error}"
+            return _why(error)
 
 
 def webhooks(urls: tuple[str, ...], folder: Path, store: Store, tell: Tell) -> Webhooks:
     """Webhooks whose secret and marks lie in this folder."""
     return Webhooks(urls, webhook_secret(folder), tell, store, Marks(folder, store))
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _shown(url: str) -> str:

@@ -8,7 +8,6 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple, Self
 
@@ -17,6 +16,7 @@ from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.record.reading import newly
+from hansard.record.threads import begun
 from hansard.store.base import Query, Store
 
 WAIT_S = 0.25
@@ -128,7 +128,7 @@ class Follower:
     async def work(self) -> None:
         loop = asyncio.get_running_loop()
         # A thread of its own: waiting must not use up those that everybody else reads with.
-        with ThreadPoolExecutor(1, thread_name_prefix="hansard-follow") as thread:
+        with begun(1, "hansard-follow") as thread:
             while True:
                 for number, entry in enumerate(await loop.run_in_executor(thread, self._news), 1):
                     self._tell(entry)

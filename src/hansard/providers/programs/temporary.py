@@ -88,7 +88,9 @@ def _settled(place: str, gone: _Own | None = None) -> _Own:
             if own is not None:
                 os.close(_own.pop(place).lock)
             own = _own[place] = _made(place)
-            threading.Thread(target=_sweep, args=(place,), name="hansard-sweep").start()
+            # Where no thread can be started, the next process sweeps.
+            with suppress(RuntimeError):
+                threading.Thread(target=_sweep, args=(place,), name="hansard-sweep").start()
         return own
 
 

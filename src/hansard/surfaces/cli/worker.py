@@ -11,6 +11,9 @@ from hansard.surfaces.cli.driving import see_through
 from hansard.surfaces.cli.show import as_json_line
 from hansard.surfaces.plain import plain
 
+THREADS = 4
+"""Who reads, and keeps the claim, beside the event loop."""
+
 
 def worker(args: argparse.Namespace) -> int:
     asyncio.run(_work(args))
@@ -25,5 +28,6 @@ async def _work(args: argparse.Namespace) -> None:
             print(f"hansard worker: {plain(text)}", file=sys.stderr, flush=True)
 
     async with Hansard.open(settings=read_settings(args.ledger)) as hansard:
+        hansard.stay(THREADS)
         await see_through(hansard, Worker(hansard, most=args.max_runs, tell=tell).work())
         tell("stopped; what was under way is on the record, and goes on with the next worker")

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -107,10 +106,10 @@ async def serve(settings: Settings, options: Options, ready: Callable[[str, Path
     if options.sessions is not None:
         check_folder(options.sessions)
     listening = bound(options.host, options.port)
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="hansard"))
     tokens = Tokens.of(settings.state, look_s=LOOK_S)
     token_file = tokens.ensure()
     async with Hansard.open(settings=settings) as hansard:
+        hansard.stay(THREADS)
         log = Log(hansard)
         try:
             with troubles(log):
