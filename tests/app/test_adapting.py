@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -646,3 +647,32 @@ async def test_making_a_persona_takes_time(tmp_path: Path) -> None:
         made = await hansard.deliberations.generate(convening(hansard.settings, hansard.pool, call))
         [ended] = entries(hansard, made["run"], "run.ended")
         assert ended.data["elapsed_us"] >= 50_000
+
+
+async def test_a_clock_that_was_set_forward_ends_no_session_that_goes_on_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, patient, late_s, ours = asyncio.Event(), [True], [0.0], time.time
+
+    def says(exchange: Exchange) -> Any:
+        if exchange.schema_name == "verdict" and patient[0]:
+            asked.set()
+            return asyncio.sleep(60, {})
+        late_s[0] = 7_200
+        return versed(exchange)
+
+    # The machine sleeps in the first turn: the time of day goes on, and the clock of the session does not.
+    monkeypatch.setattr(time, "time", lambda: ours() + late_s[0])
+    at = desk(Voices(says))
+    deliberations = Deliberations(at.recorder, at.store, at.pool)
+    made = Call(config=default_config("Keep it?", "voices", "voice"), panel=["critic", "engineer"])
+    run = await deliberations.convene(convening(at.settings, at.pool, made))
+    held = asyncio.ensure_future(deliberations.hold(run))
+    await asked.wait()
+    held.cancel()
+    await asyncio.gather(held, return_exceptions=True)
+    patient[0] = False
+    assert (await deliberations.resume(run)).sitting.reason == "synthesis"
+    took = [each.data["elapsed_us"] for each in at.entries(run, "turn.taken", "run.ended")]
+    assert took == sorted(took)
+    assert took[-1] < 1e6 * late_s[0]

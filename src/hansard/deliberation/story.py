@@ -93,6 +93,8 @@ class Story:
     seed: int | None = None
     """None where nobody was asked yet, and it is not on the record."""
     elapsed_us: int = 0
+    timed: int | None = None
+    """The newest answer, which says how long the session had taken. What nobody was asked for, as its problem, does not."""
     ended: Told | None = None
     archived: Told | None = None
     last: int = -1
@@ -215,7 +217,7 @@ def _take(story: Story, told: Told) -> None:
                 story.selecting = story.selecting.plus(_failed(fact).event.spent)
             else:
                 story.results.append(_failed(fact))
-            story.elapsed_us = max(story.elapsed_us, fact.elapsed_us)
+            story.elapsed_us, story.timed = max(story.elapsed_us, fact.elapsed_us), told.seq
         case TurnTaken() as fact:
             _take_message(story, fact, told.seq)
         case TurnAmended() as fact:
@@ -239,6 +241,7 @@ def _take_message(story: Story, fact: TurnTaken, seq: int) -> None:
     story.seqs.append(seq)
     story.elapsed_us = max(story.elapsed_us, fact.elapsed_us)
     if fact.result is not None:
+        story.timed = seq
         story.is_calling = False
         usage = message["usage"]
         before = [result.event.spent for result in story.results[story.asked :]]

@@ -174,7 +174,7 @@ class Hold:
         gone = nothing_left(made.config, spent_on_record(self._store, pen.run, before=story.convened))
         # What the record says: experts and first answers came to it before the session began.
         made = replace(made, config=story.config)
-        gone_us = max(story.elapsed_us, spent_on_record(self._store, pen.run).elapsed_us)
+        gone_us = self._gone_us(story)
         setting, runs = self._setting(made, answered=story.calls, calls=self._calls(made))
         return await resume_session(
             replace(setting, used_up=gone),
@@ -203,6 +203,18 @@ class Hold:
     def _calls(self, made: Convening) -> int:
         """How many calls the run has made, where that is limited."""
         return 0 if made.max_calls is None else spent_on_record(self._store, self.progress.run).calls
+
+    def _gone_us(self, story: Story) -> int:
+        """How long the session has taken: what its newest turn says, and by the times of the entries only what came behind it.
+        The clock on the wall may have been set meanwhile, or the machine may have slept."""
+
+        def until(seq: int | None) -> int:
+            before = None if seq is None else seq + 1
+            return spent_on_record(self._store, self.progress.run, before=before).elapsed_us
+
+        if story.timed is None:
+            return until(None)
+        return story.elapsed_us + until(None) - until(story.timed)
 
     def _story(self) -> Story | None:
         run = self.progress.run
