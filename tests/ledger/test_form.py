@@ -107,7 +107,8 @@ class TestTheQuickLook:
         ("name", "value"),
         [("v", True), ("v", 2), ("v", 1.0), ("seq", 9.0), ("seq", True), ("ts", 1.0), ("ts", True), ("ts", -1), ("ts", MAX_INT + 1),
          ("ts", "1"), ("causes", [True]), ("causes", [1.0]), ("causes", [9]), ("causes", [2, 1]), ("causes", [1, 1]), ("causes", {}),
-         ("causes", "12"), ("causes", None), ("body", []), ("body", {"A": "0" * 64}), ("body", {"a": "0" * 63}), ("body", {"a": 1}),
+         ("causes", "12"), ("causes", None), ("body", []), ("body", [1]), ("body", ["prompt"]),
+         ("body", {"A": "0" * 64}), ("body", {"a": "0" * 63}), ("body", {"a": 1}),
          ("body", {"a": "0" * 63 + "G"}), ("body", {"a": "0" * 64 + "\n"}), ("body", {"\u00e9": "0" * 64}), ("data", []), ("data", None),
          ("data", "x"), ("actor", ""), ("actor", "a b"), ("actor", ["a"]), ("actor", 1), ("kind", "one"), ("kind", "A.b"), ("kind", None),
          ("run", "a b"), ("run", "x" * 65), ("run", {}), ("prev", "0" * 64), ("prev", None), ("more", 1)],
@@ -118,6 +119,7 @@ class TestTheQuickLook:
         line = json.dumps(members() | {name: value}, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         assert not passes_strictly(line)
         assert not passes_quickly(QuickForm(*tools), line)
+        assert either(read, line) == either(parse, line)
 
     @pytest.mark.parametrize(
         "committed",

@@ -12,7 +12,7 @@ from typing import Any
 from .canonical import MAX_INT, Json, Malformed, check, write
 from .entry import ACTOR, HASH, KIND, MAX_CAUSES, MAX_LINE, MAX_PARTS, PART, RUN, Entry, entry_of, parse
 
-FAILURES = (ValueError, KeyError, TypeError, AttributeError, RecursionError, StopIteration)
+FAILURES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, StopIteration)
 """What parsing and rebuilding hostile text may raise; each means no more than: look closely."""
 
 Loads = Callable[[str], Any]
