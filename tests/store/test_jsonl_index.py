@@ -93,6 +93,14 @@ def with_a_wrong_tree(path: Path) -> None:
     change(path, "UPDATE head SET frontier = substr(frontier, 1, length(frontier) - 32) || zeroblob(32)")
 
 
+def with_a_wrong_tree_further_up(path: Path) -> None:
+    change(path, "UPDATE head SET frontier = CAST(zeroblob(32) || substr(frontier, 33) AS BLOB)")
+
+
+def with_a_wrong_node(path: Path) -> None:
+    change(path, "UPDATE nodes SET hash = zeroblob(32)")
+
+
 def with_a_wrong_time(path: Path) -> None:
     change(path, "UPDATE head SET ts = ts + 1")
 
@@ -107,6 +115,7 @@ def in_use_when_the_machine_went_down(path: Path) -> None:
 
 HARMS = (
     *(delete, empty, garbage, halve, foreign, of_another_version, of_another_log),
+    *(with_a_wrong_tree_further_up, with_a_wrong_node),
     *(with_a_wrong_leaf, with_a_wrong_tree, with_a_wrong_time, with_a_wrong_end, in_use_when_the_machine_went_down),
 )
 
@@ -227,9 +236,9 @@ def walked(path: Path) -> tuple[Head, list[Entry]]:
 
 
 @pytest.mark.parametrize("value", ["NULL", "7", "-1", "9223372036854775807", "1.5", "'x'"])
-def test_a_node_that_is_no_hash_is_told_and_mended(path: Path, value: str) -> None:
-    change(path, f"UPDATE nodes SET hash = {value}")
+def test_a_node_that_becomes_no_hash_is_told_and_mended(path: Path, value: str) -> None:
     with closing(JsonlStore.open(path, clock=Clock())) as store:
+        change(path, f"UPDATE nodes SET hash = {value}")
         with pytest.raises(StoreError, match="lacks the nodes"):
             store.node(8, 0)
         assert store.repair()
@@ -238,15 +247,10 @@ def test_a_node_that_is_no_hash_is_told_and_mended(path: Path, value: str) -> No
 
 def test_repair_builds_an_index_anew_that_is_not_what_the_lines_give(path: Path) -> None:
     before = pictured(path)
-    change(
-        path,
-        "DELETE FROM entries WHERE seq IN (3, 4)",
-        "DELETE FROM causes WHERE cause = 1",
-        "UPDATE nodes SET hash = zeroblob(32)",
-    )
+    change(path, "DELETE FROM entries WHERE seq IN (3, 4)", "DELETE FROM causes WHERE cause = 1")
     store = JsonlStore.open(path, clock=Clock())
     assert picture_or_error(store) != before
-    assert store.repair() == [("derived", 5)]
+    assert store.repair() == [("derived", 3)]
     assert picture(store) == before
     assert store.repair() == []
     put(store, draft())

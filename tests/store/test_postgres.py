@@ -430,6 +430,13 @@ DERIVED = [
     ("UPDATE head SET frontier = substring(frontier from 33)", "damaged"),
     ("UPDATE head SET frontier = frontier || sha256('x')", "damaged"),
     ("UPDATE head SET frontier = substring(frontier from 1 for 96) || sha256('x')", "do not give the tree"),
+    ("UPDATE head SET frontier = sha256('x') || substring(frontier from 33)", "the nodes do not give the tree"),
+    ("UPDATE head SET ts = ts + 1", "the head row names another time than entry 299"),
+]
+NODES = [
+    ("UPDATE nodes SET hash = sha256('x')", "the nodes do not give the tree"),
+    ("UPDATE nodes SET hash = ''", "a node is damaged"),
+    ("DELETE FROM nodes", "the nodes do not give the tree"),
 ]
 INSIDE = [
     ("DELETE FROM entries WHERE seq = 270", "entries 256 to 299 do not give the tree"),
@@ -449,7 +456,7 @@ def tampered(url: str, statement: str) -> PostgresStore:
     return PostgresStore.open(url)
 
 
-@pytest.mark.parametrize(("statement", "fault"), DERIVED + INSIDE + LAST)
+@pytest.mark.parametrize(("statement", "fault"), DERIVED + NODES + INSIDE + LAST)
 def test_a_log_whose_end_was_tampered_with_is_read_and_not_extended(url: str, statement: str, fault: str) -> None:
     with closing(tampered(url, statement)) as store:
         assert fault in (store.broken or "")

@@ -77,6 +77,39 @@ def test_a_log_that_lacks_lines_of_its_last_block_is_not_extended(tmp_path: Path
             put(store, draft())
 
 
+@pytest.mark.parametrize("size", [300, 512, 600])
+@pytest.mark.parametrize(
+    ("edit", "fault"),
+    [
+        ("UPDATE head SET ts = ts + 1", "the head row names another time than entry"),
+        ("UPDATE head SET ts = 1 << 62", "the head row names another time than entry"),
+        ("UPDATE head SET ts = 0", "the head row names another time than entry"),
+        (
+            "UPDATE head SET frontier = CAST(zeroblob(32) || substr(frontier, 33) AS BLOB)",
+            "the nodes do not give the tree",
+        ),
+        ("UPDATE nodes SET hash = zeroblob(32) WHERE idx = 0", "the nodes do not give the tree"),
+        ("DELETE FROM nodes WHERE idx = 0", "the nodes do not give the tree"),
+    ],
+)
+def test_a_log_whose_head_names_another_time_or_tree_is_not_extended_until_it_is_repaired(
+    tmp_path: Path, size: int, edit: str, fault: str
+) -> None:
+    path = tmp_path / "x.db"
+    with closing(SqliteStore.create(path, genesis())) as store:
+        fill(store, size)
+        head = store.head()
+    with database(path) as into:
+        into.execute(edit)
+    with closing(SqliteStore.open(path)) as store:
+        assert fault in (store.broken or "")
+        with pytest.raises(StoreError, match="may not be extended"):
+            put(store, draft())
+        store.repair()
+        assert (store.broken, store.head()) == (None, head)
+        put(store, draft())
+
+
 def test_a_schema_that_is_damaged_in_the_middle_of_a_character_is_told(original: Path, tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     path.write_bytes(original.read_bytes().replace(b"CREATE TABLE checkpoints", b"CREATE \xcc(BLE checkpoints"))

@@ -4,7 +4,7 @@ Every store reads its head into a Sequence, places what it was given, and writes
 """
 
 from binascii import hexlify
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
 from hashlib import sha256
 
@@ -16,6 +16,9 @@ from hansard.store.base import Draft, Group, Head, Outcome, Placed
 
 CLOCK_SLACK_US = 1_000_000
 EpochOf = Callable[[str], int]
+Nodes = Callable[[int, int, int], Iterable[bytes]]
+"""The nodes of a level that a store keeps, from an index up to another."""
+HIGHEST_LEVEL = 48
 
 
 class Sequence:
@@ -122,6 +125,16 @@ def place_all(
         if done:
             nodes += done
     return told, rows, nodes
+
+
+def tree_of_blocks(size: int, nodes: Nodes) -> Frontier:
+    """The tree of the whole blocks of a log of this size, out of the nodes that its store keeps ([H6]): few, at any size."""
+    tree = Frontier()
+    for level in range(HIGHEST_LEVEL, 0, -8):
+        start, stop = size >> level + 8 << 8, size >> level
+        for node in nodes(level, start, stop) if start < stop else ():
+            tree.push_subtree(level, node)
+    return tree
 
 
 def _row(

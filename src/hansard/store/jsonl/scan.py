@@ -8,10 +8,10 @@ from typing import NamedTuple
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.entry import MAX_LINE, parse
 from hansard.ledger.form import FAILURES, QuickForm
-from hansard.ledger.merkle import Frontier, leaf_hash
+from hansard.ledger.merkle import leaf_hash
 from hansard.store.jsonl.files import LF, lines_from, whole_end
 from hansard.store.jsonl.index import Index, Mark
-from hansard.store.sequence import Sequence
+from hansard.store.sequence import Sequence, tree_of_blocks
 
 BATCH = 512
 
@@ -82,13 +82,10 @@ def _agrees(fd: int, index: Index) -> bool:
     leaves = [leaf_hash(line) for line in lines]
     if leaves[-1] != sequence.leaf or not _says(lines[-1], size - 1, sequence.ts):
         return False
-    if not size & 255:
-        return True
-    tail = Frontier()
-    for leaf in leaves:
-        tail.push(leaf)
-    hashes = sequence.frontier.hashes()
-    return hashes[len(hashes) - tail.size.bit_count() :] == tail.hashes()
+    tree = tree_of_blocks(size, index.nodes)
+    for leaf in leaves if size & 255 else ():
+        tree.push(leaf)
+    return tree.size == size and tree.hashes() == sequence.frontier.hashes()
 
 
 def _says(line: bytes, seq: int, ts: int) -> bool:

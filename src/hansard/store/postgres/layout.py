@@ -55,6 +55,7 @@ TABLES = (
 
 CLOCK = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
+READ_NODES = "SELECT hash FROM nodes WHERE level = %s AND idx >= %s AND idx < %s ORDER BY idx"
 LOCK_HEAD = f"SELECT h.*, ({CLOCK}) FROM ({READ_HEAD} FOR UPDATE) h"
 """Takes the log's one lock. The clock stands outside the inner query: it is read when the wait for the lock is over."""
 

@@ -15,10 +15,11 @@ from hansard.ledger.entry import Entry
 from hansard.ledger.events import tombstone_of
 from hansard.ledger.form import read
 from hansard.ledger.merkle import Frontier, leaf_hash
-from hansard.store.postgres.layout import READ_HEAD
+from hansard.store.postgres.layout import READ_HEAD, READ_NODES
 from hansard.store.postgres.rows import erase, head_row, only, part_id, write_head
 from hansard.store.postgres.session import Connection
 from hansard.store.postgres.turn import Turn
+from hansard.store.sequence import tree_of_blocks
 
 PAGE = 512
 FIRST = -(1 << 62)
@@ -36,20 +37,27 @@ def tail_fault(reader: Connection) -> str | None:
                 return f"the head row says {row[0] if row else 'nothing'}, the last entry is {last}"
             at = row[0] & ~255 if row[0] & 255 else last
             lines = reader.execute("SELECT line FROM entries WHERE seq >= %s ORDER BY seq", (at,)).fetchall()
+            blocks = tree_of_blocks(row[0], lambda *span: [node for (node,) in reader.execute(READ_NODES, span)])
+    except Malformed as error:
+        return f"a node is damaged: {error}"
     except (psycopg.DataError, psycopg.InternalError) as error:
         return f"the end of the log cannot be read: {error.diag.message_primary}"
     leaves = [leaf_hash(line) for (line,) in lines]
     if leaves[-1] != row[1]:
         return f"entry {last} is not the one that the head row names"
     tail = Frontier()
-    for leaf in leaves:
+    for leaf in leaves if row[0] & 255 else ():
         tail.push(leaf)
     try:
         kept = Frontier.from_bytes(row[0], row[3]).hashes()
+        if read(lines[-1][0]).ts != row[2]:
+            return f"the head row names another time than entry {last}"
     except Malformed as error:
-        return f"the head row is damaged: {error}"
-    if row[0] & 255 and (tail.size != row[0] - at or kept[len(kept) - len(tail.hashes()) :] != tail.hashes()):
+        return f"the head row or the last entry is damaged: {error}"
+    if len(leaves) != row[0] - at or kept[len(kept) - len(tail.hashes()) :] != tail.hashes():
         return f"entries {at} to {last} do not give the tree that the head row names"
+    if blocks.size != row[0] & ~255 or blocks.hashes() + tail.hashes() != kept:
+        return "the nodes do not give the tree that the head row names"
     return None
 
 

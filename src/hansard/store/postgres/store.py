@@ -18,7 +18,7 @@ from hansard.store.base import Claim, Draft, Group, Head, Outcome, Query, Seal, 
 from hansard.store.holder import Holder, why_free
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.comparing import Look, compare
-from hansard.store.postgres.layout import READ_HEAD, VERSION
+from hansard.store.postgres.layout import READ_HEAD, READ_NODES, VERSION
 from hansard.store.postgres.mending import finish_redactions, rebuild, tail_fault
 from hansard.store.postgres.rows import epochs, erase, insert, is_in_use, keep_note, lay_out, layout_version, part_id
 from hansard.store.postgres.session import Readers, connect, listens, reason
@@ -112,10 +112,7 @@ class PostgresStore:
         base = level - level % 8
         start, stop = index << (level - base), (index + 1) << (level - base)
         if base:
-            found = self._all(
-                "SELECT hash FROM nodes WHERE level = %s AND idx >= %s AND idx < %s ORDER BY idx", base, start, stop
-            )
-            hashes = [each for (each,) in found]
+            hashes = [each for (each,) in self._all(READ_NODES, base, start, stop)]
         else:
             hashes = [leaf_hash(line) for line in self.lines(start, stop)]
         if len(hashes) != stop - start:

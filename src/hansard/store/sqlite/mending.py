@@ -9,8 +9,8 @@ from hansard.ledger.entry import Entry
 from hansard.ledger.form import read
 from hansard.ledger.layout import INDEXES, body_id
 from hansard.ledger.merkle import Frontier, leaf_hash
-from hansard.store.sequence import Sequence
-from hansard.store.sqlite.rows import READ_HEAD, as_bytes, erase_body, sequence_of, write_head
+from hansard.store.sequence import Sequence, tree_of_blocks
+from hansard.store.sqlite.rows import READ_HEAD, READ_NODES, as_bytes, erase_body, sequence_of, write_head
 
 
 def fault(connection: sqlite3.Connection) -> str | None:
@@ -41,6 +41,8 @@ def _fault(connection: sqlite3.Connection) -> str | None:
     leaves = [leaf_hash(as_bytes(line)) for (line,) in lines]
     if leaves[-1] != head.leaf:
         return f"entry {last} is not the one that the head row names"
+    if read(as_bytes(lines[-1][0])).ts != head.ts:
+        return f"the head row names another time than entry {last}"
     kept = head.frontier.hashes()
     tail = Frontier()
     for each in leaves if size & 255 else ():
@@ -48,6 +50,9 @@ def _fault(connection: sqlite3.Connection) -> str | None:
     # Counted first: the hashes that lines give, of which the first are gone, may be the last ones of all.
     if len(leaves) != size - at or kept[len(kept) - tail.size.bit_count() :] != tail.hashes():
         return f"entries {at} to {last} do not give the tree that the head row names"
+    blocks = tree_of_blocks(size, lambda *span: [node for (node,) in connection.execute(READ_NODES, span)])
+    if blocks.size != size & ~255 or blocks.hashes() + tail.hashes() != kept:
+        return "the nodes do not give the tree that the head row names"
     return None
 
 

@@ -19,6 +19,7 @@ MAX_NUMBER = 1 << 62
 _TOGETHER = (64, 16, 4, 3, 2, 1)
 
 READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
+READ_NODES = "SELECT hash FROM nodes WHERE level = ? AND idx >= ? AND idx < ? ORDER BY idx"
 
 
 def check_unused(path: Path) -> None:

@@ -37,6 +37,7 @@ from hansard.store.sqlite.mending import fault, finish_redactions, rebuild
 from hansard.store.sqlite.rows import (
     MAX_NUMBER,
     READ_HEAD,
+    READ_NODES,
     as_bytes,
     as_text,
     check_unused,
@@ -154,10 +155,7 @@ class SqliteStore:
         base = level - level % 8
         start, stop = index << (level - base), (index + 1) << (level - base)
         if base:
-            found = self._all(
-                "SELECT hash FROM nodes WHERE level = ? AND idx >= ? AND idx < ? ORDER BY idx", base, start, stop
-            )
-            hashes = [as_bytes(each) for (each,) in found]
+            hashes = [as_bytes(each) for (each,) in self._all(READ_NODES, base, start, stop)]
         else:
             hashes = [leaf_hash(line) for line in self.lines(start, stop)]
         if len(hashes) != stop - start:
