@@ -60,6 +60,28 @@ def test_the_answer_goes_to_standard_output_and_a_pipe_hears_nothing_else(run: R
     assert out.startswith("[rehearsal]")
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '[policy]\nallow_lanes = ["technical-writing"]',
+        '[policy]\ndeny_categories = ["engineering"]',
+        "[run]\nmax_tasks = 1",
+        "[run]\nmax_output_tokens = 100",
+    ],
+)
+@pytest.mark.parametrize("how", [(), ("--single",)])
+def test_the_rehearsal_keeps_to_what_the_settings_allow(run: Run, settings: str, how: tuple[str, ...]) -> None:
+    Path("hansard.toml").write_text(settings)
+    code, out, err = run("submit", "hello there", *how, *REHEARSAL)
+    assert (code, err) == (0, "")
+    assert out.startswith("[rehearsal]")
+
+
+def test_the_rehearsal_has_a_word_of_the_intent_judge_too(run: Run) -> None:
+    assert run("submit", "a joke about llamas in Norway", "--judge-intent", *REHEARSAL)[0] == 0
+    assert "checked  intent judge: passed" in run("runs", "show", "last")[1]
+
+
 def test_json_is_the_view_of_the_run_and_nothing_else(run: Run) -> None:
     code, out, err = run("submit", "compare three queues", *REHEARSAL, "--json", "--progress", "plain")
     view = json.loads(out)

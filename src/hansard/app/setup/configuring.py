@@ -25,6 +25,7 @@ from hansard.orchestration.config import RunConfig, Tuning, read_budget
 from hansard.orchestration.escalate import LANE_RUNG, default_ladder
 from hansard.orchestration.gates import Rule, read_rules
 from hansard.orchestration.nested import is_panel
+from hansard.orchestration.roles import permitted
 from hansard.orchestration.seams import read_seam, read_sources
 from hansard.orchestration.templates import digests
 from hansard.providers.base import Provider
@@ -63,10 +64,14 @@ def run_config(
     tables = {name: dict(table) for name, table in settings.providers.items()}
     tables |= {name: _described(name, provider) for name, provider in {**pool.given, **lent}.items()}
     roster = wishes.roster or roster_of(settings)
+    policy = _policy(settings, wishes, roster, where)
+    run = Fields(settings.run, f"{where} [run]")
     chosen, named = flagged(wishes)
     tables |= named
     if chosen == REHEARSAL and REHEARSAL not in tables:
-        tables[REHEARSAL] = rehearsal_table(roster)
+        tables[REHEARSAL] = rehearsal_table(
+            permitted(roster, policy), run.count("max_tasks", Tuning().max_tasks, least=1)
+        )
     if chosen is not None and chosen.partition(":")[0] not in tables:
         known = ", ".join(dict.fromkeys((*tables, REHEARSAL)))
         raise UsageError(f"there is no provider {chosen!r}; known are {known}")
@@ -76,7 +81,6 @@ def run_config(
     tiers, roles = ({}, {}) if chosen else (dict(settings.tiers), dict(settings.roles))
     lanes = _asked_of_one(roster) if chosen else roster
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
-    run = Fields(settings.run, f"{where} [run]")
     # Everything is read, also what a flag goes before: a key that is not read is taken for an unknown one.
     judge_intent, revise = run.flag("judge_intent"), run.flag("revise")
     judge = run.choice("judge", ("model", "checks"), "model")
@@ -89,7 +93,7 @@ def run_config(
         default=default,
         roster=lanes,
         roster_digest="" if lanes is roster else roster.digest,
-        policy=_policy(settings, wishes, roster, where),
+        policy=policy,
         providers=tables,
         folder=recordable(settings.folder),
         tiers=tiers,

@@ -1,15 +1,16 @@
 """The rehearsal: canned answers for every role, so that a run can be seen through without a model. Marked as such throughout."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from hansard.domain.roster import Roster
+from hansard.domain.roster import Lane
 
 REHEARSAL = "rehearsal"
 
 
-def rehearsal_table(roster: Roster) -> dict[str, Any]:
-    """A scripted provider that goes through the motions with the first lanes of a roster."""
-    first, second = roster.names[0], roster.names[1 % len(roster.names)]
+def rehearsal_table(lanes: Sequence[Lane], most: int) -> dict[str, Any]:
+    """A scripted provider that goes through the motions with the first of these lanes, in at most so many tasks."""
+    first, second = lanes[0].name, lanes[1 % len(lanes)].name
     said = "[rehearsal] No model was asked. Here would stand "
     plan = {
         "tasks": [
@@ -21,7 +22,7 @@ def rehearsal_table(roster: Roster) -> dict[str, Any]:
                 "needs": [{"task": "look", "kind": "data"}],
                 "done_when": [],
             },
-        ]
+        ][:most]
     }
     return {
         "kind": "scripted",
@@ -36,9 +37,13 @@ def rehearsal_table(roster: Roster) -> dict[str, Any]:
             {"match": {"role": "worker"}, "text": f"{said}the result of the task."},
             {
                 "match": {"role": "validator"},
-                "structured": {"ok": True, "score": 0.5, "reasons": f"{said}what a judge thinks of the result."},
+                "structured": {"ok": True, "score": 0.5, "reasons": f"{said}a verdict."},
             },
             {"match": {"role": "synthesizer"}, "text": f"{said}the answer."},
+            {
+                "match": {"role": "intent_judge"},
+                "structured": {"drifted": False, "reason": f"{said}whether the answer serves the request."},
+            },
         ],
     }
 
