@@ -7,7 +7,7 @@ import pytest
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.domain.roster import Policy
-from running import FINE, Answers, Said, audit, blocks, desk, fails, obliging, one, plan, task, user_text, who
+from running import FINE, Answers, Said, audit, blocks, desk, fails, obliging, one, plan, roster, task, user_text, who
 
 TWO = plan(task("a"), task("b"))
 
@@ -86,6 +86,15 @@ async def test_lanes_that_policy_forbids_are_not_offered() -> None:
     offered = dict(blocks(user_text(question)))["lanes"]
     assert "alpha" in offered
     assert "gamma" not in offered
+
+
+async def test_a_worker_is_told_the_instructions_and_the_permissions_of_its_lane() -> None:
+    provider = Answers()
+    lanes = roster(alpha={"instructions": "Be brief.", "permissions": ("read the logs", "search")})
+    await desk(provider).run(wishes=Wishes(roster=lanes), plan=plan(task("a"), task("b", lane="beta")))
+    told = {who(each)[1]: each.messages[0].content for each in provider.asked("worker")}
+    assert told["a"].endswith("\nBe brief.\nWhat you may do: read the logs; search. Do nothing beyond that.")
+    assert told["b"].endswith("Work of lane beta.")
 
 
 @pytest.mark.parametrize(

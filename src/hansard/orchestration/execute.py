@@ -50,7 +50,7 @@ def worker_exchange(assignment: Assignment, run_nonce: str, tuning: Tuning, mode
     fences = Fences(run_nonce, task.id, assignment.attempt)
     return Exchange(
         messages=(
-            _told(lane.name, lane.domain, lane.instructions),
+            _told(lane.name, lane.domain, lane.instructions, lane.permissions),
             Message(role="user", content="\n\n".join(_sections(assignment, fences))),
         ),
         model=model,
@@ -68,10 +68,11 @@ def worker_exchange(assignment: Assignment, run_nonce: str, tuning: Tuning, mode
 
 
 @lru_cache(maxsize=256)
-def _told(lane: str, domain: str, instructions: str | None) -> Message:
+def _told(lane: str, domain: str, instructions: str, permissions: tuple[str, ...]) -> Message:
     """What every worker of a lane is told; the same for each task, so it is written once."""
+    allowed = f"What you may do: {'; '.join(permissions)}. Do nothing beyond that." if permissions else ""
     words = f"{WORKER.words}\n\nYour lane: {lane}. {domain}."
-    return Message(role="system", content=f"{words}\n{instructions}" if instructions else words)
+    return Message(role="system", content="\n".join(filter(None, (words, instructions, allowed))))
 
 
 @lru_cache(maxsize=256)
