@@ -127,6 +127,7 @@ def test_the_default_panel_has_neither_overlap_nor_gaps(tmp_path: Path) -> None:
     ("more", "said"),
     [
         ('[providers.voices]\nkind = "openai"\nmodel = "nobody-knows"', "not known here"),
+        ('[providers.voices]\nkind = "openai"\nmodel = "nobody-knows"\nunmetered = true', "nobody sends a bill"),
         ('[providers.voices]\nkind = "claude-cli"', "estimates, not bills"),
         ('[providers.voices]\nkind = "command"\nargv = ["x"]', "a program of yours"),
         ('[providers.voices]\nkind = "replayed"\nrecording = "x"', "nobody is asked"),

@@ -29,6 +29,7 @@ _PAID = {
 }
 _WITHOUT_A_TABLE = ("openai", "anthropic", "rehearsal", *CLI_KINDS)
 """Who can be named without being configured."""
+UNMETERED = "nobody sends a bill for it, as its table says"
 THROUGH_A_CLI = "through the CLI's own login: its subscription or key pays, and costs shown are estimates, not bills"
 
 
@@ -97,6 +98,8 @@ def billing(settings: Settings, seat: Seat) -> str:
         return f"{voice}, where it is installed; {THROUGH_A_CLI}"
     if kind in CLI_KINDS:
         return THROUGH_A_CLI
+    if table.get("unmetered") is True:
+        return UNMETERED
     said = _PAID.get(kind, f"a provider of kind {kind!r}; who pays is not known here")
     if kind in ("openai", "anthropic"):
         prices = Prices.read(settings.prices, where=str(settings.config or "hansard.toml"))
