@@ -244,6 +244,14 @@ async def test_a_revision_that_loses_the_point_is_refused_and_the_answer_stands(
     assert at.answer(run) == RAMBLING
 
 
+@pytest.mark.parametrize(("run", "is_asked"), [({}, True), ({"revise": True}, True), ({"revise": False}, False)])
+async def test_a_reviser_of_the_file_is_asked_unless_the_file_says_that_nobody_is(run: Any, is_asked: bool) -> None:
+    at = desk(Answers(rambles), settings={"reviser": {"entry_point": "r"}, "run": run})
+    at.pool.seams["r"] = Says(BRIEF)
+    found = await run_with(at, at.config())
+    assert at.answer(found) == (BRIEF if is_asked else RAMBLING)
+
+
 async def test_a_reviser_that_breaks_leaves_the_answer_as_it_is() -> None:
     at = desk(Answers(rambles))
     at.pool.seams["r"] = Broken()

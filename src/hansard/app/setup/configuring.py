@@ -82,7 +82,7 @@ def run_config(
     lanes = _asked_of_one(roster) if chosen else roster
     default = chosen or roles.get("default") or next(iter(tiers.values()), next(iter(tables)))
     # Everything is read, also what a flag goes before: a key that is not read is taken for an unknown one.
-    judge_intent, revise = run.flag("judge_intent"), run.flag("revise")
+    judge_intent, revise = run.flag("judge_intent"), run.flag("revise", settings.reviser is not None)
     judge = run.choice("judge", ("model", "checks"), "model")
     answer = run.choice("answer", ("synthesize", "join"), "synthesize")
     profile = run.choice("profile", tuple(PROFILES), "normal")

@@ -94,7 +94,7 @@ def add_submit(command: argparse.ArgumentParser) -> None:
 
 def _add_checking(looks: "argparse._ArgumentGroup") -> None:
     looks.add_argument("--judge-intent", action="store_true", help="a model says whether it serves what was asked for")
-    looks.add_argument("--revise", action="store_true", help="let it be revised once where a check finds fault")
+    looks.add_argument("--revise", action="store_true", help="let it be shortened once where it is not concise")
     looks.add_argument("--verifier", metavar="WHAT", help="who else judges it: a command, a URL, an entry point")
     looks.add_argument("--profile", metavar="NAME", help="how long it may be: brief, normal, thorough, report")
 
