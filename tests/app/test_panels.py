@@ -181,6 +181,8 @@ async def test_personas_of_the_project_sit_on_the_default_panel_and_beside_it(tm
     for stranger in ("nobody", "coordinator"):
         with pytest.raises(UsageError, match=f"no agent '{stranger}' for the panel; there are .*engineer, lawyer"):
             seated(["critic", stranger])
+    with pytest.raises(UsageError, match="'critic' stands twice"):
+        seated(["critic", "lawyer", "critic"])
 
 
 async def sessions(folder: Path, says: Any = agreeing) -> tuple[Hansard, Any]:

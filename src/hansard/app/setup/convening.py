@@ -381,6 +381,8 @@ def _check_seats(wanted: Sequence[str], known: Sequence[str]) -> None:
     for id in wanted:
         if id not in known:
             raise UsageError(f"there is no agent {id!r} for the panel; there are {', '.join(known)}")
+        if wanted.count(id) > 1:
+            raise UsageError(f"{id!r} stands twice on the panel; name each agent once")
 
 
 def _for_all(
