@@ -246,9 +246,9 @@ def test_a_session_that_no_panel_can_hold_says_why_wherever_it_is_shown(shell: S
     view = shell.asks("deliberate", "--config", config, "--script", answers)
     assert "'zork'" in view["why"]
     assert "'zork'" in (Path(view["run_dir"]) / "manifest.json").read_text()
-    twice = shell.asks(
-        "deliberate", "--config", shell.write("d.json", data()), "--script", answers, "--panel", "ada,ada"
-    )
+    repeated = data()
+    repeated["selector"]["default_deliberation_panel"] = ["ada", "ada"]
+    twice = shell.asks("deliberate", "--config", shell.write("d.json", repeated), "--script", answers)
     assert "names 'ada' twice" in twice["why"]
     code, out = shell.type("session", "validate", config)
     assert (code, "names the persona 'zork'" in out) == (1, True)
@@ -257,7 +257,7 @@ def test_a_session_that_no_panel_can_hold_says_why_wherever_it_is_shown(shell: S
 def test_a_command_that_is_refused_leaves_no_run_behind(shell: Shell) -> None:
     (shell.folder / "file").write_text("mine")
     config, answers = shell.write("c.json", data()), shell.write("s.json", ANSWERS)
-    for words in (("--output", "file"), ("--output", "/proc/x"), ("--producer", "", "1.0.0")):
+    for words in (("--output", "file"), ("--output", "/proc/x"), ("--producer", "", "1.0.0"), ("--panel", "ada,ada")):
         assert shell.type("deliberate", "--config", config, "--script", answers, *words)[0] == 2
     bad = shell.write("bad.json", data(session_id="../../etc"))
     assert shell.type("deliberate", "--config", bad, "--script", answers)[0] == 2
