@@ -190,6 +190,14 @@ def test_a_revision_says_what_it_was_measured_by() -> None:
     assert found.coverage_before_ppm == found.coverage_after_ppm
 
 
+def test_a_revision_that_is_longer_behind_its_first_200_000_characters_is_not_shorter() -> None:
+    before = "We compare message queues. " + "It is a big one. " * 12_000
+    after = "We compare message queues. " + "Notwithstanding considerations everywhere. " * 21_000
+    found = accept_revision("compare message queues", before, after)
+    assert (found.accepted, found.why) == (False, "it is not shorter")
+    assert found.words_after > found.words_before >= 60_004
+
+
 def test_a_refusal_is_no_revision() -> None:
     before = "The secure login API takes a name and a password, limits attempts, and answers with a token."
     found = accept_revision("write secure login api", before, "I refuse. write secure login api")

@@ -6,7 +6,7 @@ from collections import Counter
 from hansard.domain.value import value
 from hansard.orchestration.checks.intent import intent
 from hansard.orchestration.checks.markdown import code_blocks, prose
-from hansard.orchestration.checks.scripts import links, normal, words
+from hansard.orchestration.checks.scripts import MAX_CHARACTERS, links, normal, words
 
 _TARGET = re.compile(r"\]\([ \t]{0,9}<?([^\s()<>]{1,2000})")
 
@@ -26,7 +26,7 @@ class Revision:
 def accept_revision(request: str, before: str, after: str) -> Revision:
     """Whether a revised answer may stand for the answer."""
     was, now = intent(request, before), intent(request, after)
-    words_before, words_after = words(normal(prose(before))), words(normal(prose(after)))
+    words_before, words_after = _words(before), _words(after)
     objections = (
         (not after.strip(), "it is empty"),
         (words_after >= words_before, "it is not shorter"),
@@ -44,6 +44,12 @@ def accept_revision(request: str, before: str, after: str) -> Revision:
         coverage_after_ppm=now.score_ppm,
         why=why,
     )
+
+
+def _words(text: str) -> int:
+    """The words of the whole prose, counted in pieces: `normal` takes the beginning of what is longer than one."""
+    said = prose(text)
+    return sum(words(normal(said[at : at + MAX_CHARACTERS])) for at in range(0, len(said), MAX_CHARACTERS))
 
 
 def _code(text: str) -> Counter[tuple[str, str]]:
