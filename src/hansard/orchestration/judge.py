@@ -14,7 +14,6 @@ from hansard.domain.value import value
 from hansard.errors import ProviderError
 from hansard.orchestration.plan import Check
 from hansard.providers import parse
-from hansard.providers.schema import Validator
 from hansard.providers.schema import compile as compile_schema
 
 CHECK_SECONDS = 60.0
@@ -84,7 +83,8 @@ async def declared(checks: Sequence[Check], output: str, programs: Programs) -> 
 
 async def _one(check: Check, output: str, programs: Programs) -> Finding:
     if check.kind == "schema":
-        return _shape(output, compile_schema(check.value))
+        reading = parse.read(output, compile_schema(check.value))
+        return Finding(check="schema", ok=reading.breach is None, detail=str(reading.breach or ""))
     text = output.encode("utf-8", "surrogatepass")
     if check.kind == "regex":
         # The pattern travels before the text, parted by a NUL, which neither a pattern nor a text of ours needs.
@@ -93,16 +93,6 @@ async def _one(check: Check, output: str, programs: Programs) -> Finding:
         detail = finding.detail if finding.ok else f"no match for {check.value!r:.200}. {finding.detail}".strip()
         return replace(finding, detail=detail)
     return await _program("command", tuple(check.value), text, programs, CHECK_SECONDS)
-
-
-def _shape(output: str, validator: Validator) -> Finding:
-    """Whether a result is JSON of a shape, from end to end: whoever is given it next reads all of it."""
-    reading = parse.whole(output)
-    if reading.breach is not None:
-        said = f"the result has to be JSON and nothing else: {reading.breach.message}"
-        return Finding(check="schema", ok=False, detail=said)
-    breach = parse.judged(reading.value, validator).breach
-    return Finding(check="schema", ok=breach is None, detail=str(breach or ""))
 
 
 async def _program(name: str, argv: tuple[str, ...], stdin: bytes, programs: Programs, timeout_s: float) -> Finding:
