@@ -137,7 +137,8 @@ class Play:
     def outcome_data(self) -> dict[str, Any]:
         if isinstance(self.outcome, Synthesized):
             return {"kind": "synthesis", "synthesis_message_id": f"msg-{self.outcome.ordinal:03d}"}
-        return {"kind": "termination", "termination_artifact": {"reason": self.outcome.reason}}
+        ending = {"reason": self.outcome.reason, "final_round": self.machine.state.round}
+        return {"kind": "termination", "termination_artifact": ending}
 
 
 def as_message(draft: Any) -> dict[str, Any]:

@@ -34,9 +34,9 @@ def binaries() -> Path | None:
 
 
 class Server:
-    """One cluster in a folder of its own. The only way in is its socket."""
+    """One cluster in a folder of its own, or a standby of another one. The only way in is its socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, primary: "Server | None" = None) -> None:
         found = binaries()
         need(found is not None, "a PostgreSQL server (apt install postgresql)")
         assert found is not None
@@ -47,10 +47,11 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
             shutil.chown(self.folder, "postgres", "postgres")
-        self._run("initdb", "-D", "data", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync")
-        # Whoever is called "guarded" needs a password; everybody else is trusted.
-        rules = self.folder / "data" / "pg_hba.conf"
-        rules.write_text("local all guarded scram-sha-256\nlocal all all trust\n", encoding="ascii")
+        if primary:
+            source = f"host={primary.folder} user=postgres"
+            self._run("pg_basebackup", "-D", "data", "-d", source, "-R", "--no-sync", "-c", "fast")
+        else:
+            self._lay_out()
         self.start()
 
     def __enter__(self) -> Self:
@@ -124,6 +125,12 @@ class Server:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
+
+    def _lay_out(self) -> None:
+        self._run("initdb", "-D", "data", "-U", "postgres", "-E", "UTF8", "--locale=C", "--auth=trust", "--no-sync")
+        # Whoever is called "guarded" needs a password; everybody else is trusted.
+        rules = "local all guarded scram-sha-256\nlocal all all trust\nlocal replication all trust\n"
+        (self.folder / "data" / "pg_hba.conf").write_text(rules, encoding="ascii")
 
     def _run(self, name: str, *arguments: str) -> None:
         done = subprocess.run(

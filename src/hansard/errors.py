@@ -104,6 +104,16 @@ def unwritten(message: str, error: BaseException) -> HansardError:
     return UsageError(message) if getattr(error, "errno", None) in MISNAMED else StoreError(message)
 
 
+def told_of(error: BaseException) -> str:
+    """What somebody else's code raised, in words; by its name alone where it has none, or cannot say them."""
+    name = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - an error that fails at telling is told all the same
+        said = ""
+    return f"{name}: {said}" if said else name
+
+
 def plainly(error: BaseException) -> str:
     """What went wrong, for a message that names the file itself: the system's words, without its number and path."""
     return getattr(error, "strerror", None) or str(error)

@@ -202,7 +202,9 @@ async def test_a_persona_can_be_made_without_a_session(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="execution-replay"):
             await hansard.runs.rerun(view["run"])
         silent = True
-        with pytest.raises(ProviderError, match="no persona came of it"):
+        with pytest.raises(
+            ProviderError, match=rf"no persona came of it; `hansard runs follow \S+ --ledger {hansard.store.place}`"
+        ):
             await hansard.deliberations.generate(made)
         assert hansard.runs.show("last")["state"] == "failed"
 

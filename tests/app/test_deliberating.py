@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,9 +35,10 @@ from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.pins import pinned
 from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import StoreError, Unavailable, UsageError
+from hansard.orchestration import watching
 from hansard.providers.base import Heard as Kept
 from hansard.providers.base import answered, failure
-from hansard.store.base import StoredBody
+from hansard.store.base import Claim, StoredBody
 from ledgers import full_disk
 from panels import Voices, agreeing
 from running import audit, roster
@@ -262,6 +264,29 @@ async def test_a_session_is_cancelled_from_python(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "s-1").status == "terminated"
 
 
+async def test_the_claims_of_many_sessions_are_renewed_with_one_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+    slow, together = Slow(), list[int]()
+    async with Hansard.open("memory:", providers={"fake": slow}) as service:
+        renew_all = service.store.renew_all
+
+        def noted(claims: Sequence[Claim], lease_s: float) -> None:
+            together.append(len(claims))
+            renew_all(claims, lease_s)
+
+        monkeypatch.setattr(service.store, "renew_all", noted)
+        runs = [await service.deliberations.convene(made(service, tmp_path / str(number))) for number in range(3)]
+        holding = [asyncio.ensure_future(service.deliberations.hold(run)) for run in runs]
+        async with asyncio.timeout(30):
+            while 3 not in together:  # noqa: ASYNC110 - renewing a lease rings no bell
+                await asyncio.sleep(0.01)
+        for each in holding:
+            each.cancel()
+        await asyncio.wait(holding)
+
+
 async def test_the_newest_session_is_found_without_reading_those_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -301,6 +326,35 @@ async def test_a_session_that_is_interrupted_goes_on_where_it_was(tmp_path: Path
         assert validated(tmp_path / "runs" / "s-1", service.store).ok
 
 
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_session_that_is_interrupted_while_its_claim_is_written_says_so(
+    again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.record.recorder.INLINE_BELOW_S", 0.0)
+    async with Hansard.open(str(tmp_path / "log.db"), providers={"fake": scripted(ANSWERS)}) as service:
+        deliberations, store, append = service.deliberations, service.store, service.store.append
+        run = await deliberations.convene(made(service, tmp_path / "runs"))
+        if again:
+            await deliberations.hold(run)
+            (tmp_path / "runs" / "s-1" / "metrics.json").unlink()
+        holding = asyncio.ensure_future(deliberations.resume(run) if again else deliberations.hold(run))
+        loop = asyncio.get_running_loop()
+
+        def interrupt(groups: Any, seal: Any = None) -> Any:
+            outcomes: Any = append(groups, seal)
+            if b"run.claimed" in b"".join(place.line for outcome in outcomes for place in outcome):
+                loop.call_soon_threadsafe(holding.cancel)
+            return outcomes
+
+        monkeypatch.setattr(store, "append", interrupt)
+        with pytest.raises(asyncio.CancelledError):
+            await holding
+        monkeypatch.setattr(store, "append", append)
+        assert service.runs.listed()[0]["state"] == ("answered" if again else "interrupted")
+        assert (await deliberations.resume(run)).sitting.reason == "synthesis"
+        assert deliberation_view(store, run)["state"] == "answered"
+
+
 async def crashed(ledger: str, runs: Path) -> str:
     """A run whose session was interrupted in its directory."""
     slow = Slow()
@@ -311,6 +365,44 @@ async def crashed(ledger: str, runs: Path) -> str:
         holding.cancel()
         await asyncio.wait([holding])
     return run
+
+
+async def test_a_session_with_which_nobody_can_go_on_is_not_told_as_running(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "log.db")
+    run = await crashed(ledger, tmp_path / "runs")
+    written = tmp_path / "runs" / "s-1" / "config.json"
+    kept = written.read_bytes()
+    written.write_bytes(kept.replace(b"What now?", b"What then?"))
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        with pytest.raises(UsageError, match="put it back"):
+            await service.deliberations.resume(run)
+        [told] = [each for each in service.runs.entries(run) if each.data.get("by") == "error"]
+        assert (told.kind, service.runs.listed()[0]["state"]) == ("run.interrupted", "interrupted")
+        written.write_bytes(kept)
+        assert (await service.deliberations.resume(run)).sitting.reason == "synthesis"
+        audit(service.store, run)
+
+
+async def test_a_session_whose_end_finds_no_room_is_not_told_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer may be long, and that somebody has left is short."""
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        deliberations, append = service.deliberations, service.store.append
+        run = await deliberations.convene(made(service, tmp_path))
+
+        def full(groups: Any, seal: Any = None) -> Any:
+            if any("run.answered" in str(draft) for group in groups for draft in group):
+                raise Unavailable("no space left on device")
+            return append(groups, seal)
+
+        monkeypatch.setattr(service.store, "append", full)
+        with pytest.raises(Unavailable, match="no space left"):
+            await deliberations.hold(run)
+        assert service.runs.listed()[0]["state"] == "interrupted"
+        monkeypatch.setattr(service.store, "append", append)
+        assert (await deliberations.resume(run)).sitting.reason == "synthesis"
+        assert deliberation_view(service.store, run)["state"] == "answered"
 
 
 async def test_a_directory_is_resumed_by_the_run_that_lies_there_and_no_other(tmp_path: Path) -> None:
@@ -335,7 +427,9 @@ async def test_a_directory_that_was_moved_is_not_resumed_and_the_advice_is_true(
     run = await crashed(ledger, runs)
     runs.rename(tmp_path / "moved")
     async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
-        with pytest.raises(UsageError, match=rf"move it to {runs / 's-1'}, or `hansard runs resume {run}`"):
+        with pytest.raises(
+            UsageError, match=rf"move it to {runs / 's-1'}, or `hansard runs resume {run} --ledger {ledger}`"
+        ):
             find_session(service.store, tmp_path / "moved" / "s-1")
         assert (await service.runs.resume(run)).state == "answered"
         assert validated(runs / "s-1", service.store, named=True).ok
@@ -383,7 +477,7 @@ async def test_whoever_died_behind_the_end_leaves_a_run_that_can_be_ended_again(
         run = await service.deliberations.convene(made(service, tmp_path))
         await service.deliberations.hold(run)
         async with service.deliberations._held(run) as hold:
-            await hold._taken()
+            await hold._claimed()
         assert deliberation_view(service.store, run)["state"] == "running"
         assert (await service.deliberations.resume(run)).sitting.fault is None
         assert deliberation_view(service.store, run)["state"] == "answered"
@@ -453,7 +547,7 @@ async def test_a_run_whose_session_is_over_is_ended_by_whoever_resumes_it(
             killed.setattr("hansard.app.driving.holding.Hold._ended", dies)
             with pytest.raises(RuntimeError):
                 await service.deliberations.hold(run)
-        assert service.runs.show(run)["state"] == "running"
+        assert service.runs.show(run)["state"] == "interrupted"
         sat = await service.deliberations.resume(run)
         view = service.runs.show(run)
         assert (view["state"], view["answer"], sat.sitting.reason) == ("answered", "Yes.", "synthesis")

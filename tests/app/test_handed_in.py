@@ -76,17 +76,24 @@ class Mute(Answers):
 
 
 class Vague(Answers):
-    """Does not say what it is."""
+    """Does not say what it is, or not in texts."""
+
+    def __init__(self, said: object) -> None:
+        super().__init__()
+        self._said = said
 
     def describe(self) -> Mapping[str, str]:
-        return cast(Mapping[str, str], None)
+        return cast(Mapping[str, str], self._said)
 
 
 @pytest.mark.parametrize(
     ("provider", "said"),
     [
         (Mute(), r"it cannot say what it is \(RuntimeError: I forgot\)"),
-        (Vague(), "its id is a text, and describe.. gives a mapping of texts"),
+        *(
+            (Vague(said), "describe.. gives a mapping of texts")
+            for said in (None, {"model": ["a"]}, {"x": float("nan")})
+        ),
         (Answers(id=cast(str, 5)), "its id is a text, and describe.. gives a mapping of texts"),
         (cast(Provider, Answers), "is no provider"),
     ],

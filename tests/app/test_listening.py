@@ -1,6 +1,7 @@
 """A listener that fails ends neither a session nor a run, and takes nothing from the others who listen."""
 
 import logging
+from asyncio import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,29 @@ async def test_a_listener_that_fails_does_not_end_a_run() -> None:
         run = await hansard.submit("compare three queues", provider="rehearsal")
         assert (await run.ended()).state == "answered"
     assert (ears.failed, ears.heard[-1]) == (1, "run.ended")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), CancelledError(), GeneratorExit()])
+async def test_nor_does_one_that_wants_to_end_the_process(error: BaseException) -> None:
+    heard = []
+
+    def leave(_: str, recorded: Any) -> None:
+        heard.append(recorded.fact.KIND)
+        if recorded.fact.KIND == "plan.made":
+            raise error
+
+    async with Hansard.open("memory:") as hansard:
+        hansard.runs.listen(leave)
+        run = await hansard.submit("compare three queues", provider="rehearsal")
+        assert (await run.ended()).state == "answered"
+    assert heard[-1] == "plan.made"
+
+
+async def test_a_listener_that_stops_itself_takes_nothing_from_the_next_and_may_stop_twice() -> None:
+    ears = Ears()
+    async with Hansard.open("memory:") as hansard:
+        stop = hansard.runs.listen(lambda *_: stop())
+        hansard.runs.listen(ears.hear)
+        await (await hansard.submit("compare three queues", provider="rehearsal")).ended()
+        stop()
+    assert (ears.heard[0], ears.heard[-1]) == ("run.requested", "run.ended")

@@ -87,8 +87,8 @@ def test_a_persona_of_the_project_goes_before_the_one_that_ships(tmp_path: Path)
         ({"panel": 'providers = {nobody = "x"}'}, "agents of the panel"),
         ({"panel": "max_usd = -1"}, "max_usd"),
         ({"panel": "max_usd = 1e300"}, "at most 9,007,199"),
-        ({"panel": f"max_seconds = {10**20}"}, "max_seconds is too large; write at most 1,000,000,000,000,000"),
-        ({"panel": f"max_rounds = {10**400}"}, "max_rounds is too large"),
+        ({"panel": f"max_seconds = {10**20}"}, "max_seconds must be a whole number from 1 to 1,000,000,000,000,000"),
+        ({"panel": f"max_rounds = {10**400}"}, "max_rounds must be a whole number from 1 to "),
         ({"panel": 'agents = ["critic", "coordinator"]'}, "'coordinator' is the coordinator"),
         ({"panel": "zork = 1"}, "known are .*max_calls"),
         ({"panel": "agents = []"}, "list of personas"),
@@ -138,6 +138,37 @@ def test_the_default_panel_has_neither_overlap_nor_gaps(tmp_path: Path) -> None:
 def test_who_pays_for_a_seat_is_said_in_plain_words(tmp_path: Path, more: str, said: str) -> None:
     view = panel_view(project(tmp_path, more=more), "bench")
     assert said in view["seats"][0]["billing"]
+
+
+@pytest.mark.parametrize(
+    ("more", "asks", "pays"),
+    [
+        (
+            '[roles]\ndefault = "cloud:m"\n[providers.cloud]\nkind = "openai"\nmodel = "m"',
+            "cloud:m, unless a run or a flag names another",
+            "its price is not known here",
+        ),
+        (
+            '[providers.mine]\nkind = "command"\nargv = ["x"]',
+            "mine, unless a run or a flag names another",
+            "a program of yours",
+        ),
+        ('[roles]\ndefault = "panel:bench"', "whomever a run or a flag names", "who pays is not known here"),
+        ("", "whomever a run or a flag names", "who pays is not known here"),
+    ],
+)
+def test_a_seat_for_which_nobody_is_named_shows_whom_it_asks_by_default(
+    tmp_path: Path, more: str, asks: str, pays: str
+) -> None:
+    seat = panel_view(project(tmp_path, panel='agents = ["critic"]', more=more), "bench")["seats"][0]
+    assert (seat["asks"], pays in seat["billing"]) == (asks, True)
+
+
+def test_a_panel_that_is_named_without_its_prefix_is_told_how_it_is_called(tmp_path: Path) -> None:
+    settings = project(tmp_path, panel='agents = ["critic"]')
+    call = Call(problem="Keep it?", panel=["bench"], wishes=Wishes(provider="rehearsal"))
+    with pytest.raises(UsageError, match="the panel of that name is called panel:bench"):
+        convening(settings, Pool(settings), call)
 
 
 def test_a_rehearsal_is_paid_by_nobody(tmp_path: Path) -> None:
@@ -291,6 +322,21 @@ def test_panels_and_sessions_on_the_command_line(shell: Shell) -> None:
     tried = shell.asks("session", "eval", "set.txt", "--provider", "rehearsal", "--panel", "panel:bench")
     assert tried["summary"]["sessions"] == 2
     assert json.loads(shell.type("session", "metrics", view["run"], "--v1")[1])["failures_per_agent"] == {}
+
+
+def test_figures_of_several_sessions_say_what_they_are_figures_of(shell: Shell) -> None:
+    project(shell.folder)
+    (shell.folder / "set.txt").write_text("one\ntwo\n", "utf-8")
+    asked = ("--provider", "rehearsal", "--panel", "panel:bench")
+    told = shell.type("session", "eval", "set.txt", *asked)[1].splitlines()
+    assert [" 1 round " in line for line in told[:2]] == [True, True]
+    tokens = [int(line.split("round")[1].split()[0].replace(",", "")) for line in told[:2]]
+    said = dict(line.split(maxsplit=1) for line in told[2:])
+    assert (said["sessions"], said["rounds"]) == ("2", "1 a session")
+    assert said["tokens"] == f"{sum(tokens) / 2:,.10g} a session"
+    failed = shell.asks("deliberate", "Keep it?", "--cmd", "true", "--panel", "panel:bench")
+    compared = shell.type("session", "compare", failed["run"], failed["run"])[1]
+    assert "None" not in compared
 
 
 NONE = '"resolved_disagreements": [], "unresolved_disagreements": []'

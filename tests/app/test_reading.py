@@ -327,3 +327,14 @@ def test_what_is_shown_is_looked_at_once_for_each_character(monkeypatch: pytest.
     monkeypatch.setattr("hansard.app.telling.escaping.category", noted)
     assert escape("ab\n\u202e<\ud800\u2028" * 1_000) == "ab\n\\u202e&lt;\\ud800\\u2028" * 1_000
     assert len(looked) == len(set(looked))
+
+
+def test_marks_that_pile_up_on_a_letter_are_spelled_out_and_those_of_every_script_stay() -> None:
+    pile = "z" + "\u0301\u20dd\u0e47" * 100
+    assert escape(pile) == pile[:11] + "".join(f"\\u{ord(each):04x}" for each in pile[11:])
+    for word in (
+        "\u0f67\u0f90\u0fb5\u0fa8\u0fb3\u0fba\u0fbc\u0fbb\u0f82",
+        "\u05e9\u05bc\u05c1\u05b8\u0596",
+        "1\ufe0f\u20e3" * 20,
+    ):
+        assert escape(word) == word

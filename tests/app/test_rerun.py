@@ -5,7 +5,6 @@ import json
 import socket
 import sqlite3
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +25,8 @@ from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
 from hansard.domain.work import RunConfigured, RunRequested, TaskJudged
 from hansard.errors import StoreError, UsageError
+from hansard.orchestration import engine, judge
 from hansard.orchestration import gates as gates_module
-from hansard.orchestration import judge
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.progress import progress_of
@@ -1174,20 +1173,19 @@ async def test_a_task_that_was_skipped_before_the_time_of_the_run_was_over_is_sk
 async def test_what_was_interrupted_and_had_no_seconds_left_afterwards_is_identical_until_then(
     ladder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reached, late_s, ours = asyncio.Event(), [0.0], time.time
+    reached, late_us, ours = asyncio.Event(), [0], engine._Drive._elapsed_us
 
     async def stuck(exchange: Exchange) -> Said:
         reached.set()
         await asyncio.sleep(600)
         return "too late"
 
-    # The machine sleeps in the middle: the time of day goes on, and the clock of the loop does not.
-    monkeypatch.setattr(time, "time", lambda: ours() + late_s[0])
+    monkeypatch.setattr(engine._Drive, "_elapsed_us", lambda drive: ours(drive) + late_us[0])
     at = desk(Answers(stuck), Voices(stuck), settings={"panels": PANELS, "run": {"ladder": [ladder]}})
     run = await at.submit(plan=plan(task("a"), task("b", "a")), wishes=Wishes(max_seconds=300))
     driving = asyncio.ensure_future(at.runs.drive(run))
     await reached.wait()
-    late_s[0] = 400
+    late_us[0] = 400_000_000
     driving.cancel()
     await asyncio.gather(driving, return_exceptions=True)
     ended = await at.runs.drive(run)

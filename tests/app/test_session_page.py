@@ -54,6 +54,11 @@ def read(page: str) -> Reader:
     return reader
 
 
+def empty_headings(page: str) -> list[str]:
+    """What a screen reader announces as a heading, and says nothing of."""
+    return re.findall(r"<(?:th|h[1-6])\b[^>]*>\s*</(?:th|h[1-6])>", page)
+
+
 def hostile_config() -> Config:
     return Config.parse({**config().as_data(), "problem_statement": HOSTILE, "originator": HOSTILE})
 
@@ -89,6 +94,10 @@ async def test_nothing_that_anybody_said_becomes_an_element_or_an_attribute() ->
     text = "".join(reader.text)
     assert text.count(HOSTILE.replace("\u202e", "\\u202e")) >= 4
     assert "\u202e" not in text
+
+
+async def test_every_heading_of_the_page_says_something() -> None:
+    assert empty_headings(session_page(await artifact(), [])) == []
 
 
 async def test_the_page_asks_nobody_for_anything() -> None:

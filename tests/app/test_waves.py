@@ -20,5 +20,5 @@ async def test_the_page_of_a_run_shows_its_plan_by_waves() -> None:
     at = desk(Answers())
     work = plan(task("last", "b", "c"), task("a"), task("b", "a"), task("c"), task("d", "a"))
     page = at.runs.page((await at.run(plan=work)).run)
-    waves = page.partition('<div class="waves">')[2].partition("<h2>")[0].split("<div class=wave>")[1:]
+    waves = page.partition('<div class="waves"')[2].partition("<h2>")[0].split("<div class=wave>")[1:]
     assert [re.findall("<strong>(.*?)</strong>", wave) for wave in waves] == [["a", "c"], ["b", "d"], ["last"]]

@@ -49,6 +49,16 @@ def test_a_checkpoint_a_pin_and_strict_verification(run: Any, ledger: Path) -> N
     assert run("verify", ledger, "--pin", wrong)[0] == 21
 
 
+def test_what_is_checked_elsewhere_is_printed_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert hansard(tmp_path, "init", "--ledger", "x.db", "--origin", "نمونه\u200cها.example/log").returncode == 0
+    for words in (("pin",), ("checkpoint",), ("receipt", "0"), ("consistency", "1")):
+        (tmp_path / words[0]).write_text(hansard(tmp_path, "ledger", *words, "--ledger", "x.db").stdout)
+    done = hansard(tmp_path, "verify", "x.db", "--pin", "pin", "--against", "checkpoint", "receipt", "consistency")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert hansard(tmp_path, "verify", "receipt", "--pin", "pin").returncode == 0
+
+
 def test_sealing_rotates_and_destroys_the_key(run: Any, ledger: Path, state: Path) -> None:
     before = {path.name for path in state.glob("logs/*/epoch-*.key")}
     code, out, _ = run("ledger", "seal", "--ledger", ledger, "--json")

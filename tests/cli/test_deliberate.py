@@ -1,5 +1,6 @@
 """`hansard deliberate` as people meet it: answers from a script or a program, signals, and what a kill leaves."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from command_line import started
 from deliberating import Heard, config, fails, result, synthesis, turn, verdict
 from hansard.deliberation.archive import read_journal, read_manifest
 from shell import Shell, hansard
+from store.disks import halving_disk
 
 CONFIGS = Path(__file__).parents[2] / "examples" / "configs"
 SKELETON = ("--config", CONFIGS / "walking-skeleton.json", "--script", CONFIGS / "walking-skeleton.script.json")
@@ -265,6 +267,24 @@ def test_a_signal_ends_the_session_with_user_cancel(sent: signal.Signals, tmp_pa
     assert hansard(tmp_path, "session", "validate", view["run_dir"]).returncode == 0
 
 
+def test_a_run_that_is_left_when_its_session_is_over_is_told_as_interrupted(
+    tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def left(*args: Any, **how: Any) -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.2)
+
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("hansard.app.driving.holding.Hold._ended", left)
+        ended, out, err = run("deliberate", *SKELETON)
+    assert (ended, out) == (130, "")
+    assert "interrupted; `hansard runs resume " in err
+    ended, out, _ = run("runs", "resume", "last")
+    assert (ended, out.split(".")[0]) == (0, "No")
+
+
 @pytest.mark.requirement("R-8.5-1")
 def test_another_process_can_cancel_a_session(tmp_path: Path) -> None:
     process = under_way(tmp_path, "--json")
@@ -292,6 +312,19 @@ def test_a_session_that_was_killed_is_found_crashed_and_resumed(tmp_path: Path) 
     assert done.stdout.startswith("Forty-two.")
     assert hansard(tmp_path, "session", "validate", folder).returncode == 0
     assert hansard(tmp_path, "session", "resume", folder).returncode == 2
+
+
+@pytest.mark.parametrize("name", ["artifact.json", "transcript.jsonl", "pins.json", "seal.json"])
+def test_a_disk_that_fails_says_nothing_of_a_session(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hansard(tmp_path, "deliberate", *SKELETON).returncode == 0
+    [folder] = (tmp_path / "runs").iterdir()
+    for variable, value in (("LD_PRELOAD", halving_disk(tmp_path)), ("TORN_NAME", name), ("TORN_READ", 0)):
+        monkeypatch.setenv(variable, str(value))
+    done = command_line.hansard(tmp_path, "session", "validate", folder)
+    said = f"hansard: cannot read {folder / name}: Input/output error\n"
+    assert (done.returncode, done.stdout, done.stderr) == (11, "", said)
 
 
 def test_the_files_of_a_session_that_was_cut_short_are_held_against_the_record(tmp_path: Path) -> None:
@@ -468,6 +501,23 @@ def test_what_only_a_deliberation_has_is_refused_in_words_for_another_run(words:
     assert shell.type(*words, run)[0] == 2
     assert said in shell.err
     assert "a bug of ours" not in shell.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("session", "chain"),
+        ("session", "export"),
+        ("session", "questions"),
+        ("deliberate", "--answer", "x", "--continue"),
+    ],
+)
+def test_advice_about_another_run_names_the_ledger_that_it_is_in(words: Any, shell: Shell) -> None:
+    asked = ("--lane", "backend", "--provider", "rehearsal", "--judge", "checks", "--answer", "join")
+    shell.type("submit", "x", *asked, "--ledger", "other.db")
+    [run] = [each["run"] for each in shell.asks("runs", "list", "--ledger", "other.db")]
+    assert shell.type(*words, run, "--ledger", "other.db")[0] == 2
+    assert f"`hansard runs show {run} --ledger other.db`" in shell.err
 
 
 def test_the_figures_and_the_debate_of_the_last_session_are_found_and_printed_as_json(shell: Shell) -> None:

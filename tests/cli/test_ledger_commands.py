@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from command_line import hansard
 from forging import chain, falsify, write
 from forum_files import Forum
 from hansard.app.ledgers.ledger import LedgerService
@@ -24,10 +25,10 @@ from hansard.errors import StoreError
 from hansard.ledger.layout import body_id
 from hansard.ledger.merkle import leaf_hash
 from hansard.record.recorder import Step, record_now
-from hansard.seal import genesis
+from hansard.seal import genesis, signing
 from hansard.store.sqlite import SqliteStore
 from small_run import record_run
-from store.disks import tmpfs
+from store.disks import halving_disk, tmpfs
 
 Said = tuple[int, str, str]
 
@@ -66,6 +67,21 @@ def test_show_filters_by_run_kind_and_actor(run: Any, ledger: Path) -> None:
         assert run("ledger", "show", "--ledger", str(ledger), "--run", word)[1] == whole != ""
     code, out, err = run("ledger", "show", "--ledger", str(ledger), "--run", "nobody")
     assert (code, out, "there is no run 'nobody'" in err) == (2, "", True)
+
+
+def test_a_list_that_finds_nothing_says_what_there_is_none_of(run: Any, ledger: Path) -> None:
+    asked = ("ledger", "show", "--ledger", str(ledger))
+    code, out, err = run(*asked, "--kind", "task.judge", "--actor", "engine")
+    assert (code, out, "no entry is of kind task.judge and of actor engine; " in err) == (0, "", True)
+    advice = shlex.split(err.split("`")[1])
+    assert "task.judged" in run(*advice[1:])[1]
+    assert run(*asked, "--after", "12") == (0, "", "")
+
+
+def test_a_line_says_what_an_entry_says_as_the_entry_has_it(run: Any, ledger: Path) -> None:
+    judged = run("ledger", "show", "--ledger", str(ledger), "--kind", "task.judged")[1]
+    assert " ok=true " in judged
+    assert "True" not in judged
 
 
 def test_get_shows_an_entry_and_a_body(run: Any, ledger: Path, tmp_path: Path) -> None:
@@ -153,6 +169,24 @@ def test_a_wrong_word_is_a_usage_error_and_writes_nothing(run: Any, ledger: Path
     assert err.startswith("hansard: ")
     assert "Traceback" not in err
     assert ledger.read_bytes() == before
+
+
+def test_where_all_signatures_are_asked_for_the_library_checks_them_if_there_is_one(
+    run: Any, ledger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    def refuse(public: bytes, message: bytes, signature: bytes) -> bool:
+        asked.append(signature)
+        return False
+
+    monkeypatch.setattr(signing, "verify", refuse)
+    assert run("verify", str(ledger))[0] == 0
+    assert asked == []
+    assert run("verify", str(ledger), "--all-signatures")[0] == 20
+    assert asked
+    monkeypatch.setattr(signing, "available", lambda: False)
+    assert run("verify", str(ledger), "--all-signatures")[0] == 0
 
 
 @pytest.mark.parametrize("verb", ["show", "summary", "replay", "repair", "verify"])
@@ -495,6 +529,37 @@ def test_init_says_where_the_runs_from_before_it_are(run: Any, tmp_path: Path, m
     assert "--ledger" not in run("init")[1]
 
 
+@pytest.mark.parametrize("name", ["my ledger.db", "my ledger.jsonl"])
+def test_what_is_advised_where_there_is_no_ledger_makes_that_ledger(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("init")[0] == 0
+    code, _, err = run("runs", "list", "--ledger", name)
+    assert code == 2
+    advice = shlex.split(err.rpartition(": ")[2])
+    assert advice[0] == "hansard"
+    assert run(*advice[1:])[0] == 0
+    assert run("runs", "list", "--ledger", name)[0] == 0
+
+
+def test_init_below_another_hansard_toml_names_the_ledger_of_that(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    asyncio.run(record_run(tmp_path / "state" / "ledger.db", tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    assert run("init")[0] == 0
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert json.loads(run("init", "--json")[1])["before"] == str(tmp_path / ".hansard" / "ledger.db")
+    (tmp_path / "aside").mkdir()
+    monkeypatch.chdir(tmp_path / "aside")
+    monkeypatch.setenv("HANSARD_LEDGER", "new.db")
+    view = json.loads(run("init", "--json")[1])
+    assert (view["ledger_made"], view["before"]) == (True, None)
+
+
 def test_a_bad_hansard_toml_keeps_no_ledger_from_being_read_or_brought_back(
     run: Any, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,6 +600,22 @@ def test_redaction_names_the_parts_that_hold_the_same_text(
     again = json.loads(run("ledger", "redact", "1", "request", "--reason", "personal_data", "--json")[1])
     assert again["also_in"] == []
     assert b"555-1234" not in (tmp_path / "l.db").read_bytes()
+
+
+def test_a_redaction_that_is_typed_again_does_not_promise_that_it_looked_for_the_text(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANSARD_LEDGER", str(tmp_path / "l.db"))
+    assert run("submit", "call Jo on 555-1234", "--provider", "rehearsal", "--quiet")[0] == 0
+    once = ("ledger", "redact", "1", "request", "--reason", "personal_data")
+    assert "searched no more" not in run(*once)[1]
+    assert b"555-1234" in (tmp_path / "l.db").read_bytes()
+    code, again, _ = run(*once)
+    assert (code, "of entry 1 was erased before; entry 24 says so\n" in again) == (0, True)
+    assert "can be searched no more, in the same run either" in again
+    both = run(*once[:4], "5", "prompt", *once[4:])[1]
+    assert "of entry 1 was erased before" in both
+    assert "erased the part 'prompt' of entry 5; entry 25 says so for good" in both
 
 
 def test_what_erases_the_rest_of_a_text_names_who_asked_for_it(run: Any, tmp_path: Path) -> None:
@@ -718,3 +799,22 @@ def test_an_older_copy_whose_bodies_are_newer_keeps_them_for_the_newer_one(run: 
         if each in older:
             each.write_bytes(data)
     assert run("verify", "--deep", str(ledger))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("x.bodies.jsonl", ("ledger", "get", "1", "--part", "request")),
+        ("x.bodies.jsonl", ("runs", "show", "last")),
+        ("x.checkpoints.jsonl", ("ledger", "summary")),
+    ],
+    ids=["body", "run", "checkpoints"],
+)
+def test_a_disk_that_fails_is_told_with_its_file(
+    tmp_path: Path, name: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hansard(tmp_path, "submit", "x", "--provider", "rehearsal", "--ledger", "x.jsonl").returncode == 0
+    for variable, value in (("LD_PRELOAD", halving_disk(tmp_path)), ("TORN_NAME", name), ("TORN_READ", 0)):
+        monkeypatch.setenv(variable, str(value))
+    done = hansard(tmp_path, *words, "--ledger", "x.jsonl")
+    assert (done.returncode, done.stderr) == (11, f"hansard: cannot read {tmp_path / name}: Input/output error\n")

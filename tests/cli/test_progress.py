@@ -86,7 +86,7 @@ def board(events: list[Event]) -> Board:
 def drawn(shown: Board, *, room: int = 40, width: int = 140) -> str:
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system=None, highlight=False)
-    console.print(picture(shown, 4_000_000, room))
+    console.print(picture(shown, 4_000_000, room, width))
     return out.getvalue()
 
 
@@ -133,6 +133,19 @@ def test_a_board_of_an_interrupted_run_counts_the_calls_that_were_under_way() ->
     assert shown.calls == 1
 
 
+@pytest.mark.parametrize("left", ["run.interrupted", "gate.opened"])
+@pytest.mark.parametrize("said", ["run.resume_asked", "gate.decided", "run.cancel_asked"])
+def test_a_board_counts_no_second_in_which_a_run_waited_for_people(left: str, said: str) -> None:
+    shown, day = board([event("run.claimed", 1_000_000, because="new")]), 86_400 * 1_000_000
+    shown.take(event(left, 3_000_000, by="signal", gate="g"))
+    assert shown.elapsed_s(3_000_000) == 2
+    shown.take(event(said, day, gate="g"))
+    assert shown.elapsed_s(2 * day) == 2
+    shown.take(event("run.claimed", 2 * day, because="resumed"))
+    shown.take(event("plan.made", 2 * day + 1_000_000, by="user"))
+    assert shown.elapsed_s(2 * day + 1_000_000) == 3
+
+
 def hold_against_the_record(at: Desk, run: str) -> Board:
     """A board of a run, which has the figures of the record at every entry."""
     shown, state = Board(), LedgerState()
@@ -172,6 +185,48 @@ def test_a_narrow_terminal_cuts_no_figure() -> None:
     shown.limits = {"max_calls": 4, "max_cost_usd_nano": 0}
     said = drawn(shown, width=40)
     assert all(figure in said for figure in ("answered ", "2 of 4 calls ━", "80 tokens", "$4.00 of $0 ━"))
+
+
+@pytest.mark.parametrize("width", [140, 80, 60, 45, 40])
+def test_words_of_a_task_give_way_to_its_figures_and_a_cut_is_shown(width: int) -> None:
+    passed = event("task.judged", 5_500_000, task="schema", ok=True, score_ppm=880_000)
+    lines = drawn(board([*story(), passed]), width=width).splitlines()
+    (told,) = (line.rstrip() for line in lines if "✓" in line)
+    assert told.endswith(" 4.5 s  score 0.88")
+    assert told.startswith("1  ✓ ")
+    assert ("backend" in told) == (width > 45)
+    rejected = drawn(board(story(other="limits-of-all-callers")), width=width)
+    assert ("[bold red]x[/]" in rejected) or "…" in next(line for line in rejected.splitlines() if "climbs" in line)
+    assert max(len(line) for line in rejected.splitlines()) <= width
+
+
+def test_beside_a_gate_the_picture_shows_who_works_and_who_waits_for_people() -> None:
+    tasks = ("slow", "gated", "later")
+    needs = {"gated": [{"task": "first"}], "later": [{"task": "slow"}]}
+    plan = {"tasks": [{"id": id, "lane": "backend", "needs": needs.get(id, [])} for id in ("first", *tasks)]}
+    attempt: dict[str, Any] = {"lane": "backend", "provider": "p", "model": "m", "attempt": 1, "rung": "cheap"}
+    shown = board([
+        event("plan.made", texts={"plan": json.dumps(plan)}),
+        event("run.claimed", because="new"),
+        event("task.judged", 1_000_000, task="first", ok=True),
+        event("task.attempted", 2_000_000, task="slow", **attempt),
+        event("gate.opened", 2_000_000, gate="g-1", before="task", task="gated"),
+        event("gate.opened", 2_000_000, gate="g-2", before="task", task="later"),
+    ])  # fmt: skip
+
+    def told(task: str) -> str:
+        return next(line for line in drawn(shown).splitlines() if f" {task} " in line)
+
+    assert ("working" in told("slow"), "cut short" in told("slow")) == (True, False)
+    assert told("gated").rstrip().endswith("waiting       for a decision")
+    shown.take(event("gate.closed", 3_000_000, gate="g-2", outcome="approved"))
+    assert told("later").rstrip().endswith("waiting       for slow")
+    shown.take(event("task.judged", 3_000_000, task="slow", ok=True))
+    assert (shown.state, shown.is_moving) == ("waiting", False)
+    assert drawn(shown).splitlines()[-1].startswith("waiting ")
+    assert told("later").rstrip().endswith("waiting")
+    shown.take(event("gate.closed", 4_000_000, gate="g-1", outcome="approved"))
+    assert (shown.state, shown.is_moving) == ("running", True)
 
 
 def test_hostile_text_neither_drives_the_terminal_nor_speaks_markup() -> None:

@@ -45,6 +45,15 @@ def test_a_dash_reads_the_request_from_standard_input(run: Any, monkeypatch: pyt
     assert json.loads(run("route", "-", "--json")[1])["lane"] == "backend"
 
 
+def test_a_file_is_routed_by_what_it_says_as_submit_hands_it_in(run: Any, tmp_path: Path) -> None:
+    words = "our jwt expires and people get logged out mid form"
+    (tmp_path / "kubernetes.txt").write_text(words)
+    assert run("route", f"@{tmp_path / 'kubernetes.txt'}", "--json")[1] == run("route", words, "--json")[1]
+    code, _, err = run("route", "@nothing.txt")
+    assert (code, "cannot read nothing.txt: No such file" in err) == (2, True)
+    assert run("route", "@ann", "our", "jwt", "expires")[0] == 0
+
+
 def test_the_word_eval_can_be_routed_too(run: Any) -> None:
     assert run("route", "--", "eval")[0] == 0
 

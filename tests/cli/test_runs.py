@@ -44,11 +44,21 @@ def test_runs_alone_lists_the_newest_first(place: Path) -> None:
     assert len(json.loads(hansard(place, "runs", "--json").stdout)) == 2
 
 
+def test_one_call_is_a_call(tmp_path: Path) -> None:
+    one = ("--cmd", "echo done", "--lane", "backend", "--judge", "checks", "--answer", "join")
+    assert hansard(tmp_path, "submit", "x", *one).returncode == 0
+    [line] = hansard(tmp_path, "runs").stdout.splitlines()
+    assert "1 call " in line
+
+
 def test_an_empty_list_says_what_there_is_none_of(place: Path) -> None:
     said = hansard(place, "runs", "list", "--state", "stopped").stderr
     assert said == "hansard: no run is stopped; `hansard runs list` shows the others\n"
     assert "no gate of run" in hansard(place, "gates", "list", "--run", "last").stderr
     assert hansard(place, "gates", "list", "--all").stderr == "hansard: there is no gate\n"
+    assert hansard(place, "init", "--ledger", "other.db").returncode == 0
+    said = hansard(place, "runs", "--ledger", "other.db").stderr
+    assert said == "hansard: there are no runs yet; `hansard submit REQUEST --ledger other.db` starts one\n"
 
 
 def test_show_tells_tasks_attempts_verdicts_and_the_answer(place: Path) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from command_line import started
 from deliberating import config, result, synthesis, turn, verdict
 from hansard.deliberation.archive import Archive, listing
 from hansard.deliberation.documents import jcs
+from hansard.surfaces.cli.main import main
 from shell import Shell, hansard
 from store.disks import tmpfs
 
@@ -84,11 +86,12 @@ def test_last_is_the_newest_deliberation_on_the_record(held: Shell) -> None:
     (held.folder / "runs/s-1/artifact.json").unlink()
     assert held.type("session", "resume", "last")[0] == 0
     assert held.asks("session", "replay", "last")["matches"]
-    for verb in ("replay", "validate", "resume"):
-        assert held.type("session", verb, "last", "--ledger", "nothere.db")[0] == 2
     assert held.type("init", "--ledger", "empty.db")[0] == 0
-    assert held.type("session", "replay", "last", "--ledger", "empty.db")[0] == 2
-    assert "has no deliberation yet" in held.err
+    for verb in ("replay", "validate", "resume", "metrics", "export", "postmortem"):
+        assert held.type("session", verb, "last", "--ledger", "nothere.db")[0] == 2
+        assert "there is none at" in held.err
+        assert held.type("session", verb, "last", "--ledger", "empty.db")[0] == 2
+        assert re.search("has no (deliberation|session that has ended) yet", held.err)
 
 
 def test_execution_replay_tells_a_match_a_violation_and_a_mismatch_apart(held: Shell) -> None:
@@ -561,3 +564,20 @@ def test_a_session_that_is_being_held_is_waited_for_and_one_that_crashed_is_resu
     archive.close()
     assert shell.type("session", "replay", "s-1")[0] == 2
     assert "is crashed and has no artifact; `hansard session resume runs/s-1` goes on with it" in shell.err
+
+
+@pytest.mark.parametrize(
+    ("verbs", "which"),
+    [
+        (("metrics", "export", "postmortem", "compare"), "`last`, the newest session that has ended"),
+        (("replay", "execution-replay", "validate", "resume"), "`last`, the newest deliberation"),
+        (("questions",), "`last`, the newest session, also one that goes on"),
+    ],
+)
+def test_the_help_of_each_verb_says_which_session_is_the_last(
+    verbs: tuple[str, ...], which: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verb in verbs:
+        with pytest.raises(SystemExit):
+            main(["session", verb, "--help"])
+        assert which in " ".join(capsys.readouterr().out.split())

@@ -128,12 +128,23 @@ def test_help_fits_a_terminal_of_80_columns(
         (("submit", "x", "--porvider=y"), "unrecognized arguments: --porvider=y; did you mean --provider?"),
         (("runs", "show", "last", "--jsn"), "hansard runs show: error: unrecognized arguments: --jsn; did you mean"),
         (("ledger", "show", "x"), "hansard ledger show: error: unrecognized arguments: x\n"),
+        (("verify", "--ledger", "x.db"), "--ledger; the ledger stands there by itself: hansard verify PATH\n"),
+        (("ledger", "verify", "--deep", "--ledger=x.db"), "the ledger stands there by itself: hansard verify PATH\n"),
         (("submit", "@nofile"), "hansard: cannot read nofile: No such file or directory\n"),
         (
             ("--json", "runs", "list"),
             "--json stands behind the command that it is for; write: hansard COMMAND … --json",
         ),
         (("--ledger=x.db", "runs"), "--ledger stands behind the command that it is for"),
+        (
+            ("runs", "--limit", "5"),
+            "--limit stands behind the verb that it is for; write: hansard runs list … --limit\n",
+        ),
+        (("gates", "--json", "--run=last"), "for; write: hansard gates list … --run\n"),
+        (("ledger", "--limit", "5", "show"), "for; write: hansard ledger show … --limit\n"),
+        (("session", "--runs", "elsewhere", "validate", "last"), "for; write: hansard session validate … --runs\n"),
+        (("session", "--runs", "elsewhere"), "for; write: hansard session VERB … --runs\n"),
+        (("runs", "five"), "argument COMMAND: invalid choice: 'five'"),
     ],
 )
 def test_what_a_command_does_not_know_is_told_by_that_command(

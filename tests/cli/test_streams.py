@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -100,6 +102,14 @@ def test_an_answer_that_cannot_be_printed_is_on_the_record_and_one_line_says_whe
     seen = f"the work itself is done, and `hansard runs show {view['run'][:13]}` shows what came of it"
     assert done.stderr == f"hansard: standard output cannot be written ({why}); {seen}\n"
     assert done.returncode == 1
+
+
+def test_a_plan_that_cannot_be_printed_is_named_where_it_stands(tmp_path: Path) -> None:
+    done = told(tmp_path, "plan", "x", "--provider", "rehearsal", stdout="full")
+    [command] = re.findall("`hansard (.*)` shows what came of it", done.stderr)
+    assert done.returncode == 1
+    shown = hansard(tmp_path, *shlex.split(command)).stdout
+    assert [task["id"] for task in json.loads(shown)["tasks"]] == ["look", "build"]
 
 
 @pytest.mark.parametrize("how", ["closed", "full", "unread"])

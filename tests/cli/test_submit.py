@@ -19,6 +19,8 @@ from hansard.app.driving.runs import Runs
 from hansard.app.opened import Opened
 from hansard.app.settings import Settings
 from hansard.app.wiring import open_or_found
+from hansard.domain.work import RunRequested
+from hansard.record.recorder import Recorder, Step
 from hansard.surfaces.cli.main import main
 from hansard.surfaces.cli.streams import MAX_INPUT_BYTES
 from ledgers import full_disk
@@ -456,6 +458,46 @@ def test_a_signal_before_anybody_has_taken_the_run_interrupts_it_too(run: Run, m
     assert (code, out) == (130, "")
     assert "interrupted; `hansard runs resume " in err
     assert run("runs", "resume", "last")[0] == 0
+
+
+def interrupted_while_recording(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """A signal comes as soon as a request is on the record, and before whoever recorded it hears of that."""
+    record_all = Recorder.record_all
+
+    async def slowly(recorder: Recorder, steps: list[Step], **more: Any) -> Any:
+        recorded = await record_all(recorder, steps, **more)
+        if isinstance(steps[0].fact, RunRequested):
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0.05)
+        return recorded
+
+    monkeypatch.setattr(Recorder, "record_all", slowly)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("words", "ends"), [(("submit", "x"), 130), (("plan", "x"), 130), (("deliberate", "x", "--output", "made"), 13)]
+)
+def test_a_signal_while_a_run_is_handed_in_leaves_none_that_nobody_was_told_of(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], ends: int, number: signal.Signals
+) -> None:
+    assert run("submit", "first", *REHEARSAL)[0] == 0
+    interrupted_while_recording(monkeypatch, number)
+    code, _, err = run(*words, *REHEARSAL)
+    view = json.loads(run("runs", "show", "last", "--json")[1])
+    assert (code, view["spent"]["calls"]) == (ends, 0)
+    assert (f"`hansard runs resume {view['run'][:13]}" in err) or view["state"] == "cancelled"
+
+
+def test_a_signal_while_a_run_is_handed_to_a_worker_leaves_none_that_nobody_was_told_of(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("submit", "first", *REHEARSAL)[0] == 0
+    interrupted_while_recording(monkeypatch, signal.SIGINT)
+    monkeypatch.setattr("hansard.surfaces.cli.submit.is_alive", lambda _: True)
+    code, out, _ = run("submit", "x", *REHEARSAL, "--detach")
+    view = json.loads(run("runs", "show", "last", "--json")[1])
+    assert (code, out, view["state"]) == (0, f"{view['run']}\n", "requested")
 
 
 def test_kill_9_is_no_end(place: Path) -> None:

@@ -1,6 +1,7 @@
 """The dashboard in a real browser. Whatever the browser complains about, a refused script or style above all, fails the test."""
 
 import json
+import re
 import signal
 from pathlib import Path
 from unicodedata import category
@@ -232,6 +233,39 @@ def test_a_gate_that_shows_very_much_is_decided_and_edited(daemon: Served, brows
         daemon.until(run, "answered")
 
 
+def test_the_page_of_a_run_that_is_over_sees_it_go_on_when_a_task_is_done_again(
+    daemon: Served, browsing: Browsing
+) -> None:
+    run = daemon.submit("do it again", plan=LINE, wait=30)["run"]
+    page = browsing.visit(daemon)
+    page.goto(f"/dashboard/runs/{run}")
+    expect(page.locator("#task-three h4")).to_have_count(1)
+    other = page.context.new_page()
+    other.goto(f"/dashboard/runs/{run}")
+    other.locator("#task-two").get_by_role("button", name="Do two again").click()
+    expect(page.locator("#task-three h4")).to_have_count(2)
+    expect(page.locator("#task-one h4")).to_have_count(1)
+    expect(page.locator("main .state").first).to_have_text("answered")
+    expect(page.locator("#live")).to_have_text("")
+
+
+def test_whoever_goes_back_after_a_refused_edit_finds_what_he_wrote(daemon: Served, browsing: Browsing) -> None:
+    run = daemon.submit("edit me", plan=LINE, gates=["plan"])["run"]
+    daemon.until(run, "waiting")
+    page = browsing.visit(daemon)
+    page.goto(f"/dashboard/gates?run={run}")
+    page.get_by_text("Edit, and let that go on instead").click()
+    page.get_by_label("New text").fill("no plan at all")
+    page.get_by_role("button", name="Let the edited text go on").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_label("New text")).to_be_visible()
+    expect(page.get_by_label("New text")).to_have_value("no plan at all")
+    expect(page.locator("details:not([open])")).to_have_count(1)
+    browsing.complaints[:] = [each for each in browsing.complaints if "409" not in each]
+    assert daemon.post(f"/v1/runs/{run}/cancel").json()["state"] == "cancelled"
+
+
 def test_signing_out_in_one_tab_ends_the_other(daemon: Served, browsing: Browsing) -> None:
     page = browsing.visit(daemon)
     other = page.context.new_page()
@@ -252,6 +286,32 @@ def test_the_browser_finds_an_honest_ledger_whole(daemon: Served, browsing: Brow
     assert "Whole, and signed by the pinned key" in said
     assert "its own claim" not in said
     assert "Broken" in verified(page, pin[:-4] + ("0000" if pin[-4:] != "0000" else "1111"))
+
+
+def test_whoever_verifies_with_the_keyboard_keeps_his_place(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    page.goto("/dashboard/verify")
+    asked: list[str] = []
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        asked.append(route.request.url)
+        held.append(route)
+
+    page.route("**/data/checkpoints", hold)
+    button, result = page.get_by_role("button", name="Verify the ledger"), page.locator("#ledger-result .result")
+    button.focus()
+    for times in (1, 2):
+        page.keyboard.press("Enter")
+        expect(button).to_be_disabled()
+        page.keyboard.press("Enter")
+        while not held:
+            page.wait_for_timeout(20)
+        held.pop().continue_()
+        expect(result).to_contain_text("entries of")
+        expect(button).to_be_focused()
+        expect(button).to_be_enabled()
+        assert len(asked) == times, "it is verified once at a time"
 
 
 def test_a_rotation_that_is_not_sealed_is_not_called_good(daemon: Served, browsing: Browsing) -> None:
@@ -438,9 +498,36 @@ def test_what_hides_is_spelled_alike_by_the_server_and_in_the_browser(daemon: Se
     known = [chr(each) for each in range(0x110000) if each == 0x2065 or category(chr(each)) not in ("Cn", "Cs", "Co")]
     script = """async (known) => {
       const { shown } = await import("/dashboard/static/telling.js");
-      return known.filter((each) => shown(each) !== each);
+      return known.map(shown);
     }"""
-    assert page.evaluate(script, known) == [each for each in known if spelled(each) != each]
+    known += ["z" + "\u0301\u20dd\u0e47" * 100 + "z", "1\ufe0f\u20e3" * 20]
+    assert page.evaluate(script, known) == [spelled(each) for each in known]
+
+
+def test_a_state_that_somebody_chose_stays_chosen_while_he_goes_on_to_the_button(
+    daemon: Served, browsing: Browsing
+) -> None:
+    daemon.submit(wait=60)
+    page = browsing.visit(daemon)
+    expect(page.locator("#live")).to_have_text("live")
+    page.get_by_label("State").select_option("cancelled")
+    page.get_by_role("button", name="Show").focus()
+    daemon.submit(wait=60)
+    expect(page.locator("#live")).to_have_text("there is news; reload when you are done")
+    assert page.get_by_label("State").input_value() == "cancelled"
+    page.get_by_label("State").select_option("any")
+    page.get_by_role("button", name="Show").focus()
+    expect(page.locator("#live")).to_have_text("live")
+
+
+def test_on_paper_a_long_text_stands_whole(daemon: Served, browsing: Browsing) -> None:
+    run = daemon.submit("\n".join(f"line {number}" for number in range(400)), wait=60)["run"]
+    page = browsing.visit(daemon)
+    page.goto(f"/dashboard/runs/{run}")
+    page.emulate_media(media="print")
+    request = page.locator("pre").first
+    assert "line 399" in request.inner_text()
+    assert request.evaluate("each => each.scrollHeight <= each.clientHeight")
 
 
 def test_a_task_with_a_long_name_fits_on_a_phone(daemon: Served, browsing: Browsing) -> None:
@@ -454,6 +541,31 @@ def test_a_task_with_a_long_name_fits_on_a_phone(daemon: Served, browsing: Brows
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
     daemon.post(f"/v1/runs/{waits}/cancel")
+
+
+def test_a_name_stays_in_its_box_and_what_is_cut_off_is_marked(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    tasks = [{"id": name, "lane": "backend", "instruction": "do it"} for name in ("short", "m" * 19, "計" * 18)]
+    page.goto(f"/dashboard/runs/{daemon.submit('wide letters', plan={'tasks': tasks}, wait=30)['run']}")
+    names = page.locator(".graph .label:first-child")
+    expect(names).to_have_count(3)
+    cut = "name => [name.scrollWidth > name.clientWidth, getComputedStyle(name).textOverflow, getComputedStyle(name).overflowX]"
+    assert [each.evaluate(cut)[0] for each in names.all()] == [False, True, True]
+    assert {tuple(each.evaluate(cut)[1:]) for each in names.all()} == {("ellipsis", "hidden")}
+    for name, box in zip(names.all(), page.locator(".graph .box").all(), strict=True):
+        inner, outer = name.bounding_box(), box.bounding_box()
+        assert inner is not None
+        assert outer is not None
+        assert outer["x"] <= inner["x"] < inner["x"] + inner["width"] <= outer["x"] + outer["width"]
+
+
+def test_what_entries_say_has_room_on_a_tablet(daemon: Served, browsing: Browsing, finished: str) -> None:
+    page = browsing.visit(daemon, width=768)
+    page.goto(f"/dashboard/ledger?run={finished}")
+    said = page.locator(".entries td.wrap").first.bounding_box()
+    assert said is not None
+    assert said["width"] > 200
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_phone_needs_no_sideways_scrolling(daemon: Served, browsing: Browsing) -> None:
@@ -526,6 +638,25 @@ def test_every_field_has_a_name_and_the_first_key_leads_to_the_content(daemon: S
         assert page.evaluate("document.activeElement.textContent") == "To the content"
 
 
+def test_a_fold_leads_nowhere_and_what_it_shows_is_beside_it(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    run = daemon.submit("fold me", wait=30)["run"]
+    [returned] = daemon.get(f"/v1/ledger/entries?run={run}&kind=task.returned").json()
+    page.goto(f"/dashboard/runs/{run}")
+    expect(page.locator("summary")).to_have_text(["Prompt", "Output"])
+    expect(page.locator("summary :is(a, button, input)")).to_have_count(0)
+    expect(page.locator(f'#task-one a[href="/dashboard/ledger/{returned["seq"]}"]')).to_be_visible()
+
+
+def test_a_call_that_is_awaited_has_taken_no_time_yet(daemon: Served, browsing: Browsing) -> None:
+    page = browsing.visit(daemon)
+    run = daemon.submit("it takes its time", provider="stuck")["run"]
+    page.goto(f"/dashboard/runs/{run}")
+    expect(page.locator(".timeline td.number")).to_have_text("no answer yet")
+    daemon.post(f"/v1/runs/{run}/cancel")
+    expect(page.locator(".timeline td.number")).to_have_text(re.compile(r"^[0-9.]+ m?s failed$"))
+
+
 @pytest.fixture(scope="module")
 def finished(daemon: Served) -> str:
     return str(daemon.submit("read me without scripts", wait=30)["run"])
@@ -546,6 +677,9 @@ def test_a_receipt_as_a_page_checks_itself_offline(
     bad.write_text(receipt_page(text[:-30] + ("A" if text[-30] != "A" else "B") + text[-29:], "bad.tlog-proof"))
     page = browsing.opened(good)
     result = page.locator("#result .result")
+    expect(result).to_be_visible()
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map(each => Number(each.tagName[1]))")
+    assert levels == [1, 2, 3]
     expect(result).to_contain_text("good.tlog-proof: holds, for a log that names its own keys")
     page.locator("#pin").fill(pin)
     page.get_by_role("button", name="Check against it").click()

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +194,29 @@ def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path:
         assert len(daemon.get("/v1/deliberations").json()) == 2
 
 
+def test_a_session_is_answered_once_also_by_whoever_presses_the_button_many_times(tmp_path: Path) -> None:
+    asks = {**panels.verdict("request_user_input"), "user_input_request": {"question": "which?"}}
+    entries = "}, {".join(f"text = {json.dumps(json.dumps(each))}" for each in ({"text": "It depends."}, asks))
+    scripted = f"[providers.curious]\nkind = 'scripted'\nmode = 'sequential'\nentries = [{{{entries}}}]\n"
+    with serving(place(tmp_path, more=scripted), "--provider", "quick") as daemon:
+        asked = {"problem": "what colour?", "panel": ["critic"], "provider": "curious"}
+        path = f"/dashboard/deliberations/{daemon.post('/v1/deliberations?wait=60', asked).json()['run']}/continue"
+        visitor = Visitor(daemon)
+        fields = {"form_token": visitor.form_token(), "answer": "Anything but red."}
+        together = threading.Barrier(8)
+
+        def press(_: int) -> int:
+            together.wait()
+            visitor.see("/dashboard/verify")
+            together.wait()
+            return visitor.client.post(path, data=fields).status_code
+
+        with ThreadPoolExecutor(8) as presses:
+            said = list(presses.map(press, range(8)))
+        assert sorted(said) == [303, *[409] * 7]
+        assert len(daemon.get("/v1/deliberations").json()) == 2
+
+
 def test_a_session_that_has_gone_on_often_enough_has_no_form_that_would_be_refused(tmp_path: Path) -> None:
     asks = {**panels.verdict("request_user_input"), "user_input_request": {"question": "which?"}}
     entries = "}, {".join(f"text = {json.dumps(json.dumps(each))}" for each in ({"text": "It depends."}, asks))
@@ -289,6 +314,16 @@ def test_a_run_can_be_kept_as_one_file(daemon: Served, visitor: Visitor, hostile
     assert said.text == daemon.cli("runs", "page", hostile).stdout
     assert "\\u202egnp.exe" in said.text
     assert not set("\u202e\x1b\u3164\U000e0169") & set(said.text)
+
+
+def test_a_kept_run_is_read_by_its_parts_and_scrolled_with_the_keyboard(visitor: Visitor, hostile: str) -> None:
+    elements = Markup(visitor.text(f"/dashboard/runs/{hostile}/page")).elements
+    levels = [int(tag[1]) for tag, _ in elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(deeper - level <= 1 for level, deeper in pairwise(levels))
+    assert [tag for tag, _ in elements].count("main") == 1
+    [waves] = [attributes for _, attributes in elements if attributes.get("class") == "waves"]
+    assert (waves.get("role"), waves.get("tabindex"), waves.get("aria-label")) == ("region", "0", "Tasks by waves")
 
 
 def test_two_runs_are_compared_and_one_is_not(daemon: Served, visitor: Visitor, hostile: str, gated: str) -> None:

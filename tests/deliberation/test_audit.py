@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deliberating import PANEL, Play, play, rules, some_plays, turn, usual, verdict
+from deliberating import PANEL, Play, fails, play, rules, some_plays, turn, usual, verdict
 from hansard.deliberation.documents.breach import Breach
 from hansard.deliberation.protocol.audit import breaches
+from hansard.deliberation.protocol.moves import Stopped
 
 requirement = pytest.mark.requirement
 Messages = list[dict[str, Any]]
@@ -83,6 +84,77 @@ def test_a_round_without_its_coordination_turn_is_caught() -> None:
 def test_an_outcome_that_the_rules_do_not_lead_to_is_caught(session: Play, reason: str) -> None:
     [found] = audited(session, kind="termination", termination_artifact={"reason": reason})
     assert found.path == "/outcome"
+
+
+def ended_in(session: Play, round: int) -> list[Breach]:
+    assert isinstance(session.outcome, Stopped)
+    ending = {"reason": session.reason, "final_round": round}
+    return audited(session, kind="termination", termination_artifact=ending)
+
+
+@pytest.mark.parametrize(
+    ("session", "rounds"),
+    [
+        (play(rules(), [turn(), turn(), turn(), verdict("request_user_input")]), {1}),
+        (play(rules(), [turn(), turn(), fails()]), {1}),
+        (play(rules(), [turn(), turn(), turn(), verdict(), fails()]), {2}),
+        (play(rules(), [turn(), turn(), turn(), verdict("finalize"), fails()]), {1}),
+        (play(rules(max_total_tokens=30), [turn(), turn(), turn(), verdict()]), {1}),
+        # Failed calls, which no transcript shows, come before the next round or in it.
+        (play(rules(max_total_tokens=40), [turn(), turn(), turn(), verdict(), fails(tokens=1)]), {1, 2}),
+        (play(rules(), [fails()]), {0, 1}),
+    ],
+)
+def test_the_last_round_of_a_termination_is_the_one_that_the_rules_opened(session: Play, rounds: set[int]) -> None:
+    assert session.machine.state.round in rounds
+    assert {round for round in range(6) if not ended_in(session, round)} == rounds
+    for each in set(range(6)) - rounds:
+        assert [found.path for found in ended_in(session, each)] == ["/outcome/termination_artifact/final_round"]
+
+
+@requirement("R-4.5-5")
+@pytest.mark.parametrize(("reason", "missed"), [("user_cancel", False), ("timeout", False), ("schema_error", True)])
+def test_what_was_decided_before_the_call_that_failed_is_noted(reason: str, missed: bool) -> None:
+    session = play(rules(), [turn("nobody", "ben"), fails("malformed_response", retriable=False)])
+    assert audited(session) == []
+    ending = {"reason": reason, "final_round": 1}
+    found = audited(session, lambda m: m[1].pop("schema_failure"), kind="termination", termination_artifact=ending)
+    assert [each.rule for each in found] == (["R-4.5-5"] if missed else [])
+
+
+LOST = {"agent_id": "cyd", "provider": "fake", "kind": "auth_failure", "message": "no"}
+
+
+@requirement("R-4.9-4")
+@pytest.mark.parametrize(
+    ("reason", "failure", "member"),
+    [
+        ("provider_unrecoverable", LOST, None),
+        ("schema_error", {**LOST, "kind": "malformed_response"}, None),
+        ("provider_unrecoverable", {**LOST, "kind": "malformed_response"}, "reason"),
+        ("schema_error", LOST, "reason"),
+        ("provider_unrecoverable", {**LOST, "agent_id": "ada"}, "last_provider_failure/agent_id"),
+        ("timeout", LOST, "last_provider_failure"),
+    ],
+)
+def test_a_failure_is_that_of_whom_the_rules_asked_last_and_leads_to_its_reason(
+    reason: str, failure: dict[str, Any], member: str | None
+) -> None:
+    session = play(rules(), [turn(), turn(), fails("auth_failure")])
+    ending = {"reason": reason, "final_round": 1, "last_provider_failure": failure}
+    found = audited(session, kind="termination", termination_artifact=ending)
+    assert [each.path for each in found] == ([f"/outcome/termination_artifact/{member}"] if member else [])
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_the_last_who_leaves_may_have_failed_with_anything(saves: bool) -> None:
+    given = rules(on_agent_failure="continue_without", retries=0, synthesize_on_terminate=saves)
+    session = play(given, [turn(), verdict(), fails("malformed_response"), fails()], panel=("ada",))
+    ending = session.outcome_data()["termination_artifact"]
+    failure = {**LOST, "agent_id": "ada", "kind": "malformed_response"}
+    told = {**ending, "last_provider_failure": failure}
+    assert ending["reason"] == "provider_unrecoverable"
+    assert audited(session, kind="termination", termination_artifact=told) == []
 
 
 def test_a_termination_that_claims_a_synthesis_is_caught() -> None:

@@ -119,5 +119,5 @@ def test_canonical_transcript_sole_truth(session: Play) -> None:
     state = session.machine.state
     assert (state.transcript[-1].type == "synthesis") == isinstance(session.outcome, Synthesized)
     lost = {draft.content["agent_id"] for draft in state.transcript if draft.type == "panel_contraction"}  # type: ignore[index]
-    assert state.active == set(state.panel) - lost
+    assert state.active == tuple(agent for agent in state.panel if agent not in lost)
     assert len(state.queue) <= state.rules.max_queue

@@ -1,13 +1,34 @@
 """The fourteen figures, each from an artifact that was made to show it."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from deliberating import Heard, Room, config, fails, synthesis, turn, usage, verdict
+from deliberating import (
+    Heard,
+    Play,
+    Room,
+    config,
+    fails,
+    script,
+    some_plays,
+    synthesis,
+    turn,
+    usage,
+    verdict,
+)
+from hansard.deliberation.documents.scripting import neutral_script
 from hansard.deliberation.metrics import figures_of, metrics_of
+from hansard.deliberation.protocol.machine import Machine
+from hansard.deliberation.protocol.moves import Pause, Reading, Rested, Select, Selected
+from hansard.deliberation.queued import longest_queue
+from hansard.domain.exchange import Completion, Exchange
 from hansard.errors import UsageError
+from hansard.providers.scripted import Scripted
 
 requirement = pytest.mark.requirement
 ANSWERS: list[Heard] = [
@@ -95,6 +116,63 @@ async def test_what_was_asked_in_a_turn_that_ended_the_session_never_stood_in_th
 async def test_what_was_asked_before_somebody_failed_stood_in_the_queue() -> None:
     sitting = await Room().hold(config(), [turn("ben", "cyd"), turn(), fails("auth_failure")])
     assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == 1
+
+
+async def test_what_was_asked_in_a_turn_that_a_later_failure_ended_stood_in_the_queue_where_a_note_shows_it() -> None:
+    answers: list[Heard] = [turn("ben", "nobody", "cyd"), turn(), fails("network", tokens=100)]
+    sitting = await Room().hold(config(budget={"max_total_tokens": 50}), answers)
+    assert sitting.reason == "budget_exceeded"
+    assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == 1
+
+
+async def test_what_was_asked_before_the_host_ended_a_call_stood_in_the_queue() -> None:
+    cancel = asyncio.Event()
+
+    class Host(Scripted):
+        async def complete(self, exchange: Exchange) -> Completion:
+            if exchange.metadata["turn_index"] == 3:
+                cancel.set()
+                await asyncio.sleep(60)
+            return await super().complete(exchange)
+
+    spoken = Host(neutral_script(script([turn("ben", "cyd"), turn(), turn()])), id="fake")
+    sitting = await Room().hold(config(), spoken, cancel=cancel)
+    assert (sitting.reason, len(sitting.artifact["canonical_transcript"])) == ("user_cancel", 3)
+    assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == 1
+
+
+async def test_a_request_whose_target_left_before_it_was_due_stood_in_the_queue() -> None:
+    answers: list[Heard] = [turn("ben", "cyd"), turn(), turn(), fails("auth_failure"), verdict()]
+    sitting = await Room().hold(config(on_agent_failure="continue_without"), answers)
+    assert sitting.artifact["canonical_transcript"][1]["schema_failure"]
+    assert metrics_of(sitting.artifact)["deferred_queue_length_max"] == 1
+
+
+@requirement("R-7.9-10")
+@given(some_plays(), st.booleans())
+def test_the_transcript_tells_how_many_waited_at_most(session: Play, as_the_reference: bool) -> None:
+    given = session.machine.state.rules
+    again, lengths = Machine(given), [0]
+    step, heard = again.begin(Reading()), iter(session.heard)
+    while again.outcome is None:
+        match step.move:
+            case Select():
+                step = again.send(Selected(reading=Reading(), panel=session.machine.state.panel))
+            case Pause():
+                step = again.send(Rested(reading=Reading()))
+            case _:
+                step = again.send(next(heard))
+        lengths.append(len(again.state.queue))
+    messages = session.messages()
+    # What a failed call took, or an answer, may have ended it: which, no transcript says.
+    assume(session.reason != "budget_exceeded" or messages[-1]["type"] != "branch_turn")
+    for message in messages if as_the_reference else []:
+        if message["type"] == "panel_contraction":
+            message["branch_depth"] = 0
+            del message["parent_id"]
+    runtime = {"runtime": {"max_deferred_drains_per_round": given.drains_per_round}}
+    reason = None if session.reason == "synthesis" else session.reason
+    assert longest_queue(messages, runtime, reason) == max(lengths)
 
 
 async def test_an_answer_to_a_message_that_is_not_there_has_no_figures() -> None:

@@ -1,6 +1,7 @@
 """What an agent is shown: everything that the protocol asks for, nothing that another could have forged."""
 
 import re
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from deliberating import PANEL, Play, as_message, config, fails, play, rules, sa
 from hansard.deliberation.documents import Config, ContextPacket, Persona, jcs
 from hansard.deliberation.packet import Packet, Window, derive
 from hansard.deliberation.personas import Personas
+from hansard.deliberation.pins import pinned
 from hansard.deliberation.prompt import Fence, Prompts, render
 from hansard.deliberation.protocol.machine import Machine
 from hansard.deliberation.protocol.moves import Ask, Pause, Reading, Rested, Select, Selected
 from hansard.deliberation.quoting import put_together
+from hansard.deliberation.transcript import Transcript
 
 requirement = pytest.mark.requirement
 
@@ -28,7 +31,7 @@ class Said:
     """A transcript as a packet is derived from it."""
 
     def __init__(self, messages: list[dict[str, Any]]) -> None:
-        self.messages, self.lines = messages, [jcs(message) for message in messages]
+        self.messages, self.ends = messages, list(accumulate(len(jcs(message)) for message in messages))
 
 
 def packets(session: Play, of: Config | None = None, window: Window | None = None) -> list[Packet]:
@@ -145,6 +148,17 @@ def test_earlier_rounds_are_shown_as_far_as_the_window_goes_and_the_rest_is_coun
     assert narrow.left_out == len(wide.earlier) - 3
     assert narrow.as_data()["compression_note"] == f"{narrow.left_out} earlier messages are left out"
     assert narrow.earlier == wide.earlier[-3:]
+
+
+@given(some_plays())
+def test_what_fits_is_counted_with_the_annotations_that_a_message_has_by_now(session: Play) -> None:
+    transcript = Transcript(pinned())
+    for step in session.steps:
+        for draft in step.appended:
+            transcript.append(draft)
+        for draft in step.amended:
+            transcript.amend(draft)
+        assert transcript.ends == list(accumulate(map(len, transcript.lines)))
 
 
 def test_a_lost_agent_is_not_shown_as_a_member() -> None:

@@ -71,6 +71,7 @@ class Curious:
             text="Let me see." if wants else "",
             structured=None if wants else ANSWERS[exchange.schema_name].content,
             calls=calls if wants else (),
+            thought=[f"What of {self.arguments}?"] if wants else None,
             finish="tool_call" if wants else "stop",
             usage=heard.usage,
         )
@@ -110,6 +111,7 @@ async def test_the_calls_are_on_the_record_before_a_tool_runs_and_the_results_be
     assert said(room, first.seq, "calls") == {
         "text": "Let me see.",
         "calls": [{"id": "c0", "name": "almanac", "arguments": {"year": 1969}}],
+        "thought": ["What of {'year': 1969}?"],
     }
     [result] = said(room, results[1].seq, "results")
     assert (result["name"], result["result"], result["error"]) == ("almanac", "Apollo 11", None)

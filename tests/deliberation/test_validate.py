@@ -86,6 +86,17 @@ async def test_a_panel_that_a_model_chose_is_known_from_its_selection(tmp_path: 
     assert artifact_breaches(sitting.artifact, panel=["ada", "cyd"])
 
 
+@pytest.mark.parametrize("target", [[], {}, None, 7])
+async def test_a_request_that_was_refused_may_have_any_target(target: Any) -> None:
+    data = config().as_data()
+    data["selector"] |= {"strategy": "llm", "selector_budget": {"max_tokens": 500}}
+    chosen = says({"selected_agents": list(PANEL)})
+    answers = [turn("nobody"), turn(), turn(), verdict("finalize"), synthesis()]
+    artifact = (await Room().hold(Config.parse(data), answers, setting={"selector": scripted([chosen])})).artifact
+    artifact["canonical_transcript"][1]["schema_failure"][0]["offending_request"]["target"] = target
+    assert {each.rule for each in artifact_breaches(artifact)} == {"R-7.7-1", "R-4.5-5"}
+
+
 @pytest.mark.parametrize(
     "answers",
     [
@@ -93,13 +104,35 @@ async def test_a_panel_that_a_model_chose_is_known_from_its_selection(tmp_path: 
         [turn("cyd"), turn(), turn(tokens=1000)],
         [turn("cyd", "ben", "dan"), turn(tokens=1000)],
         [turn("dan", "cyd"), turn(), turn("dan", "cyd", tokens=1000)],
+        [*[fails("auth_failure")] * 3],
     ],
-    ids=["left in a branch", "answered", "waits", "undecided"],
+    ids=["left in a branch", "answered", "waits", "undecided", "left one by one"],
 )
 async def test_of_an_artifact_alone_a_member_is_known_who_came_to_no_turn_of_his_own(
     answers: list[Heard],
 ) -> None:
-    data = config((*PANEL, "dan"), on_agent_failure="continue_without", budget={"max_total_tokens": 500}).as_data()
+    await check_alone(answers, on_agent_failure="continue_without")
+
+
+@pytest.mark.parametrize("saves", [False, True])
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [fails("auth_failure")],
+        [turn(), fails("malformed_response", retriable=False)],
+        [turn("cyd"), fails("auth_failure")],
+        [turn("dan", "cyd"), turn(), fails("auth_failure")],
+    ],
+)
+async def test_of_an_artifact_alone_a_member_is_known_with_whose_failure_it_ended(
+    answers: list[Heard], saves: bool
+) -> None:
+    await check_alone(answers, synthesize_on_terminate=saves)
+    await check_alone([*answers, synthesis()], synthesize_on_terminate=saves)
+
+
+async def check_alone(answers: list[Heard], **knobs: Any) -> None:
+    data = config((*PANEL, "dan"), budget={"max_total_tokens": 500}, **knobs).as_data()
     data["selector"] |= {"strategy": "llm", "selector_budget": {"max_tokens": 500}}
     chosen = says({"selected_agents": list(PANEL)})
     sitting = await Room().hold(Config.parse(data), answers, setting={"selector": scripted([chosen])})
@@ -195,6 +228,79 @@ async def test_a_termination_that_was_made_up_is_seen(tmp_path: Path) -> None:
         folder, "artifact.json", lambda a: a.update(outcome={"kind": "termination", "termination_artifact": made_up})
     )
     assert directory_breaches(folder)
+
+
+@requirement("R-4.1-4", "R-8.1-2")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c["selector"].update(coordinator_agent="ada"),
+        lambda c: c["agents"].append(c["agents"][0]),
+        lambda c: c["agents"].append({**c["agents"][0], "id": "chair"}),
+        lambda c: c["agents"][0].update(tools=[{"name": "search"}]),
+        lambda c: [
+            c[name].update(selector_budget={"max_tokens": at}) for at, name in enumerate(("selector", "budget"))
+        ],
+    ],
+)
+async def test_a_session_that_was_held_under_a_configuration_that_allows_for_none_is_seen(change: Any) -> None:
+    artifact = (await Room().hold(config(on_agent_failure="continue_without"), ANSWERS)).artifact
+    change(artifact["config"])
+    assert {each.document for each in artifact_breaches(artifact)} == {"Config"}
+
+
+@requirement("R-4.1-3")
+async def test_a_session_that_ended_over_its_configuration_broke_no_rule() -> None:
+    data = config().as_data()
+    data["selector"]["coordinator_agent"] = "ada"
+    artifact = (await Room().hold(Config.parse(data), [turn()])).artifact
+    assert artifact["outcome"]["termination_artifact"]["reason"] == "schema_error"
+    assert artifact_breaches(artifact) == []
+
+
+OPEN = [{"topic": topic, "positions": [{"agent": "ada", "claim": "no"}]} for topic in ("soil", "seed")]
+
+
+@requirement("R-4.8-5")
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        (OPEN, True),
+        (OPEN[1:], True),
+        (OPEN[:1], False),
+        ([], False),
+        ([*OPEN, {**OPEN[0], "topic": "rain"}], False),
+        ([OPEN[0], {**OPEN[1], "positions": [{"agent": "ada", "claim": "yes"}]}], False),
+    ],
+)
+async def test_a_termination_leaves_open_what_the_verdicts_did(told: list[Any], kept: bool) -> None:
+    rounds = [
+        turn(),
+        turn(),
+        turn(),
+        verdict(unresolved=OPEN[:1]),
+        turn(),
+        turn(),
+        turn(),
+        verdict(unresolved=OPEN[1:]),
+    ]
+    artifact = (await Room().hold(config(), [*rounds, fails("auth_failure")])).artifact
+    artifact["outcome"]["termination_artifact"]["unresolved_disagreements"] = told
+    artifact["cumulative_unresolved"] = told
+    assert [each.rule for each in artifact_breaches(artifact)] == ([] if kept else ["R-4.8-5"])
+
+
+async def test_a_failure_of_whom_the_configuration_does_not_have_is_seen() -> None:
+    artifact = (await Room().hold(config(), [fails("auth_failure")])).artifact
+    artifact["outcome"]["termination_artifact"]["last_provider_failure"]["provider"] = "another"
+    assert [each.rule for each in artifact_breaches(artifact)] == ["§5.8"]
+
+
+@requirement("R-7.1-1")
+async def test_a_session_whose_id_can_name_no_directory_is_seen() -> None:
+    artifact = (await Room().hold(config(), ANSWERS[:1])).artifact
+    artifact["session_id"] = artifact["config"]["session_id"] = "../s-1"
+    assert [each.rule for each in artifact_breaches(artifact)] == ["R-7.1-1"]
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage\n", b"[]\n", b'{"id": 1}\n'])

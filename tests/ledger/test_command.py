@@ -14,6 +14,7 @@ import hansard.ledger
 from hansard.ledger.command import main
 from hansard.ledger.note import VerifierKey
 from specimens import honest
+from store.disks import halving_disk
 
 LEDGER = Path(hansard.ledger.__file__).parent
 
@@ -140,6 +141,81 @@ def test_every_grade_has_its_exit_code(tmp_path: Path, capsys: pytest.CaptureFix
     log.bodies |= honest().bodies
     assert main([str(log.write_jsonl(tmp_path / "tail.jsonl")), "--strict"]) == 23
     capsys.readouterr()
+
+
+def many_parts_without_bodies(path: Path) -> Path:
+    """More of them than fits into the memory that a verifier takes for them."""
+    log = honest()
+    bodies = {f"p{number:031}": b"" for number in range(255)}
+    for _ in range(200):
+        log.append(bodies=bodies)
+    log.bodies.clear()
+    return log.write_jsonl(path)
+
+
+def test_a_disk_that_fails_within_a_database_is_no_verdict(
+    zipped: Path, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", str(halving_disk(tmp_path)))
+    monkeypatch.setenv("TORN_NAME", ledger.name)
+    for place in (4096, 8192, ledger.stat().st_size - 4096):
+        monkeypatch.setenv("TORN_READ", str(place))
+        done = run(zipped, ledger, "--deep")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"verify: cannot read {ledger}: Input/output error\n"
+
+
+def limited(limit: str, most: int, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """A program in a process that may not have more of something."""
+    told = f"import resource, runpy, sys; resource.setrlimit(resource.{limit}, ({most}, {most})); del sys.argv[0]\n"
+    return run("-c", f"{told}runpy.run_path(sys.argv[0], run_name='__main__')", *words)
+
+
+def test_no_room_for_what_is_set_aside_is_no_verdict(zipped: Path, tmp_path: Path) -> None:
+    path = many_parts_without_bodies(tmp_path / "ledger.jsonl")
+    assert run(zipped, path, "--deep").returncode == 22
+    done = limited("RLIMIT_FSIZE", 0, zipped, path, "--deep")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "TMPDIR" in done.stderr
+
+
+def test_too_little_memory_is_no_verdict(zipped: Path, tmp_path: Path) -> None:
+    log = honest()
+    log.append(bodies={"output": b"x" * 100_000_000})
+    path = log.write_jsonl(tmp_path / "ledger.jsonl")
+    assert run(zipped, path, "--deep").returncode == 0
+    done = limited("RLIMIT_AS", 250_000_000, zipped, path, "--deep")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"verify: cannot read {path}: it takes more memory than there is\n"
+
+
+@pytest.mark.parametrize(
+    "impatient",
+    [
+        "class Now:\n    def find_spec(self, name, *_): name == 'ledger.verify' and signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Now())",
+        "import sqlite3; sqlite3.connect = lambda *_, **__: signal.raise_signal(signal.SIGINT)",
+    ],
+    ids=["loaded", "verified"],
+)
+def test_an_interrupt_shows_no_traceback_and_is_no_verdict(zipped: Path, ledger: Path, impatient: str) -> None:
+    told = f"import runpy, signal, sys; del sys.argv[0]\n{impatient}\nrunpy.run_path(sys.argv[0], run_name='__main__')"
+    done = run("-c", told, zipped, ledger)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "verify: interrupted\n")
+
+
+@pytest.mark.parametrize("name", ["entries.jsonl", "bodies.jsonl", "checkpoints.jsonl", "/checkpoint", "tile/0/"])
+def test_a_disk_that_fails_is_no_verdict(
+    zipped: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest().write_export(tmp_path / "out")
+    monkeypatch.setenv("LD_PRELOAD", str(halving_disk(tmp_path)))
+    monkeypatch.setenv("TORN_NAME", f"out/{name}".replace("//", "/"))
+    assert run(zipped, tmp_path / "out", "--deep").returncode == 0
+    monkeypatch.setenv("TORN_READ", "0")
+    done = run(zipped, tmp_path / "out", "--deep")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"verify: cannot read {tmp_path / 'out'}: Input/output error\n"
 
 
 def test_a_name_that_the_terminal_cannot_write_does_not_hide_the_verdict(zipped: Path, tmp_path: Path) -> None:

@@ -275,13 +275,25 @@ def test_pushing_reports_exactly_the_subtrees_of_every_eighth_level() -> None:
     assert frontier.root() == merkle.root_of(leaves)
 
 
-def test_pushing_blocks_is_pushing_their_leaves() -> None:
-    leaves = [leaf_hash(number.to_bytes(4, "big")) for number in range(768)]
-    one_by_one, by_blocks = Frontier(), Frontier()
-    for at in range(0, len(leaves), 256):
-        told = [each for leaf in leaves[at : at + 256] for each in one_by_one.push(leaf)]
-        assert by_blocks.push_block(leaves[at : at + 256]) == told == [(8, at // 256, told[0][2])]
-    assert by_blocks.hashes() == one_by_one.hashes()
+@given(st.lists(st.integers(min_value=0, max_value=700), max_size=8))
+def test_pushing_many_leaves_from_any_size_is_pushing_each(counts: list[int]) -> None:
+    one_by_one, at_once = Frontier(), Frontier()
+    for count in counts:
+        leaves = [leaf_hash((at_once.size + number).to_bytes(4, "big")) for number in range(count)]
+        told = [each for leaf in leaves for each in one_by_one.push(leaf)]
+        assert at_once.push_all(leaves) == sorted(told)
+        assert (at_once.size, at_once.hashes()) == (one_by_one.size, one_by_one.hashes())
+
+
+def test_pushing_many_leaves_completes_every_eighth_level_above_them() -> None:
+    below = Frontier()
+    below.push_all([leaf_hash(b"%d" % number) for number in range(65_535)])
+    one_by_one, at_once = below.copy(), below.copy()
+    last, behind = leaf_hash(b"the last of a tile of tiles"), leaf_hash(b"the first behind it")
+    told = one_by_one.push(last) + one_by_one.push(behind)
+    assert [each[:2] for each in told] == [(8, 255), (16, 0)]
+    assert at_once.push_all([last, behind]) == told
+    assert at_once.hashes() == one_by_one.hashes()
 
 
 @given(st.lists(st.integers(min_value=0, max_value=5), max_size=12))
@@ -311,8 +323,6 @@ def test_incomplete_blocks_are_refused() -> None:
     for count in (0, 3, 255):
         with pytest.raises(Malformed, match="power of two"):
             merkle.block_root(LEAVES[:1] * count)
-    with pytest.raises(Malformed, match="256"):
-        Frontier().push_block(LEAVES[:128])
     with pytest.raises(Malformed, match="32 bytes"):
         Frontier().push_subtree(8, b"short")
     with pytest.raises(Malformed, match="does not fit"):

@@ -96,6 +96,22 @@ def test_other_bytes_are_reported_as_not_a_ledger(tmp_path: Path, data: bytes) -
     assert [each.name for each in tmp_path.iterdir()] == ["some.db"]
 
 
+def test_what_is_held_against_a_ledger_is_not_taken_for_one_and_told_where_it_belongs(tmp_path: Path) -> None:
+    """The exit code stays: whoever took a ledger away may have put a checkpoint in its place."""
+    log = honest()
+    kept = {
+        log.note(): "name the ledger, and this file behind --against or --since",
+        f"old 0\n\n{log.note()}": "name the ledger, and this file behind --against or --since",
+        f"{log.pin}\n": "; they are a pin: name the ledger, and this file behind --pin",
+        "words\n": "its bytes are none of SQLite, JSON lines, export or receipt",
+    }
+    for text, said in kept.items():
+        (tmp_path / "ledger.db").write_text(text)
+        report = verify(tmp_path / "ledger.db", tools=FAST)
+        [found] = report.findings
+        assert (report.exit_code, found.code, found.message.endswith(said)) == (20, "not_a_ledger", True), found
+
+
 def test_another_database_is_reported_as_not_a_ledger(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.db") as db:
         db.execute("CREATE TABLE people(name)")

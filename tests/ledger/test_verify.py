@@ -357,6 +357,9 @@ class TestAgainst:
         other.edit(2, lambda entry: entry["data"].update(task="t9"))
         mixed = consistency(other, 10, 33).split("\n\n")[0] + "\n\n" + log.note(33)
         assert codes(check(log, Options(against=(self.kept(tmp_path, mixed),)))) == ["consistency"]
+        of_nothing = consistency(log, 10, 33).replace("old 10", "old 0")
+        assert codes(check(log, Options(against=(self.kept(tmp_path, of_nothing),)))) == ["consistency"]
+        assert not check(log, Options(against=(self.kept(tmp_path, f"old 0\n\n{log.note(33)}"),))).findings
 
     def test_its_signatures_are_not_needed_and_a_bad_one_is_told(self, check: Check, tmp_path: Path) -> None:
         log = honest()
@@ -661,6 +664,19 @@ class TestRecordedAnchors:
             (40, "witness", 25, START_US + 7)
         ]
         assert any("tokens" in each for each in report.not_proven)
+
+    @pytest.mark.parametrize(
+        ("time_us", "told"),
+        [
+            (1_795_035_553_000_007, "younger than 2026-11-18 20:59:13.000007 UTC, if"),
+            (1_795_035_553_000_000, "younger than 2026-11-18 20:59:13 UTC, if"),
+            (2**53 - 1, "younger than 2255-06-05 23:47:34.740991 UTC, if"),
+        ],
+    )
+    def test_are_told_in_a_time_that_people_read(self, check: Check, time_us: int, told: str) -> None:
+        log = honest()
+        log.append("anchor.recorded", data={"by": "w", "size": 25, "root": root(log, 25), "time_us": time_us})
+        assert any(told in line for line in lines(check(log)))
 
     @pytest.mark.parametrize("size", [25, 41, 9000])
     def test_that_saw_another_log_are_caught(self, check: Check, size: int) -> None:

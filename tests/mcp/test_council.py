@@ -70,9 +70,15 @@ async def test_a_session_that_asks_a_person_is_answered_and_another_goes_on_from
 
 async def test_a_chain_ends_when_it_has_gone_on_often_enough(tmp_path: Path) -> None:
     asked = {"problem": "Where to build?", "panel": ["critic"], "max_expansions": 1}
+    steps: list[float] = []
+
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        steps.append(progress)
+
     async with desk_in(tmp_path, answers(RESEARCH, RESEARCH, FINALIZE)) as desk, client_of(desk) as client:
-        held = await called(client, "deliberate_adaptive", asked)
+        held = await called(client, "deliberate_adaptive", asked, progress_callback=told)
         assert (held["expansions"], held["termination_reason"]) == (1, "external_research_required")
+    assert sorted(steps) == [float(each) for each in range(1, len(steps) + 1)], "it grows from one session to the next"
 
 
 async def test_a_session_stays_under_what_the_flags_allow(tmp_path: Path) -> None:

@@ -267,6 +267,48 @@ async def test_runs_are_listed_page_by_page(tmp_path: Path) -> None:
         assert listed == made[::-1]
 
 
+async def test_gates_are_listed_page_by_page(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        asked = {"request": "with care", "gates": ["plan"]}
+        waiting = [(await called(client, "submit", asked))["run"] for _ in range(5)]
+        whole = await called(client, "gates_list")
+        assert ([each["run"] for each in whole["gates"]], whole["after"]) == (waiting, None)
+        listed: list[Any] = []
+        page: dict[str, Any] = {"after": 0}
+        while page["after"] is not None:
+            page = await called(client, "gates_list", {"limit": 2, "after": page["after"]})
+            assert len(page["gates"]) <= 2
+            listed += page["gates"]
+        assert listed == whole["gates"]
+        for wrong in (0, 501):
+            assert "limit" in await refused(client, "gates_list", {"limit": wrong})
+
+
+async def test_the_runs_of_a_state_are_listed_page_by_page_as_of_one_moment(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        for number in range(5):
+            await called(client, "plan", {"request": f"plan {number}"})
+        whole = await called(client, "ledger_state")
+        listed: list[Any] = []
+        page: dict[str, Any] = {"after": 0}
+        while page["after"] is not None:
+            page = await called(client, "ledger_state", {"at": whole["at"], "limit": 2, "after": page["after"]})
+            assert {**page, "runs": [], "after": None} == {**whole, "runs": []}
+            listed += page["runs"]
+            await called(client, "plan", {"request": "meanwhile"})
+        assert (len(listed), listed) == (5, whole["runs"])
+
+
+async def test_what_json_calls_a_whole_number_is_one(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        asked = {"problem": "why?", "panel": ["critic"], "max_rounds": 2.0, "max_total_tokens": 90_000.0}
+        run = (await called(client, "deliberate", asked))["run"]
+        assert (await called(client, "ledger_get", {"seq": 1.0}))["seq"] == 1
+        assert len((await called(client, "runs_list", {"limit": 1.0}))["runs"]) == 1
+        assert (await called(client, "run_follow", {"run": run, "after": -1.0}))["entries"]
+        assert "limit" in await refused(client, "runs_list", {"limit": 1.5})
+
+
 async def test_a_state_that_no_run_can_be_in_is_refused(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk, client_of(desk) as client:
         assert "'answered'" in await refused(client, "runs_list", {"state": "nonsense"})

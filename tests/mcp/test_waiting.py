@@ -272,16 +272,22 @@ GATED = {"request": "x", "plan": PLAN, "gates": ["plan", "task:two"]}
 @GENERATIONS
 async def test_a_person_is_asked_at_each_gate_and_the_run_goes_on(tmp_path: Path, mode: str) -> None:
     person = Person(decides("approve"), decides("approve"))
+    steps: list[float] = []
+
+    async def told(progress: float, total: float | None, message: str | None) -> None:
+        steps.append(progress)
+
     async with (
         desk_in(tmp_path, Answers(), gates=True) as desk,
         client_of(desk, mode, elicitation_callback=person) as client,
     ):
-        done = await called(client, "submit", GATED)
+        done = await called(client, "submit", GATED, progress_callback=told)
         assert done["state"] == "answered"
         assert len(person.forms) == 2
         assert '"one"' in person.forms[0], "the form shows what is to be decided"
         decided = [each for each in desk.hansard.runs.views(done["run"]) if each["kind"] == "gate.decided"]
         assert [each["data"]["decision"] for each in decided] == ["approve", "approve"]
+    assert sorted(steps) == [float(each) for each in range(1, len(steps) + 1)], "they grow over both gates"
 
 
 @GENERATIONS

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import pytest
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.budget import MOST_SPENT, Budget, usd
 from hansard.domain.exchange import Exchange
-from hansard.errors import UsageError
+from hansard.errors import Unavailable, UsageError
 from hansard.providers.checks import MOST_USD_NANO
+from hansard.store.base import Group, Outcome, Seal
 from running import FINE, Answers, Desk, Ledger, Said, audit, completion, desk, one, plan, roster, task, who
 
 PRICES = {"prices": {"told": {"input": 1, "output": 5}}}
@@ -297,6 +298,80 @@ async def test_what_was_spent_before_an_interruption_and_what_was_under_way_then
     again = await made.runs.rerun(run, {})
     assert again["identical"] is True, again
     assert breach_of(made, run)["spent"] == 5
+
+
+def setting_the_clock(ledger: Ledger, by_s: float) -> Any:
+    """Says what is asked for, and sets the clock while the second task is under way."""
+
+    def says(exchange: Exchange) -> Said:
+        role, id, _ = who(exchange)
+        if (role, id) == ("worker", "b"):
+            ledger._clock = lambda: time.time() + by_s
+        return FINE if role == "validator" else "done"
+
+    return says
+
+
+THREE = plan(task("a"), task("b", "a"), task("c", "b"))
+
+
+class Failing(Ledger):
+    """A ledger that takes so many commits, and then none for a while."""
+
+    most = 1 << 60
+
+    def append(self, groups: Sequence[Group], seal: Seal | None = None) -> list[Outcome]:
+        if len(self.commits) >= self.most:
+            raise Unavailable("the disk is full")
+        return super().append(groups, seal)
+
+
+@pytest.mark.parametrize("by_s", [3 * 86_400, -3 * 86_400])
+async def test_a_clock_that_is_set_takes_no_time_from_a_run_that_goes_on_where_its_driver_was_lost(by_s: float) -> None:
+    """Nor does a machine that sleeps: the clock on the wall goes on meanwhile, and a run's own does not."""
+    lost = 0
+    for commits in range(3, 20):
+        ledger = Failing()
+        at = desk(Answers(setting_the_clock(ledger, by_s)), store=ledger)
+        run = await at.submit(plan=THREE, wishes=wishes(max_seconds=600))
+        ledger.most = commits
+        try:
+            assert (await at.runs.drive(run)).state == "answered"
+        except Unavailable:
+            lost += 1
+        ledger.most = Failing.most
+        assert (await at.runs.drive(run)).state == "answered"
+        assert 0 < one(at.entries(run, "run.ended")).data["elapsed_us"] < 60_000_000
+    assert lost > 3
+
+
+async def test_a_clock_that_was_set_takes_no_time_from_a_retry_nor_from_a_run_that_was_interrupted() -> None:
+    ledger = Ledger()
+    at = desk(Answers(setting_the_clock(ledger, 3 * 86_400)), store=ledger)
+    run = await at.submit(plan=THREE, wishes=wishes(max_seconds=600))
+    assert (await at.runs.drive(run)).state == "answered"
+    assert (await at.runs.retry(run, "c")).state == "answered"
+
+    reached, slow = asyncio.Event(), Ledger()
+
+    async def never(exchange: Exchange) -> Said:
+        slow._clock = lambda: time.time() + 3 * 86_400
+        reached.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    run = await (first := desk(Answers(never), store=slow)).submit(plan=THREE, wishes=wishes(max_seconds=600))
+    driving = asyncio.ensure_future(first.runs.drive(run))
+    await reached.wait()
+    driving.cancel()
+    await asyncio.wait([driving])
+    assert (await desk(Answers(lambda _: "done"), store=slow).runs.drive(run)).state == "answered"
+
+
+async def test_a_run_whose_seconds_nobody_counts_does_not_record_them() -> None:
+    at = desk(Answers())
+    ended = await at.run(plan=THREE, wishes=wishes())
+    assert not [each for each in at.entries(ended.run, "task.returned") if "elapsed_us" in each.data]
 
 
 async def test_live_entries_tell_what_is_spent_while_the_run_goes_on() -> None:

@@ -15,16 +15,21 @@ from hansard.app.driving.gates import Decision, Gates, approvals
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.setup.wishes import Wishes
+from hansard.domain.exchange import Exchange
 from hansard.domain.gate import GateDecided
+from hansard.domain.work import CancelAsked
 from hansard.errors import UsageError
 from hansard.ledger.entry import Entry
-from hansard.orchestration import engine, working
+from hansard.orchestration import engine, watching, working
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
+from hansard.orchestration.gatekeeping import Gatekeeper
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.watching import give_back
 from hansard.store.base import Claim, Query, Store
-from running import Answers, Desk, Ledger, audit, desk, obliging, one, plan, roster, task, who
+from hansard.store.sqlite import SqliteStore
+from ledgers import genesis_draft
+from running import Answers, Desk, Ledger, Said, audit, desk, fails, obliging, one, plan, roster, task, who
 
 CHAIN = plan(task("a"), task("b", "a"), task("c", "b"))
 
@@ -645,6 +650,132 @@ async def test_a_run_that_was_killed_at_any_moment_still_stands_at_its_gate() ->
         audit(again.store, run)
 
 
+async def test_whoever_finds_a_run_still_waiting_leaves_no_trace_on_its_record() -> None:
+    """A daemon that is started again looks at each, and a run may wait for months."""
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"]})
+    before = at.entries(run)
+    for _ in range(3):
+        assert (await at.runs.drive(run)).state == "waiting"
+    assert at.entries(run) == before
+    await gates_of(at).decide(gate, "approve")
+    assert (await at.runs.drive(run)).state == "answered"
+    assert len(at.entries(run, "run.claimed")) == 2
+    audit(at.store, run)
+
+
+@pytest.mark.parametrize("state", ["skipped", "waiting"])
+async def test_a_gate_is_over_by_its_deadline_also_where_its_task_does_not_stand_any_more(state: str) -> None:
+    """Whoever waits for the deadline would come again and again."""
+    broken: list[bool] = []
+
+    def says(exchange: Exchange) -> Said:
+        return fails("auth_failure") if broken and who(exchange)[:2] == ("worker", "a") else obliging(exchange)
+
+    at = desk(Answers(says))
+    work = plan(task("a"), task("b", "a"), task("c"), task("d", "c"))
+    rows: list[dict[str, Any]] = [{"tasks": ["b"], "deadline_s": 1.0}, {"tasks": ["d"]}, {"tasks": ["a"]}]
+    run, gate = await started(at, *(rows[:2] if state == "skipped" else rows), work=work)
+    if state == "waiting":
+        await gates_of(at).decide(gate, "approve")
+        gate = next(each for each in (await at.runs.drive(run)).gates if gates_of(at).show(each)["task"] == "b")
+    broken.append(True)
+    assert (await at.runs.retry(run, "a")).state == "waiting"
+    await asyncio.wait_for(at.runs.waiting.decided(run), 5)
+    assert (await at.runs.drive(run)).state == "waiting"
+    closed = next(each for each in at.entries(run, "gate.closed") if each.data["gate"] == gate)
+    assert (closed.data["outcome"], closed.data["expired"]) == ("rejected", True)
+    waiting = asyncio.ensure_future(at.runs.waiting.decided(run))
+    await asyncio.wait([waiting], timeout=0.2)
+    assert not waiting.done()
+    for each in gates_of(at).listed():
+        await gates_of(at).decide(each["gate"], "approve")
+    await waiting
+    assert (await at.runs.drive(run)).state == "partial"
+    audit(at.store, run)
+    assert (await at.runs.rerun(run))["identical"]
+
+
+async def test_a_word_that_is_not_enough_is_looked_at_once_on_the_record() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"tasks": ["b"], "needed": 2})
+    await gates_of(at).decide(gate, "approve", actor="human:ann")
+    for _ in range(3):
+        assert (await at.runs.drive(run)).state == "waiting"
+    assert len(at.entries(run, "run.claimed")) == 2
+
+
+async def test_who_is_interrupted_while_he_only_looks_leaves_no_trace_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = desk(Answers())
+    run, _ = await started(at, {"tasks": ["b"]})
+    before, looking = at.entries(run), asyncio.Event()
+
+    async def for_ever(_: Gatekeeper) -> None:
+        looking.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Gatekeeper, "listen", for_ever)
+    driving = at.runs.begin(run)
+    await looking.wait()
+    driving.cancel()
+    await asyncio.wait([driving])
+    assert at.entries(run) == before
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_who_is_interrupted_in_his_first_word_at_a_gate_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    monkeypatch.setattr("hansard.record.recorder.INLINE_BELOW_S", 0.0)
+    at = desk(Answers(), store=SqliteStore.create(tmp_path / "ledger.db", genesis_draft()))
+    run, gate = await started(at, {"tasks": ["b"]})
+    loop, append, listen = asyncio.get_running_loop(), at.store.append, Gatekeeper.listen
+
+    async def decided_since(keeper: Gatekeeper) -> None:
+        await gates_of(at).decide(gate, "approve")
+        monkeypatch.setattr(at.store, "append", interrupt)
+        await listen(keeper)
+
+    def interrupt(groups: Any, seal: Any = None) -> Any:
+        monkeypatch.setattr(at.store, "append", append)
+        for _ in range(times):
+            loop.call_soon_threadsafe(driving.cancel)
+            time.sleep(0.05)
+        return append(groups, seal)
+
+    monkeypatch.setattr(Gatekeeper, "listen", decided_since)
+    driving = at.runs.begin(run)
+    await asyncio.wait([driving])
+    claimed, left = at.entries(run)[-2:]
+    assert (claimed.kind, left.kind, left.causes) == ("run.claimed", "run.interrupted", (claimed.seq,))
+    assert at.runs.show(run)["state"] == "interrupted"
+    await at.recorder.close()
+    at.store.close()
+
+
+async def test_who_hears_of_a_cancellation_while_he_only_looks_says_who_he_is_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "LOOK_S", 0.01)
+    at = desk(Answers())
+    run, _ = await started(at, {"tasks": ["b"]})
+    looking = asyncio.Event()
+
+    async def for_ever(_: Gatekeeper) -> None:
+        looking.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Gatekeeper, "listen", for_ever)
+    driving = at.runs.begin(run)
+    await looking.wait()
+    requested = one(at.entries(run, "run.requested")).seq
+    await at.recorder.record(CancelAsked(surface="cli"), actor="human:ann", run=run, causes=[requested])
+    assert (await driving).state == "cancelled"
+    asked = one(at.entries(run, "run.cancel_asked")).seq
+    assert next(each.kind for each in at.entries(run) if each.seq > asked) == "run.claimed"
+    audit(at.store, run)
+
+
 async def test_resuming_with_other_settings_does_not_open_a_gate() -> None:
     ledger = Ledger()
     at = desk(Answers(), store=ledger)
@@ -735,7 +866,8 @@ async def test_a_cancelled_run_does_not_wait_any_longer() -> None:
         ({"tasks": ["a"], "needed": 2, "approvers": ["human:ann"]}, "only 1"),
         ({"tasks": "a"}, "list"),
         ({"before": "dawn"}, "before"),
-        ({"tasks": ["a"], "colour": "red"}, "unknown key colour"),
+        ({"tasks": ["a"], "colour": "red"}, "unknown key colour; known are approvers, before"),
+        ({"tasks": ["a"], "asked": True}, "unknown key asked"),
     ],
 )
 def test_a_gate_that_makes_no_sense_is_refused(row: dict[str, Any], said: str) -> None:

@@ -1,6 +1,7 @@
 """What people do with runs: cancel, interrupt, resume, retry. What they did stands in the record."""
 
 import asyncio
+import threading
 import time
 import uuid
 from collections import Counter
@@ -21,10 +22,11 @@ from hansard.domain.custody import BodyRedacted
 from hansard.domain.exchange import Exchange
 from hansard.domain.roster import Policy
 from hansard.domain.work import CancelAsked, TaskJudged, TaskSkipped
-from hansard.errors import Fenced, HansardError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Rule, read_rules
 from hansard.orchestration.journal import Journal
+from hansard.record.reading import read_entries
 from hansard.record.recorder import Step, record_now
 from hansard.store.base import Claim, Query
 from hansard.store.sqlite import SqliteStore
@@ -146,6 +148,44 @@ async def test_an_interrupted_run_says_so_and_resumes_without_doing_anything_twi
     audit(made.store, run)
 
 
+async def test_what_was_done_before_is_read_beside_the_loop_by_whoever_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of results that takes a while, and everybody else in the process would wait for it."""
+    at = desk(Answers())
+    config = replace(at.config(Wishes()), gates=read_rules([{"tasks": ["d"]}], "test"))
+    run = await at.runs.submit("please", config, plan=DIAMOND)
+    assert (await at.runs.drive(run)).state == "waiting"
+    loop, on_it = threading.get_ident(), []
+    entry, body = at.store.entry, at.store.body
+
+    def watched_entry(seq: int) -> Entry:
+        found = entry(seq)
+        if threading.get_ident() == loop:
+            on_it.append(found.kind)
+        return found
+
+    def watched_body(seq: int, part: str) -> Any:
+        if threading.get_ident() == loop:
+            on_it.append(f"{entry(seq).kind} {part}")
+        return body(seq, part)
+
+    monkeypatch.setattr(at.store, "entry", watched_entry)
+    monkeypatch.setattr(at.store, "body", watched_body)
+    assert (await at.runs.drive(run)).state == "waiting"
+    assert not {each for each in on_it if each.startswith(("task.", "plan.made plan"))}
+
+
+async def test_a_run_whose_claim_the_store_has_forgotten_is_called_resumed_all_the_same() -> None:
+    ledger, told = Ledger(), Gate("d")
+    at = desk(Answers(told), store=ledger)
+    run, driving = await started(at, told)
+    driving.cancel()
+    await asyncio.wait([driving])
+    del ledger._claims[run]
+    told.open.set()
+    assert (await at.runs.drive(run)).state == "answered"
+    assert [each.data["because"] for each in at.entries(run, "run.claimed")] == ["new", "resumed"]
+
+
 async def test_a_second_driver_is_fenced_off_and_the_first_goes_on(tmp_path: Path) -> None:
     gate = Gate("a")
     path = tmp_path / "ledger.db"
@@ -178,6 +218,96 @@ async def test_whoever_is_interrupted_while_he_takes_a_run_leaves_it_to_the_next
     with pytest.raises(asyncio.CancelledError):
         await driving
     assert (await made.runs.drive(run)).state == "answered"
+
+
+async def test_a_run_that_is_interrupted_while_its_claim_is_written_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.record.recorder.INLINE_BELOW_S", 0.0)
+    made = desk(Answers(), store=SqliteStore.create(tmp_path / "ledger.db", genesis_draft()))
+    run = await made.submit(plan=DIAMOND)
+    loop, append = asyncio.get_running_loop(), made.store.append
+    driving = asyncio.ensure_future(made.runs.drive(run))
+
+    def interrupt(groups: Any, seal: Any = None) -> Any:
+        outcomes: Any = append(groups, seal)
+        if b"run.claimed" in b"".join(place.line for outcome in outcomes for place in outcome):
+            loop.call_soon_threadsafe(driving.cancel)
+        return outcomes
+
+    monkeypatch.setattr(made.store, "append", interrupt)
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+    monkeypatch.setattr(made.store, "append", append)
+    assert made.runs.show(run)["state"] == "interrupted"
+    assert (await made.runs.resume(run)).state == "answered"
+    audit(made.store, run)
+    await made.recorder.close()
+    made.store.close()
+
+
+async def test_a_run_that_is_interrupted_twice_while_its_claim_is_written_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.record.recorder.INLINE_BELOW_S", 0.0)
+    made = desk(Answers(), store=SqliteStore.create(tmp_path / "ledger.db", genesis_draft()))
+    run = await made.submit(plan=DIAMOND)
+    loop, append = asyncio.get_running_loop(), made.store.append
+    driving = asyncio.ensure_future(made.runs.drive(run))
+
+    def once_more(store: Any, query: Query) -> Any:
+        loop.call_soon_threadsafe(driving.cancel)
+        time.sleep(0.1)
+        return read_entries(store, query)
+
+    def interrupt(groups: Any, seal: Any = None) -> Any:
+        outcomes: Any = append(groups, seal)
+        if b"run.claimed" in b"".join(place.line for outcome in outcomes for place in outcome):
+            monkeypatch.setattr("hansard.orchestration.engine.read_entries", once_more)
+            loop.call_soon_threadsafe(driving.cancel)
+        return outcomes
+
+    monkeypatch.setattr(made.store, "append", interrupt)
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+    assert made.runs.show(run)["state"] == "interrupted"
+    await made.recorder.close()
+    made.store.close()
+
+
+async def test_whoever_is_interrupted_while_his_claim_is_refused_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a disk that is full for a moment: nobody has taken the run, so nobody has left it."""
+    monkeypatch.setattr("hansard.record.recorder.INLINE_BELOW_S", 0.0)
+    made = desk(Answers(), store=SqliteStore.create(tmp_path / "ledger.db", genesis_draft()))
+    run = await made.submit(plan=DIAMOND)
+    loop, append = asyncio.get_running_loop(), made.store.append
+    driving = asyncio.ensure_future(made.runs.drive(run))
+
+    def refuse(*_: Any) -> Any:
+        monkeypatch.setattr(made.store, "append", append)
+        loop.call_soon_threadsafe(driving.cancel)
+        time.sleep(0.1)
+        raise Unavailable("the disk is full")
+
+    monkeypatch.setattr(made.store, "append", refuse)
+    with pytest.raises(asyncio.CancelledError):
+        await driving
+    assert made.entries(run)[-1].kind == "run.configured"
+    await made.recorder.close()
+    made.store.close()
+
+
+async def test_a_run_with_which_nobody_can_go_on_is_not_told_as_running() -> None:
+    made = desk(Answers())
+    run = (await made.run(plan=plan(task("a"), task("b", "a")))).run
+    made.store.erase((made.entries(run, "task.returned")[0].seq, "output"))
+    with pytest.raises(StoreError, match="not in the ledger any more"):
+        await made.runs.retry(run, "b")
+    assert made.runs.listed()[0]["state"] == "interrupted"
+    assert (await made.runs.retry(run, "a")).state == "answered"
+    audit(made.store, run)
 
 
 async def test_a_driver_whose_claim_was_taken_writes_nothing_more() -> None:

@@ -292,6 +292,23 @@ async def test_a_seam_that_would_end_the_process_is_recorded_and_ends_nothing(er
     assert ("delivery", f"the reviser failed: {error.__name__}: 0") in checks
 
 
+class Mute(Exception):
+    """An error that fails when it is to say what it is."""
+
+    def __str__(self) -> str:
+        raise AttributeError("response")
+
+
+async def test_an_error_of_a_seam_that_cannot_say_what_it_is_ends_nothing() -> None:
+    at = desk(Answers(rambles))
+    at.pool.seams["x"] = Leaves(Mute)
+    seam, config = {"entry_point": "x"}, at.config(Wishes(revise=True))
+    run = await run_with(at, replace(config, context=(source("x"),), verifier=seam, reviser=seam))
+    assert at.text(one(at.entries(run, "context.given")), "context") == "Mute"
+    checks = [(each.data["check"], at.text(each, "detail")) for each in at.entries(run, "answer.checked")]
+    assert {("verifier", "Mute"), ("delivery", "the reviser failed: Mute")} <= set(checks)
+
+
 class Never:
     """Somebody whose work does not end, or is cancelled by itself."""
 

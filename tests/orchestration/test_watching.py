@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from hansard.domain.work import CancelAsked
 from hansard.errors import Fenced
 from hansard.orchestration import watching
 from hansard.orchestration.watching import Watch
+from hansard.store.base import Claim
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft
 from running import Answers, Desk, desk
@@ -95,6 +96,30 @@ async def test_the_claims_of_many_runs_are_renewed_with_one_commit(tmp_path: Pat
     assert len(renewed) == len(claims)
     # One is that of the cancellation.
     assert done.count("COMMIT") <= 2
+    store.close()
+
+
+async def test_claims_that_were_taken_one_after_the_other_are_renewed_together_before_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "LEASE_S", 0.6)
+    at, together = desk(Answers()), list[set[str]]()
+    watch, renew_all, newest = Watch(at.store), at.store.renew_all, at.store.head().size - 1
+
+    def noted(claims: Sequence[Claim], lease_s: float) -> None:
+        together.append({claim.name for claim in claims})
+        renew_all(claims, lease_s)
+
+    monkeypatch.setattr(at.store, "renew_all", noted)
+    with ExitStack() as watched:
+        for name in ("one", "two", "three"):
+            watched.enter_context(watch.over(at.store.claim(name, 60.0), newest, lambda: None))
+            await asyncio.sleep(0.07)
+        first = len(together)
+        async with asyncio.timeout(30):
+            while len(together) < first + 4:  # noqa: ASYNC110 - renewing a lease rings no bell
+                await asyncio.sleep(0.01)
+    assert together[-1] == together[-2] == {"one", "two", "three"}
 
 
 async def test_a_claim_that_was_nearly_over_when_its_run_was_read_is_renewed_at_once() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any, get_args, get_type_hints
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hansard.domain.exchange import (
     Completion,
@@ -98,6 +100,17 @@ async def test_a_provider_whose_library_breaks_beyond_every_exception_fails_by_i
 
     failure = why(await answer(do))
     assert (failure.kind, failure.message) == ("internal", "Panic: at lib.rs:1")
+
+
+async def test_an_error_that_cannot_say_what_it_is_is_told_by_its_name() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise AttributeError("response")
+
+    def do(_: Exchange) -> Completion:
+        raise Mute
+
+    assert why(await answer(do)).message == "Mute"
 
 
 async def test_interrupts_pass() -> None:
@@ -328,6 +341,31 @@ async def test_a_value_that_is_too_long_fails_also_where_there_is_no_text_beside
     completion = await answer(lambda _: large, asking(limits=Limits(max_output_bytes=10)))
     assert why(completion).message == "the answer is 29 bytes long; at most 10 were asked for"
     assert completion.structured is None
+
+
+@given(
+    st.recursive(
+        st.booleans() | st.integers(-(2**53 - 1), 2**53 - 1) | st.floats(-1e15, 1e15) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=8,
+    )
+)
+def test_a_value_is_held_to_its_limit_by_the_byte(value: Any) -> None:
+    size = len(json.dumps(value, ensure_ascii=False).encode())
+
+    def answers(limit: int) -> Completion:
+        said = says("", structured=value)
+        return asyncio.run(answer(lambda _: said, asking(limits=Limits(max_output_bytes=limit))))
+
+    assert answers(size).ok
+    assert why(answers(size - 1)).message == f"the answer is {size} bytes long; at most {size - 1} were asked for"
+
+
+async def test_a_value_that_is_none_and_too_long_to_be_quoted_is_told_by_its_length_alone() -> None:
+    large = says("", structured={"n": ["x" * 50, {1, 2}]})
+    completion = await answer(lambda _: large, asking(limits=Limits(max_output_bytes=10)))
+    assert "bytes long; at most 10" in why(completion).message
+    assert completion.text == ""
 
 
 async def test_text_that_is_no_text_is_mended_and_kept() -> None:

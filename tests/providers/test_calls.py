@@ -34,7 +34,7 @@ def offering(*tools: Tool, **more: Any) -> Exchange:
 
 def continued(exchange: Exchange, said: Completion, *results: str) -> Exchange:
     """The question once more, with what was called and what came of it."""
-    called = Message(role="assistant", content=said.text, calls=said.calls)
+    called = Message(role="assistant", content=said.text, calls=said.calls, thought=said.thought)
     heard = tuple(
         Message(role="tool", content=result, name=call.name, call_id=call.id)
         for call, result in zip(said.calls, results, strict=True)
@@ -164,6 +164,51 @@ def test_the_text_beside_a_call_is_sent_back_with_it(form: Form, wire: Wire) -> 
             assert sent(wire)[2]["type"] == "function_call"
         case _:
             assert sent(wire)[1]["content"][0] == {"type": "text", "text": "Let me see."}
+
+
+SIGNED = {"google": {"thought_signature": "c2ln"}}
+
+
+@pytest.mark.parametrize("thinking", ["It may rain. 🌧", ""])
+@pytest.mark.parametrize("form", CHAT, ids=str)
+def test_what_a_model_thought_goes_back_with_its_calls(form: Form, wire: Wire, thinking: str) -> None:
+    exchange = offering()
+    calls = (replace(PARIS_CALL, extra=SIGNED), TIME_CALL)
+    said = answers(form, wire, Say(text="", thinking=thinking, calls=calls), exchange=exchange)
+    answers(form, wire, exchange=continued(exchange, said, "It rains.", "12:00"))
+    message, before = sent(wire)[2], SENT_BACK["chat"][2]
+    assert message.pop("reasoning_content") == thinking
+    assert [call.pop("extra_content", None) for call in message["tool_calls"]] == [SIGNED, None]
+    assert message == before
+
+
+@pytest.mark.parametrize("form", MESSAGES, ids=str)
+def test_blocks_of_thought_go_back_where_they_stood(form: Form, wire: Wire) -> None:
+    exchange = offering(schema=CITY)
+    say = Say(text="Let me see.", thinking="It may rain.", calls=(FOUND, PARIS_CALL))
+    said = answers(form, wire, say, exchange=exchange, model=OLD)
+    answers(form, wire, exchange=continued(exchange, said, "It rains."), model=OLD)
+    assert sent(wire)[1]["content"] == [
+        {"type": "thinking", "thinking": "It may rain.", "signature": "s"},
+        {"type": "text", "text": "Let me see."},
+        {"type": "tool_use", "id": "c-7", "name": "look", "input": {"at": "Paris"}},
+    ]
+
+
+@pytest.mark.parametrize("form", MESSAGES, ids=str)
+def test_thoughts_beside_a_call_without_an_id_are_left_out(form: Form, wire: Wire) -> None:
+    exchange = offering()
+    say = Say(text=" ", thinking="It may rain.", calls=(replace(TIME_CALL, id=None),))
+    said = answers(form, wire, say, exchange=exchange)
+    answers(form, wire, exchange=continued(exchange, said, "12:00"))
+    assert [block["type"] for block in sent(wire)[1]["content"]] == ["tool_use"]
+
+
+@ALL
+def test_no_thought_is_handed_on_with_an_answer_and_no_key_with_a_thought(form: Form, wire: Wire) -> None:
+    assert answers(form, wire, Say(thinking="Simple.")).thought is None
+    leaky = Say(text="", thinking=f"my key is {KEY}", calls=(replace(TIME_CALL, extra={"key": KEY}),))
+    assert KEY not in repr(answers(form, wire, leaky, exchange=offering()))
 
 
 @pytest.mark.parametrize("form", MESSAGES, ids=str)
@@ -398,6 +443,27 @@ def test_a_name_that_comes_with_every_piece_is_one_name() -> None:
     assert folded([begun], [{"index": 0, **function("", "")}], [{**begun, **function("look", '"x"}')}]) == [
         ("a", "look", {"at": "x"})
     ]
+
+
+def test_what_comes_behind_a_call_and_names_none_belongs_to_the_last() -> None:
+    fold = ChatFold()
+    for delta in ([{"index": 0, "id": "a", **function("time", "{}")}], [{"extra_content": SIGNED}]):
+        fold.take({"choices": [{"delta": {"tool_calls": delta}}]})
+    fold.take({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    said = read_chat(fold.reply(), offering())
+    assert ([call.id for call in said.calls], said.thought) == (["a"], {"extra_content": {"a": SIGNED}})
+
+
+def test_thoughts_in_a_list_grow_block_by_block() -> None:
+    text, sealed = {"type": "reasoning.text", "index": 0}, {"type": "reasoning.encrypted", "data": "x"}
+    fold = ChatFold()
+    for piece in ({**text, "text": "It may "}, {**text, "text": "rain.", "signature": "s"}, sealed, sealed, "?"):
+        fold.take({"choices": [{"delta": {"reasoning_details": [piece]}}]})
+    fold.take({"choices": [{"delta": {"tool_calls": [{"id": "a", **function("time", "{}")}]}}]})
+    fold.take({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    assert read_chat(fold.reply(), offering()).thought == {
+        "reasoning_details": [{**text, "text": "It may rain.", "signature": "s"}, sealed, sealed]
+    }
 
 
 def test_arguments_that_come_as_an_object_are_taken() -> None:

@@ -139,6 +139,7 @@ async def test_a_folder_to_copy_lies_beside_the_file_that_names_it(
         ("openai", "must be a table"),
         ({**SCRIPTED, "max_concurrent": 0}, "max_concurrent must be a whole number from 1"),
         ({**SCRIPTED, "per_minute": 0}, "per_minute must be more than 0"),
+        ({**SCRIPTED, "max_concurrent": 2, "burst": 5}, "burst belongs to per_minute"),
         ({**SCRIPTED, "per_minute": "many"}, "per_minute must be a number"),
         ({**SCRIPTED, "per_minute": 10**400}, "per_minute must be a number"),
         ({**SCRIPTED, "breaker": True, "breaker_cool_down_s": 10**400}, "breaker_cool_down_s must be a number"),

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -264,8 +265,9 @@ async def test_a_program_that_stops_its_reaper_is_ended_in_time() -> None:
     assert alive(mark) == []
 
 
-@pytest.mark.parametrize("free", range(4))
-async def test_a_program_for_which_no_file_can_be_opened_is_a_clear_error(free: int) -> None:
+@contextmanager
+def few_files(free: int) -> Iterator[list[int]]:
+    """Room for so many more open files; those that take the rest of it can be closed meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     held = [os.open(os.devnull, os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (held[0] + 50, hard))
@@ -275,12 +277,31 @@ async def test_a_program_for_which_no_file_can_be_opened_is_a_clear_error(free: 
                 held.append(os.open(os.devnull, os.O_RDONLY))
         for _ in range(free):
             os.close(held.pop())
-        with pytest.raises(NotStarted, match="true: could not be started: Too many open files"):
-            await ran("true")
+        yield held
     finally:
         for each in held:
             os.close(each)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("free", range(4))
+async def test_a_program_for_which_no_file_can_be_opened_is_a_clear_error(
+    free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "PATIENCE_S", 0.0)
+    with few_files(free), pytest.raises(NotStarted, match="true: could not be started: Too many open files"):
+        await ran("true")
+
+
+@pytest.mark.parametrize("free", range(4))
+async def test_a_program_for_which_there_is_no_room_at_the_moment_is_started_later(free: int) -> None:
+    with few_files(free) as held:
+        waiting = asyncio.ensure_future(ran("echo", "answered"))
+        await asyncio.sleep(3 * process.PAUSE_S)
+        assert not waiting.done()
+        for _ in range(40):
+            os.close(held.pop())
+        assert (await waiting).stdout == b"answered\n"
 
 
 async def test_a_program_runs_where_more_than_a_thousand_files_are_open() -> None:

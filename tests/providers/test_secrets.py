@@ -223,6 +223,7 @@ FULL = Completion(
     argv=("run", KEY),
     fingerprint=KEY,
     calls=(ToolCall(id=KEY, name=KEY, arguments={KEY: [KEY]}),),
+    thought={KEY: [KEY]},
     tool_events=(ToolEvent(name=KEY, arguments={"k": KEY}, result=KEY, error=KEY),),
     failure=failure("network", KEY, header={"Authorization": f"Bearer {KEY}"}),
 )

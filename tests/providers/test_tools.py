@@ -58,6 +58,7 @@ class Model:
             text="" if calls else "done",
             finish="tool_call" if calls else "stop",
             calls=calls,
+            thought={"of": number} if calls else None,
             usage=heard.usage,
             cost=Cost(usd_nano=5, basis="price_table"),
         )
@@ -106,7 +107,10 @@ async def test_a_model_hears_what_its_tool_gave_under_the_id_of_its_call() -> No
     assert almanac.years == [1969]
     asked, said = model.asked[1].messages[-2:]
     assert asked == Message(
-        role="assistant", content="", calls=(ToolCall(id="c0.0", name="almanac", arguments={"year": 1969}),)
+        role="assistant",
+        content="",
+        calls=(ToolCall(id="c0.0", name="almanac", arguments={"year": 1969}),),
+        thought={"of": 0},
     )
     assert said == Message(role="tool", content="the moon landing", name="almanac", call_id="c0.0")
     [event] = answer.tool_events
@@ -204,6 +208,19 @@ async def test_a_handler_that_would_end_the_process_ends_the_answer_alone(error:
         "tool_failure",
         f"the tool almanac raised {error.__name__}: usage: almanac [-h]",
     )
+
+
+class Mute(Exception):
+    """An error that fails when it is to say what it is."""
+
+    def __str__(self) -> str:
+        raise AttributeError("response")
+
+
+async def test_an_error_of_a_handler_that_cannot_say_what_it_is_ends_the_answer_alone() -> None:
+    left = await ask(Model([("almanac", {"year": 1})]), Almanac(Mute()))
+    assert left.failure is not None
+    assert left.failure.message == "the tool almanac raised Mute"
 
 
 @requirement("R-6.4-3")

@@ -441,6 +441,9 @@ async def test_a_diff_that_is_too_large_is_refused_and_not_cut(repository: Path)
         ({"workspace": "worktree", "source": __file__}, "is no folder"),
         ({"workspace": "worktree", "source": ".", "commit": "--upload-pack=x"}, "looks like an option"),
         ({"max_workspace_bytes": 0}, "max_workspace_bytes"),
+        ({"source": "."}, 'source belongs to workspace = "copy" or workspace = "worktree"; add that'),
+        ({"workspace": "copy", "source": ".", "commit": "HEAD"}, 'commit belongs to workspace = "worktree"'),
+        ({"workspace": "worktree", "source": ".", "max_workspace_bytes": 9}, 'belongs to workspace = "copy"'),
     ],
 )
 def test_a_workspace_that_cannot_be_is_refused_when_it_is_configured(table: dict[str, object], complaint: str) -> None:

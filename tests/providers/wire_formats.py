@@ -16,6 +16,8 @@ class Call:
     name: str
     arguments: Any = field(default_factory=dict)
     id: str | None = None
+    extra: Any = None
+    """What a chat says beside it."""
 
     @property
     def text(self) -> str:
@@ -71,6 +73,8 @@ def chat(say: Say, body: Any, stream: bool) -> bytes:
     if stream:
         return _plain_events(_chat_events(say, body))
     message: dict[str, Any] = {"role": "assistant", "content": say.text or None, "refusal": say.refusal}
+    if say.thinking is not None:
+        message["reasoning_content"] = say.thinking
     if say.all_calls:
         message["tool_calls"] = [_chat_call(call, call.text) for call in say.all_calls]
     choice = {"index": 0, "message": message, "finish_reason": _chat_finish(say), "logprobs": None}
@@ -88,7 +92,8 @@ def _chat_finish(say: Say) -> str:
 
 
 def _chat_call(call: Call, arguments: str) -> dict[str, Any]:
-    return {**call.named("id"), "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    extra = {} if call.extra is None else {"extra_content": call.extra}
+    return {**call.named("id"), "type": "function", "function": {"name": call.name, "arguments": arguments}, **extra}
 
 
 def _chat_call_deltas(calls: tuple[Call, ...]) -> Iterator[dict[str, Any]]:
@@ -114,7 +119,9 @@ def _chat_events(say: Say, body: Any) -> Events:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return "", {**_chat_head(say, body, "chat.completion.chunk"), "choices": [choice]}
 
-    yield chunk({"role": "assistant", "content": ""})
+    yield chunk({"role": "assistant", "content": ""} | ({} if say.thinking is None else {"reasoning_content": ""}))
+    for piece in _pieces(say.thinking or ""):
+        yield chunk({"reasoning_content": piece})
     for piece in _pieces(say.text):
         yield chunk({"content": piece})
     for piece in _pieces(say.refusal or ""):

@@ -1,6 +1,7 @@
 import asyncio
 import fcntl
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from hansard.store.memory import MemoryStore
 from hansard.store.sqlite import SqliteStore
 from ledgers import genesis_draft, memory, request
 from sealing import Log, say, sealed_to
+from store.forking import holds_in_a_child, is_refused
 
 PATIENCE_S = 60.0
 
@@ -361,6 +363,54 @@ def test_a_recorder_that_nobody_closed_goes_on_in_the_next_loop() -> None:
     assert store.head().size == 3
 
 
+def test_what_is_recorded_while_a_loop_ends_leaves_no_writer_behind_in_it(tmp_path: Path) -> None:
+    log = Log.found(tmp_path)
+    store = log.open()
+    recorder, working = Recorder(store, sealing=log.take(store)), list[asyncio.Task[None]]()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        finally:
+            # As a driver does that is interrupted: the writer was cancelled with it.
+            await recorder.record(request("interrupted"), actor="x")
+            recorder.seal_soon()
+
+    async def leave() -> None:
+        await recorder.record(request("begun"), actor="x")
+        working.append(asyncio.create_task(work()))
+        await asyncio.sleep(0)
+
+    async def go_on() -> None:
+        await recorder.record(request("resumed"), actor="x")
+        await recorder.close()
+
+    asyncio.run(leave())
+    asyncio.run(go_on())
+    assert store.head().size == 4
+    store.close()
+
+
+def test_what_is_being_written_when_a_loop_ends_is_written_once_and_the_recorder_goes_on() -> None:
+    store, many = SlowStore(0), 2 * A_TURN + 1
+    recorder, waiting = Recorder(store), list[asyncio.Task[object]]()
+
+    async def leave() -> None:
+        store.goes_on.clear()
+        waiting.extend(asyncio.create_task(recorder.record(request(), actor="x")) for _ in range(many))
+        while not store.commits:  # noqa: ASYNC110 - the writer is a thread
+            await asyncio.sleep(0.001)
+        threading.Timer(0.05, store.goes_on.set).start()
+
+    async def go_on() -> None:
+        await recorder.record(request("next"), actor="x")
+        await recorder.close()
+
+    asyncio.run(leave())
+    asyncio.run(go_on())
+    assert store.head().size == 1 + many + 1
+
+
 async def test_another_loop_is_refused_as_long_as_the_first_one_is_there() -> None:
     recorder = Recorder(SlowStore(0.0))
     await recorder.record(request("one"), actor="x")
@@ -369,6 +419,26 @@ async def test_another_loop_is_refused_as_long_as_the_first_one_is_there() -> No
     await recorder.record(request("three"), actor="x")
     await recorder.close()
     assert recorder.store.head().size == 3
+
+
+def test_a_forked_child_is_refused_also_where_its_parent_has_recorded(tmp_path: Path) -> None:
+    store = SqliteStore.create(tmp_path / "x.db", genesis_draft())
+    recorder = Recorder(store)
+
+    async def record(*, close: bool = False) -> None:
+        await recorder.record(request(), actor="x")
+        if close:
+            await recorder.close()
+
+    def refused() -> bool:
+        signal.alarm(int(PATIENCE_S))
+        return is_refused(lambda: asyncio.run(record()))
+
+    asyncio.run(record())
+    assert holds_in_a_child(refused)
+    asyncio.run(record(close=True))
+    assert store.head().size == 3
+    store.close()
 
 
 def test_a_single_word_can_be_recorded_without_a_loop() -> None:
@@ -467,3 +537,15 @@ async def test_whoever_has_recorded_nothing_signs_what_others_left(
     await recorder.close()
     store.close()
     other.close()
+
+
+async def test_a_recorder_that_is_closed_takes_nothing_whatever_it_writes_to(store: Store) -> None:
+    recorder = Recorder(store)
+    await recorder.record(request(), actor="human:ann")
+    await recorder.close()
+    size = store.head().size
+    with pytest.raises(UsageError, match="is closed"):
+        await recorder.record(request(), actor="human:ann")
+    with pytest.raises(UsageError, match="is closed"):
+        await recorder.record_all([Step(request(), "human:ann")])
+    assert store.head().size == size

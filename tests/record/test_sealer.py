@@ -1,7 +1,9 @@
 import os
 import shutil
+import sqlite3
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,12 @@ def store(log: Log) -> Iterator[Store]:
 def anchored(log: Log) -> int | None:
     found = anchors.read(log.keys)
     return found.checkpoint.size if found else None
+
+
+def lease_end(log: Log) -> float:
+    with closing(sqlite3.connect(log.path)) as ledger:
+        [(until_us,)] = ledger.execute("SELECT until_us FROM claims WHERE name = 'seal'")
+    return float(until_us) / 1_000_000
 
 
 class TestCheckpoints:
@@ -109,6 +117,26 @@ class TestCheckpoints:
     def test_an_unsigned_log_has_no_sealer(self, log: Log) -> None:
         with pytest.raises(UsageError, match="unsigned log"):
             Sealer.take(memory(), log.ring, log.keys, clock=log.clock)
+
+    def test_commit_upon_commit_keeps_lease_checkpoints_anchor_and_day(self, log: Log, store: Store) -> None:
+        sealer = log.take(store)
+        for _ in range(60):
+            log.clock.now += 0.5
+            say(store, 1, sealer=sealer)
+            assert log.clock.now + 10 <= lease_end(log) <= log.clock.now + 15
+        assert sizes(store) == [2, 22, 42]
+        say(store, 256, sealer=sealer)
+        say(store, 256, sealer=sealer)
+        assert (sizes(store)[3:], anchored(log)) == ([317, 573], 317)
+        log.clock.now += 1
+        say(store, 1, sealer=sealer)
+        assert anchored(log) == 573
+        log.clock.now -= 3_600
+        say(store, 1, sealer=sealer)
+        assert lease_end(log) == pytest.approx(log.clock.now + 15, abs=0.001)
+        log.clock.now += DAY_S - log.clock.now % DAY_S + 3_600
+        say(store, 1, sealer=sealer)
+        assert sealer.epoch == 1
 
 
 class TestCustody:

@@ -90,6 +90,20 @@ def test_runs_go_on_when_the_database_takes_something_again(tmp_path: Path, mort
     assert not told(daemon, "the ledger cannot be read")
 
 
+@pytest.mark.long
+def test_a_ledger_that_came_about_after_it_was_given_up_has_its_keys(tmp_path: Path, mortal: Server) -> None:
+    placed(tmp_path, mortal, more="&patience=2")
+    mortal.execute("ALTER SYSTEM SET synchronous_standby_names = 'gone'")
+    mortal.execute("SELECT pg_reload_conf()")
+    try:
+        made = hansard(tmp_path, "init")
+    finally:
+        mortal.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        mortal.execute("SELECT pg_reload_conf()")
+    assert (made.returncode, "may or may not be there" in made.stderr) == (11, True), made.stderr
+    assert hansard(tmp_path, "submit", "please", "--provider", "rehearsal").returncode == 0
+
+
 def test_a_daemon_whose_database_is_gone_ends_when_it_is_told_to(tmp_path: Path, mortal: Server) -> None:
     with serving(placed(tmp_path, mortal), "--grace", 3) as daemon:
         assert daemon.submit(provider="quick", wait=30)["state"] == "answered"

@@ -30,6 +30,23 @@ def test_the_gates_and_entries_of_a_run_are_found_as_the_run_is(daemon: Served) 
     daemon.post(f"/v1/runs/{run}/cancel")
 
 
+def test_gates_come_in_pages_the_oldest_first(daemon: Served) -> None:
+    waits = [waiting(daemon) for _ in range(5)]
+    whole = daemon.get("/v1/gates").json()
+    assert [(each["run"], each["gate"]) for each in whole][-5:] == waits
+    seen, path = [], "/v1/gates?limit=2"
+    while path:
+        said = daemon.get(path)
+        assert len(said.json()) <= 2
+        seen += said.json()
+        path = said.links["next"]["url"] if "next" in said.links else ""
+    assert seen == whole
+    assert "next" not in daemon.get("/v1/gates?run=last&limit=1").links
+    for run, _ in waits:
+        daemon.post(f"/v1/runs/{run}/cancel")
+    assert len(daemon.get("/v1/gates?closed=true&limit=3").json()) == 3
+
+
 def test_an_approval_lets_the_run_go_on(daemon: Served) -> None:
     run, gate = waiting(daemon)
     shown = daemon.get(f"/v1/gates/{gate}").json()

@@ -340,9 +340,10 @@ def test_every_answer_has_an_id_and_a_given_one_is_kept(daemon: Served) -> None:
 
 
 def test_methods_that_are_not_there_are_named(daemon: Served) -> None:
-    said = daemon.client().request("DELETE", "/v1/runs/last")
-    assert (said.status_code, said.headers["allow"]) == (405, "GET, HEAD")
-    assert said.headers["content-type"] == "application/problem+json"
+    for path in ("/v1/runs/last", "/openapi.json"):
+        said = daemon.client().request("DELETE", path)
+        assert (said.status_code, said.headers["allow"]) == (405, "GET, HEAD")
+        assert said.headers["content-type"] == "application/problem+json"
 
 
 def test_what_libraries_say_of_a_caller_is_no_line_of_the_log(daemon: Served) -> None:

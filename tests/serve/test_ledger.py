@@ -26,6 +26,17 @@ def test_entries_come_in_pages(daemon: Served, run: str) -> None:
     assert [json.loads(line) for line in shown][: len(seen)] == seen
 
 
+def test_the_next_page_is_there_and_of_the_run_that_was_the_newest(daemon: Served) -> None:
+    newest = daemon.submit(wait=60)["run"]
+    first = daemon.get("/v1/ledger/entries?run=last&limit=2")
+    daemon.submit(wait=60)
+    second = daemon.get(first.links["next"]["url"])
+    assert {each["run"] for each in first.json() + second.json()} == {newest}
+    entries = len(daemon.get(f"/v1/ledger/entries?run={newest}").json())
+    whole = daemon.get(f"/v1/ledger/entries?run={newest}&limit={entries}")
+    assert (len(whole.json()), "next" in whole.links) == (entries, False)
+
+
 def test_entries_are_found_by_run_kind_and_actor(daemon: Served, run: str) -> None:
     found = daemon.get(f"/v1/ledger/entries?run={run}&kind=run.requested").json()
     assert [(view["run"], view["kind"], view["actor"]) for view in found] == [(run, "run.requested", "human:default")]
@@ -64,6 +75,63 @@ def test_state_and_summary_are_what_the_command_line_says(daemon: Served, run: s
     assert summary == json.loads(daemon.cli("ledger", "summary", "--json").stdout) | {
         "checkpoints": summary["checkpoints"]
     }
+
+
+def test_the_runs_of_a_state_come_in_pages_of_the_same_moment(daemon: Served) -> None:
+    for _ in range(3):
+        daemon.submit(wait=60)
+    whole = daemon.get("/v1/ledger/state?limit=1000").json()
+    said, seen = daemon.get(f"/v1/ledger/state?at={whole['at']}&limit=2"), list[object]()
+    while True:
+        assert {**said.json(), "runs": []} == {**whole, "runs": []}
+        seen += said.json()["runs"]
+        if "next" not in said.links:
+            break
+        daemon.submit(wait=60)
+        said = daemon.get(said.links["next"]["url"])
+    assert seen == whole["runs"]
+    assert "at=" in daemon.get("/v1/ledger/state?limit=1").links["next"]["url"]
+
+
+@pytest.mark.parametrize(
+    ("path", "twice"),
+    [
+        ("/v1/ledger/entries?limit=1&limit=2", "limit"),
+        ("/v1/runs?state=answered&limit=3&state=failed", "state"),
+        ("/v1/gates?run=last&run=last", "run"),
+        ("/v1/compare?a=last&b=last&a=last", "a"),
+    ],
+)
+def test_a_name_that_stands_twice_in_a_query_is_refused(daemon: Served, path: str, twice: str, run: str) -> None:
+    said = daemon.get(path)
+    assert (said.status_code, said.json()["errors"][0]["where"]) == (422, ["query", twice])
+
+
+@pytest.mark.parametrize("number", ["1_0", "%2B1", "1.0", "%201", "%EF%BC%91", "-1", "1e1", ""])
+def test_a_number_in_an_address_is_taken_in_digits_alone_as_the_description_says(
+    daemon: Served, number: str, run: str
+) -> None:
+    where = {
+        f"/v1/ledger/entries?limit={number}": ["query", "limit"],
+        f"/v1/ledger/entries?after={number}": ["query", "after"],
+        f"/v1/gates?limit={number}": ["query", "limit"],
+        f"/v1/ledger/state?at={number}": ["query", "at"],
+        f"/v1/ledger/proof/consistency?from={number}": ["query", "from"],
+        f"/v1/runs?after={number}": ["query", "after"],
+    }
+    if number:
+        where[f"/v1/ledger/entries/{number}"] = ["path", "seq"]
+    for path, place in where.items():
+        said = daemon.get(path)
+        assert (said.status_code, said.json()["errors"][0]["where"]) == (422, place), path
+        assert said.json()["detail"].endswith("is not a whole number in digits")
+    assert len(daemon.get("/v1/ledger/entries?limit=01&after=0").json()) == 1
+
+
+def test_what_has_many_values_may_stand_many_times(daemon: Served, run: str) -> None:
+    answered = daemon.show(run)["answer_seq"]
+    said = daemon.get(f"/v1/ledger/entries/{answered}/receipt?disclose=answer&disclose=answer")
+    assert said.status_code == 200, said.text
 
 
 def test_an_auditor_rebuilds_the_signed_root_from_tiles(daemon: Served, run: str) -> None:
@@ -106,3 +174,13 @@ def test_status_health_and_metrics(daemon: Served, run: str) -> None:
     assert 'hansard_runs_ended_total{state="answered"}' in text
     assert 'route="/v1/runs/{run}"' in text
     assert f"hansard_ledger_entries {status['entries']}" in text
+
+
+def test_what_agents_ask_over_mcp_is_counted_under_its_name(daemon: Served) -> None:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    told = {"Accept": "application/json, text/event-stream"}
+    status = daemon.post("/mcp", asked, headers=told).status_code
+    assert daemon.post("/mcp-no-such", asked).status_code == 404
+    text = daemon.get("/metrics").text
+    assert f'hansard_http_requests_total{{method="POST",route="/mcp",status="{status}"}} ' in text
+    assert 'hansard_http_requests_total{method="POST",route="other",status="404"} ' in text

@@ -3,13 +3,14 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from command_line import started
-from daemons import BARE, ONE, Served, events, wait_for
+from daemons import BARE, ONE, Served, events, place, serving, wait_for
 
 CHAIN = {
     "tasks": [
@@ -173,6 +174,21 @@ def test_a_plan_that_nobody_makes_is_told(daemon: Served) -> None:
     said = daemon.post("/v1/plans?wait=30", {"request": "please", "provider": "stuck"})
     assert said.status_code == 409
     assert said.json()["run"]
+    assert said.json()["detail"].endswith("is failed and has no plan")
+
+
+def test_a_plan_that_comes_later_is_found_where_whoever_waited_was_told(tmp_path: Path) -> None:
+    tasks = "{tasks = [{id = 'late', lane = 'backend', instruction = 'do it', needs = [], done_when = []}]}"
+    entries = f"{{match = {{role = 'coordinator'}}, structured = {tasks}, latency_s = 2.0}}"
+    thoughtful = f"[providers.thoughtful]\nkind = 'scripted'\nentries = [{entries}]\n"
+    with serving(place(tmp_path, more=thoughtful)) as daemon:
+        said = daemon.post("/v1/plans?wait=0.2", {"request": "please", "provider": "thoughtful"})
+        assert (said.status_code, said.headers["location"]) == (409, f"/v1/runs/{said.json()['run']}")
+        assert f"no plan yet; it goes on, and plan.seq of {said.headers['location']}" in said.json()["detail"]
+        seq = daemon.until(said.json()["run"], "answered")["plan"]["seq"]
+        plan = daemon.get(f"/v1/ledger/entries/{seq}/parts/plan").json()
+        again = daemon.submit(wait=60, plan=plan, provider="quick")
+    assert [task["task"] for task in again["tasks"]] == ["late"]
 
 
 def test_whoever_cancels_what_another_process_drives_sees_it_end(daemon: Served) -> None:
@@ -305,10 +321,10 @@ BODIES = {
     '{"x": [-Infinity]}': "-Infinity is no number",
     '{"x": 1e999}': "1e999 is more than a number can be",
     '{"x": 9007199254740993}': "beyond 2^53-1",
-    f'{{"x": {"9" * 5000}}}': "is no JSON",
+    f'{{"x": {"9" * 5000}}}': "of 5,000 digits, is more than a number can be",
     '{"x": {"y": "\\ud800"}}': "half of a surrogate pair",
     '{"\\udfff": 1}': "half of a surrogate pair",
-    '{"x": ' + "[" * 200_000 + "]" * 200_000 + "}": "is no JSON",
+    '{"x": ' + "[" * 200_000 + "]" * 200_000 + "}": "nested too deeply to be read",
     '{"x": ' + "[" * 200 + "]" * 200 + "}": "nested too deeply",
 }
 

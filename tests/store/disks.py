@@ -1,4 +1,5 @@
-"""Small file systems to be filled, cut off and made read-only, and a disk that writes by halves. Needs root for the first.
+"""Small file systems to be filled, cut off and made read-only, and a disk that writes by halves or gives nothing
+back. Needs root for the first.
 
 Every file system is unmounted at the end, whatever happened on it.
 """

@@ -13,6 +13,7 @@ from hansard.ledger.verify import Options, verify
 from hansard.store.base import Query, Seal, StoredCheckpoint
 from hansard.store.conformance.sample import Clock, draft, fill, genesis, kinds, note, part, put, redacted, walk
 from hansard.store.jsonl import JsonlStore
+from hansard.store.jsonl import claims as claims_module
 from hansard.store.jsonl.claims import CHANGES
 from hansard.store.jsonl.files import Paths, lines_back, lines_from, whole_end
 
@@ -462,6 +463,38 @@ def test_a_change_of_a_claim_is_a_line_however_many_claims_there_were(path: Path
     store.close()
     with closing(JsonlStore.open(path)) as store:
         assert (store.epoch("run 0"), store.epoch("run 1")) == (1, 3)
+
+
+def test_claims_that_nobody_holds_are_forgotten_before_long_and_no_epoch_comes_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims_module, "CHANGES", 20)
+    monkeypatch.setattr(claims_module, "KEPT", 10)
+    store, file = JsonlStore.create(path, genesis(), clock=Clock()), Paths.of(path).claims
+    held, longest = store.claim("held", 60), 0
+    replaced = store.claim("often", 0)
+    for _ in range(6):
+        store.release(store.claim("often", 0))
+    for number in range(300):
+        store.release(store.claim(f"run {number}", 60))
+        longest = max(longest, file.stat().st_size)
+    assert longest < 10_000
+    assert b"run 0" not in file.read_bytes()
+    # Who holds one is never forgotten, and who was replaced stays replaced.
+    store.renew(held, 60)
+    store.renew_all([held, replaced], 60)
+    store.release(replaced)
+    with pytest.raises(Fenced):
+        store.renew(replaced, 60)
+    [outcome] = store.append([[draft(fence=("often", replaced.epoch))]])
+    assert isinstance(outcome, Fenced)
+    store.close()
+    with closing(JsonlStore.open(path, clock=Clock())) as store:
+        assert store.claim("often", 60).epoch > 7
+        assert store.claim("run 0", 60).epoch > 1
+        assert store.epoch("held") == held.epoch
+    with closing(JsonlStore.open(path, reading=True)) as beside:
+        assert beside.epoch("run 1") >= 7
 
 
 def test_a_damaged_claims_file_is_named_with_what_to_do(path: Path) -> None:

@@ -58,6 +58,15 @@ def test_a_process_that_is_gone_loses_its_claim_and_one_that_lives_does_not() ->
         why_free("r1", 1, Holder.here().text(), 1_000_000)
 
 
+def test_whoever_meets_a_process_that_lives_is_not_told_that_its_seconds_run_out() -> None:
+    """It renews its lease: who waits for those seconds is refused again."""
+    with pytest.raises(Fenced, match="which is alive and keeps it; wait until it is done with it") as said:
+        why_free("r1", 1, Holder.here().text(), 12_000_000)
+    assert " s more" not in str(said.value)
+    with pytest.raises(Fenced, match="for 12 s more, and on from there while that lives"):
+        why_free("r1", 1, replace(Holder.here(), host="another").text(), 12_000_000)
+
+
 @pytest.mark.parametrize("name", ["host", "boot", "pids"])
 def test_a_process_that_cannot_be_seen_from_here_is_not_called_dead(name: str) -> None:
     """Another machine may have our name, and another container our boot."""

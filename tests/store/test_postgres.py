@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
@@ -485,6 +485,30 @@ def test_a_log_that_was_put_back_while_it_was_open_is_not_extended(url: str, wri
             assert "put back" in (store.broken or "")
             assert len(walk(store)) == 5 + written_since
             put(other, draft())
+
+
+@pytest.mark.parametrize("written_since", [0, 2, 3])
+@pytest.mark.parametrize("look", [lambda store: store.wait(0, 0.0), lambda store: store.head().size])
+def test_a_log_that_is_put_back_to_before_what_was_only_read_is_not_extended(
+    url: str, look: Callable[[PostgresStore], int], written_since: int
+) -> None:
+    """Who follows a log goes by what others wrote, and would pass over whatever came in its place."""
+    with closing(PostgresStore.create(url, genesis())) as store:
+        fill(store, 5)
+        with connect(Address.parse(url), writing=True) as session, closing(PostgresStore.open(url)) as other:
+            row = session.execute("SELECT size, leaf, ts, frontier FROM head").fetchone()
+            fill(other, 7)
+            assert look(store) == 7
+            session.execute("DELETE FROM entries WHERE seq >= 5")
+            session.execute("UPDATE head SET size = %s, leaf = %s, ts = %s, frontier = %s", row)
+        with closing(PostgresStore.open(url)) as other:
+            for _ in range(written_since):
+                put(other, draft(run="r2"))
+            assert look(store) == 5 + written_since
+            assert "put back to before entry 6" in (store.broken or "")
+            with pytest.raises(StoreError, match="put back to before entry 6"):
+                put(store, draft())
+            assert len(walk(store)) == 5 + written_since
 
 
 OTHERWISE = [statement for statement, fault in DERIVED[:3] + LAST if fault != GONE]

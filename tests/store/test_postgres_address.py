@@ -37,6 +37,21 @@ def test_the_place_leads_to_the_same_ledger() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "several"),
+    [
+        ("postgresql://a:1/d", False),
+        ("postgresql://a:1,b:2/d", True),
+        ("postgresql://u:x,y@/d?host=/run/a", False),
+        ("postgresql://u@/d?host=/run/a,/run/b", True),
+        ("postgresql://u@a%2Cb/d", True),
+        ("postgresql://u@/d?hostaddr=127.0.0.1,127.0.0.2", True),
+    ],
+)
+def test_a_url_may_name_several_servers(url: str, several: bool) -> None:
+    assert Address.parse(url).alternatives is several
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "postgresql://u:sec@ret@h/d",

@@ -99,6 +99,27 @@ def test_a_restart_between_two_calls_is_not_noticed(mortal: Server) -> None:
         assert len(walk(store)) == 5
 
 
+def test_of_several_servers_the_one_that_may_be_written_to_is_asked(mortal: Server) -> None:
+    database = mortal.database()
+    PostgresStore.create(mortal.url(database), genesis()).close()
+    with Server(mortal) as standby:
+        url = f"postgresql://postgres@/{database}?host={mortal.folder},{standby.folder}"
+        with closing(PostgresStore.open(url)) as store:
+            put(store, draft())
+            mortal.stop()
+            try:
+                for asked in (store.head, lambda: put(store, draft())):
+                    with pytest.raises(Unavailable, match="cannot reach"):
+                        asked()
+                # A standby may be behind: whoever wants to read there says so.
+                with closing(PostgresStore.open(f"{url}&target_session_attrs=any")) as there:
+                    assert there.head().size <= 2
+            finally:
+                mortal.start()
+            put(store, draft())
+            assert store.head().size == 3
+
+
 def test_a_server_that_dies_under_a_waiting_store_is_an_error_and_the_next_wait_works(mortal: Server) -> None:
     url = mortal.url(mortal.database())
     with closing(PostgresStore.create(url, genesis())) as store:
@@ -234,6 +255,18 @@ def test_a_commit_without_an_answer_is_unknown_and_the_head_tells(
         assert store.head().size == size
         put(store, draft())
         assert len(walk(store)) == size + 1
+
+
+@pytest.mark.parametrize(("how", "made"), [(never_sent, False), (sent_without_an_answer, True), (sent_late, True)])
+def test_whether_a_ledger_was_made_whose_commit_has_no_answer_is_told_when_that_is_over(
+    line: Line, how: Callable[[socket.socket, socket.socket, bytes], None], made: bool
+) -> None:
+    """Who founds a ledger destroys its keys where there is none."""
+    url = line.url()
+    line.cut_at(b"COMMIT\0", how)
+    with pytest.raises(OutcomeUnknown, match="may or may not be there"):
+        PostgresStore.create(url, genesis())
+    assert PostgresStore.exists(url) is made
 
 
 @pytest.mark.parametrize("word", [b"FOR UPDATE", b"INSERT INTO entries", b"FROM claims"])

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hansard.errors import ProviderError, UsageError
+from hansard.errors import ProviderError, UsageError, told_of
 from hansard.orchestration.judge import Programs
 from hansard.orchestration.seams import SEAM_SECONDS, ContextSource, Reviser, Source, Verification, Verifier
 from hansard.providers.tools import Handler, Refusal
@@ -185,7 +185,7 @@ def _entry_point(seam: str, name: str) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        why = f"{type(error).__name__}: {error}"
+        why = told_of(error)
         raise UsageError(f"the {seam} {name!r} ({found[name].value}) cannot be loaded: {why}") from error
     if not callable(getattr(made, METHODS[seam], None)):
         raise UsageError(f"the {seam} {name!r} ({found[name].value}) is none: it has no method {METHODS[seam]}")

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from hansard.domain.budget import of_limit as of_limit
@@ -83,13 +84,14 @@ def run_view(run: RunState) -> View:
     }
 
 
-def state_view(state: LedgerState) -> View:
+def state_view(state: LedgerState, *, after: int = -1, limit: int | None = None) -> View:
+    runs = (run for run in state.runs.values() if run.first_seq > after)
     return {
         "at": state.at,
         "broken_at": state.broken_at,
         "origin": state.origin,
         "key_epoch": state.key_epoch,
-        "runs": [run_view(run) for run in state.runs.values()],
+        "runs": [run_view(run) for run in islice(runs, limit)],
     }
 
 

@@ -68,11 +68,14 @@ def open_or_found(settings: Settings, *, writing: bool = True) -> Opened:
 
 def _comes(location: str) -> bool:
     until = time.monotonic() + SOON_S
-    while not ledger_exists(location):
-        if time.monotonic() > until:
-            return False
-        time.sleep(SOON_S / 50)
-    return True
+    # Where nobody can tell, the first refusal says more.
+    with suppress(Unavailable):
+        while not ledger_exists(location):
+            if time.monotonic() > until:
+                return False
+            time.sleep(SOON_S / 50)
+        return True
+    return False
 
 
 def found_ledger(settings: Settings, adopts: "Checkpoint | None" = None) -> Opened:

@@ -5,14 +5,15 @@ something else is refused. Every file but the lock is listed with its hash in th
 Nothing else may lie there: no other file, and no folder, link or pipe.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from hansard.deliberation.documents.reading import MAX_BYTES
 from hansard.deliberation.documents.vocabulary import NAME
 from hansard.deliberation.quoting import ANNOTATIONS
 from hansard.domain.strict_json import read_json
-from hansard.errors import StoreError, UsageError, plainly
+from hansard.errors import StoreError, Unavailable, UsageError, plainly
 from hansard.seal.private import sync_folder
 
 ARTIFACT, CONFIG, MANIFEST = "artifact.json", "config.json", "manifest.json"
@@ -281,7 +282,19 @@ def read_file(path: Path) -> bytes:
         raise OSError("it is no file, but a folder, a link or a pipe")
     if about.st_size > MAX_BYTES:
         raise OSError(f"it is larger than {MAX_BYTES} bytes")
-    return path.read_bytes()
+    with _from_disk(path):
+        return path.read_bytes()
+
+
+@contextmanager
+def _from_disk(path: Path) -> Iterator[None]:
+    """Unavailable where the disk fails: that says nothing of the bytes on it, and is no finding."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        raise Unavailable(f"cannot read {path}: {error.strerror}") from error
 
 
 def read_manifest(folder: Path) -> RunManifest:
@@ -364,7 +377,7 @@ def _hashed(data: bytes) -> dict[str, Any]:
 def _hashed_file(path: Path) -> dict[str, Any]:
     """The same of a file, which is not taken into memory whole."""
     found, size = hashlib.sha256(), 0
-    with path.open("rb", buffering=0) as file:
+    with _from_disk(path), path.open("rb", buffering=0) as file:
         while data := file.read(CHUNK):
             found.update(data)
             size += len(data)

@@ -7,7 +7,6 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine, Iterable
 from dataclasses import field
-from itertools import chain
 from typing import Any
 
 from hansard.deliberation import selector
@@ -102,6 +101,7 @@ class Chair:
         self._lost = 0
         self._prompts = Prompts(pins.seed)
         self._agents = {agent.id: agent for agent in (setting.config.coordinator, *setting.config.agents)}
+        self._sampling = {id: Sampling(reasoning_effort=each.reasoning_effort) for id, each in self._agents.items()}
         self.last: Completion | None = None
 
     async def convene(self, causes: Iterable[Cause]) -> Held:
@@ -210,7 +210,7 @@ class Chair:
             model=agent.model,
             schema=schema,
             schema_name=schema_name,
-            sampling=Sampling(reasoning_effort=agent.reasoning_effort),
+            sampling=self._sampling[ask.agent],
             limits=Limits(timeout_s=max(left_us, GRACE_US) / 1_000_000),
             metadata={
                 "session_id": self._setting.config.session_id,
@@ -239,7 +239,7 @@ class Chair:
         if refusal := refusal_of(provider, exchange):
             self.last = refusal
             return Called(asked=await self._minutes.unasked(fact), completion=refusal, used=usage_of(refusal), calls=0)
-        asked = await self._minutes.asked(fact)
+        asked = await self._minutes.note(fact)
         secrets = self._setting.secrets
         tools = ToolMinutes(self._minutes, asked, ask.agent, secrets, self._count) if exchange.tools else None
         completion = await self._in_flight(provider, exchange, tools)
@@ -382,10 +382,11 @@ def _answer(completion: Completion) -> Any:
 def _request(exchange: Exchange, prompt: Prompt | None, secrets: Secrets) -> bytes:
     """The exact question as it goes on the record, where it names what it quotes of the transcript."""
     quoting: tuple[Content, ...] = prompt.contents if prompt else ()
-    contents = chain(quoting, [message.content for message in exchange.messages[len(quoting) :]])
+    contents = [*quoting, *[message.content for message in exchange.messages[len(quoting) :]]]
+    if secrets:
+        contents = [_scrubbed(content, secrets) for content in contents]
     messages = [
-        {"role": message.role, "content": _scrubbed(content, secrets) if secrets else content}
-        for message, content in zip(exchange.messages, contents, strict=True)
+        {"role": message.role, "content": content} for message, content in zip(exchange.messages, contents, strict=True)
     ]
     return _encode({"model": exchange.model, "messages": messages, "expected_output_schema": exchange.schema_name})
 

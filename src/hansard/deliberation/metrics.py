@@ -4,20 +4,19 @@ A figure that the artifact contradicts (its sum against its messages) is an erro
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from hansard.deliberation.documents import Artifact
 from hansard.deliberation.documents.semantics import moment
+from hansard.deliberation.queued import longest_queue
 from hansard.errors import UsageError
 
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 COST_DIGITS = 6
 COST_TOLERANCE = 1e-6
 Json = Mapping[str, Any]
-_CUTTING = frozenset({"budget_exceeded", "timeout", "user_cancel"})
-"""What ends a session behind a message, as soon as it is there."""
 
 
 def metrics_of(data: object) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def figures_of(artifact: Json) -> dict[str, Any]:
     _check_sums(artifact)
     config, used, outcome = artifact["config"], artifact["cumulative_usage"], artifact["outcome"]
     seats = {each["id"]: f"{each['provider']}/{each['model']}" for each in (*config["agents"], config["coordinator"])}
-    by_agent, by_model = _used_by(messages, seats, lambda id: id), _used_by(messages, seats, seats.__getitem__)
+    by_agent, by_model = _used_by(messages, {id: id for id in seats}), _used_by(messages, seats)
     ending = outcome.get("termination_artifact")
     return {
         "session_id": artifact["session_id"],
@@ -46,7 +45,7 @@ def figures_of(artifact: Json) -> dict[str, Any]:
         "latency_per_invocation": _latencies(messages),
         "participation_per_round": _participation(messages),
         "branch_depth_max": max(message["branch_depth"] for message in messages),
-        "deferred_queue_length_max": _longest_queue(messages, ending["reason"] if ending else None),
+        "deferred_queue_length_max": _queue(artifact, ending["reason"] if ending else None),
         "schema_failure_count_per_agent": _schema_failures(messages),
         "panel_contraction_count": _contractions(messages),
         "outcome_kind": outcome["kind"],
@@ -58,9 +57,9 @@ def figures_of(artifact: Json) -> dict[str, Any]:
 def _check_sums(artifact: Json) -> None:
     total, used = artifact["cumulative_usage"], [message["usage"] for message in artifact["canonical_transcript"]]
     for name in TOKENS:
-        if total[name] != sum(each[name] for each in used):
+        if total[name] != sum([each[name] for each in used]):
             raise UsageError(f"the artifact's {name} is not the sum over its messages; it cannot be measured [R-9.9-1]")
-    if abs(total["cost_usd"] - sum(each["cost_usd"] for each in used)) > COST_TOLERANCE:
+    if abs(total["cost_usd"] - sum([each["cost_usd"] for each in used])) > COST_TOLERANCE:
         raise UsageError("the artifact's cost_usd is not the sum over its messages; it cannot be measured [R-9.9-1]")
 
 
@@ -68,11 +67,11 @@ Used = Mapping[str, Sequence[Json]]
 """What was used, message by message, under a name."""
 
 
-def _used_by(messages: Sequence[Json], seated: Container[str], name: Callable[[str], str]) -> Used:
+def _used_by(messages: Sequence[Json], names: Mapping[str, str]) -> Used:
     found: defaultdict[str, list[Json]] = defaultdict(list)
     for message in messages:
-        if (speaker := message["speaker"]) in seated:
-            found[name(speaker)].append(message["usage"])
+        if (name := names.get(message["speaker"])) is not None:
+            found[name].append(message["usage"])
     return found
 
 
@@ -106,44 +105,14 @@ def _participation(messages: Sequence[Json]) -> list[dict[str, Any]]:
     return [{"round": round, "speaker": speaker, "count": count} for (round, speaker), count in sorted(turns.items())]
 
 
-def _longest_queue(messages: Sequence[Json], reason: str | None) -> int:
-    """The queue as the transcript shows it: what was asked, less what was answered, dropped or could not be routed.
-
-    What could not be routed is never counted, although a request whose target was lost later had stood in the queue.
-    """
-    rounds = {message["id"]: message["round"] for message in messages}
-    parents = [message.get("parent_id") for message in messages]
-    if (stranger := next((parent for parent in parents if parent and parent not in rounds), None)) is not None:
+def _queue(artifact: Json, reason: str | None) -> int:
+    messages = artifact["canonical_transcript"]
+    known, parents = {message["id"] for message in messages}, [message.get("parent_id") for message in messages]
+    if (stranger := next((parent for parent in parents if parent and parent not in known), None)) is not None:
         raise UsageError(
             f"the artifact has no message {stranger!r:.80}, which one answers; it cannot be measured [R-4.6-2]"
         )
-    undecided = _undecided(messages, reason)
-    answered_at_once = Counter(
-        parent
-        for message, parent in zip(messages, parents, strict=True)
-        if parent and rounds[parent] == message["round"]
-    )
-    length = longest = 0
-    for message, parent in zip(messages, parents, strict=True):
-        if parent and rounds[parent] < message["round"]:
-            length -= 1
-        if message["type"] == "primary_turn" and message is not undecided:
-            asked = len(message["content"].get("direct_requests") or ())
-            settled = len(message.get("dropped_deferred") or ()) + len(message.get("schema_failure") or ())
-            length += max(0, asked - answered_at_once[message["id"]] - settled)
-            longest = max(longest, length)
-    return longest
-
-
-def _undecided(messages: Sequence[Json], reason: str | None) -> Json | None:
-    """The turn in which the session ended, before it was decided on what was asked there."""
-    turns = [ordinal for ordinal, message in enumerate(messages) if message["type"] == "primary_turn"]
-    if not turns:
-        return None
-    last, *behind = [message for message in messages[turns[-1] :] if message["type"] != "synthesis"]
-    answered = [message["type"] for message in behind if message.get("parent_id") == last["id"]]
-    is_cut = reason in _CUTTING and len(behind) == 1 and answered == ["branch_turn"]
-    return last if is_cut or not behind else None
+    return longest_queue(messages, artifact["config"], reason)
 
 
 def _schema_failures(messages: Sequence[Json]) -> Mapping[str, int]:

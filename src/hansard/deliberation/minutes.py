@@ -22,7 +22,6 @@ from hansard.domain.council import (
     SessionConvened,
     SessionEnded,
     TurnAmended,
-    TurnAsked,
     TurnFailed,
     TurnTaken,
 )
@@ -128,10 +127,6 @@ class Minutes:
         )
         self._waiting.append(Step(fact, ACTOR, (called.asked if called else self.session,)))
 
-    async def asked(self, fact: TurnAsked) -> Recorded[Fact]:
-        """A question, before it is asked."""
-        return await self.note(fact, self._newest())
-
     async def unasked(self, fact: Fact, *causes: Cause) -> Cause:
         """A question, or results for a model, with which nobody is asked. One commit holds it with what comes of it, so that no
         crash can make a call of it.
@@ -141,8 +136,8 @@ class Minutes:
         return self._newest()
 
     async def note(self, fact: Fact, *causes: Cause) -> Recorded[Fact]:
-        """A fact now, together with what waits."""
-        self._waiting.append(Step(fact, ACTOR, causes))
+        """A fact now, together with what waits. Where nothing is said to have caused it, the newest entry has."""
+        self._waiting.append(Step(fact, ACTOR, causes or (self._newest(),)))
         return (await self.flush())[-1]
 
     def failed(self, called: Called, ask: Ask, elapsed_us: int) -> None:
@@ -166,7 +161,7 @@ class Minutes:
             why=outcome.why or None if isinstance(outcome, Stopped) else None,
             artifact=Body.json(artifact),
         )
-        return await self.note(fact, self._newest())
+        return await self.note(fact)
 
     async def archived(self, session: str, files: int, listing: bytes) -> Recorded[Fact]:
         """The directory is complete: the hash of every file in it."""

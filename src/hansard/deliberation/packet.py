@@ -4,6 +4,7 @@ Deterministic and without a provider: the same transcript gives the same packet.
 only; that would make agents forget from one round to the next, so earlier messages are added as far as a number of tokens goes.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,13 +17,13 @@ CHARACTERS_PER_TOKEN = 4
 
 
 class Sayings(Protocol):
-    """A transcript: its messages, and the canonical bytes of each."""
+    """A transcript: its messages, and at which byte each would end if their canonical bytes stood one behind the other."""
 
     @property
     def messages(self) -> Sequence[Json]: ...
 
     @property
-    def lines(self) -> Sequence[bytes]: ...
+    def ends(self) -> Sequence[int]: ...
 
 
 @value
@@ -45,7 +46,7 @@ class Packet:
     current: tuple[Json, ...]
     verdict: Json | None
     verdict_at: int | None = None
-    """The number of the message that it is, where it is one."""
+    """The number of the message that it is."""
     earlier: tuple[Json, ...] = ()
     left_out: int = 0
     origin: tuple[Json, Json] | None = None
@@ -96,17 +97,17 @@ def derive(
 ) -> Packet:
     """The packet for this turn. `state` is what the rules made of the transcript; `personas` are the resolved ones, by agent."""
     window, messages = window or Window(), transcript.messages
-    synthesis, start = ask.expect == "synthesis_content", _start_of(messages, ask.round)
-    first = _fitting(transcript.lines, start, window.synthesis_tokens if synthesis else window.turn_tokens)
+    synthesis, start = ask.expect == "synthesis_content", state.opened
+    first = _fitting(transcript.ends, start, window.synthesis_tokens if synthesis else window.turn_tokens)
     asks_chair = ask.agent == config.coordinator.id
     return Packet(
         ask=ask,
         problem=config.problem_statement,
         personas=personas,
-        panel=tuple([agent for agent in state.panel if agent in state.active]),
+        panel=state.active,
         current=tuple(messages[start:]),
         verdict=state.last_verdict,
-        verdict_at=_verdict_at(messages, state.last_verdict),
+        verdict_at=state.verdict_at,
         earlier=tuple(messages[first:start]),
         left_out=first - 1,
         origin=None if ask.parent is None else (ask.request or {}, messages[ask.parent]),
@@ -115,27 +116,10 @@ def derive(
     )
 
 
-def _start_of(messages: Sequence[Json], round: int) -> int:
-    """Where the running round begins, looked for from the end: a long session must not make each turn longer."""
-    start = len(messages)
-    while start > 1 and messages[start - 1]["round"] == round:
-        start -= 1
-    return max(start, 1)
-
-
-def _fitting(lines: Sequence[bytes], start: int, tokens: int) -> int:
+def _fitting(ends: Sequence[int], start: int, tokens: int) -> int:
     """Where the newest messages before `start` begin that fit. The length of their bytes will do for the length of their text."""
-    left, at = tokens * CHARACTERS_PER_TOKEN, start
-    while at > 1 and (left := left - len(lines[at - 1])) >= 0:
-        at -= 1
-    return at
-
-
-def _verdict_at(messages: Sequence[Json], verdict: Json | None) -> int | None:
-    at = len(messages) - 1
-    while at > 0 and messages[at]["type"] != "coordination_turn":
-        at -= 1
-    return at if verdict is not None and messages[at]["content"] == verdict else None
+    before = start - 1
+    return bisect_left(ends, ends[before] - tokens * CHARACTERS_PER_TOKEN, 0, before) + 1
 
 
 def _role(persona: Persona, is_self: bool) -> str:

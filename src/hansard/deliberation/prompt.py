@@ -16,7 +16,7 @@ from hansard.deliberation.quoting import (
     RECALLED,
     SAID,
     Content,
-    Telling,
+    Piece,
     as_json,
     part_of,
     quoted,
@@ -75,11 +75,6 @@ class Fence:
         opening, closing = self.around(name, text)
         return f"{opening}{quoted(text)}{closing}"
 
-    def quote(self, telling: Telling, name: str, piece: Mapping[str, Any], words: str) -> None:
-        """The same for words that were said before, which stand on the record already."""
-        opening, closing = self.around(name, words)
-        telling.quote(opening, piece, words, closing)
-
     def around(self, name: str, text: str) -> tuple[str, str]:
         """The two lines. Without a `<` there is no such line in the text; that is seen in a fifth of the time."""
         nonce, count = self._nonce, 0
@@ -90,6 +85,34 @@ class Fence:
 
     def _made(self, count: int) -> str:
         return blake2b(f"{self._about}|{count}".encode(), digest_size=10).hexdigest()
+
+
+class Telling:
+    """A text in the making. What it tells in others' words stands between the lines of a fence."""
+
+    __slots__ = ("_fence", "_own", "_pieces", "_texts")
+
+    def __init__(self, fence: Fence) -> None:
+        self._fence, self._own = fence, ""
+        self._texts: list[str] = []
+        self._pieces: list[Piece] = []
+
+    def say(self, text: str) -> None:
+        self._own += text
+
+    def quote(self, name: str, piece: Mapping[str, Any], words: str) -> None:
+        """Words that were said before, which stand on the record already: it has a piece that names them."""
+        opening, closing = self._fence.around(name, words)
+        own, self._own = self._own + opening, closing
+        self._texts += own, words
+        self._pieces += own, piece
+
+    @property
+    def told(self) -> tuple[str, Content]:
+        """As it is asked, and as it goes on the record."""
+        if not self._pieces:
+            return self._own, self._own
+        return "".join((*self._texts, self._own)), (*self._pieces, self._own)
 
 
 class Prompts:
@@ -111,18 +134,16 @@ class Prompts:
         first = packet.left_out + 1
         here = first + len(packet.earlier)
         case, in_case = self._case(packet, fence, (first, here)).told
-        turns = [self._turn(message, fence, number) for number, message in enumerate(packet.current, here)]
         now, in_now = _now(packet, fence).told
         system = self._systems[agent]
-        return Prompt(
-            messages=(
-                system,
-                Message(role="user", content=case),
-                *[Message(role="assistant", content=turn) for turn, _ in turns],
-                Message(role="user", content=now),
-            ),
-            contents=(system.content, in_case, *[content for _, content in turns], in_now),
-        )
+        messages, contents = [system, Message(role="user", content=case)], [system.content, in_case]
+        for number, message in enumerate(packet.current, here):
+            turn, in_turn = self._turn(message, fence, number)
+            messages.append(Message(role="assistant", content=turn))
+            contents.append(in_turn)
+        messages.append(Message(role="user", content=now))
+        contents.append(in_now)
+        return Prompt(messages=tuple(messages), contents=tuple(contents))
 
     def _turn(self, message: Json, fence: Fence, number: int) -> tuple[str, Content]:
         """A turn of this round. Everybody after it is shown the same words, each in a fence of his own."""
@@ -154,21 +175,22 @@ class Prompts:
 
     def _case(self, packet: Packet, fence: Fence, earlier: tuple[int, int]) -> Telling:
         """What there is to know before the turns of this round."""
-        telling, panel = Telling(), self._panel(packet)
-        fence.quote(telling, "problem", {SAID: 0}, quoted(packet.problem))
+        telling, panel = Telling(fence), self._panel(packet)
+        telling.quote("problem", {SAID: 0}, quoted(packet.problem))
         left_out = f"\n\n({packet.note}.)" if packet.left_out else ""
         telling.say(f"\n\nThis is round {packet.ask.round}.{panel and f'{GAP}{panel}'}{left_out}")
         if words := self._recalled(packet.earlier):
             telling.say(GAP)
-            fence.quote(telling, "earlier rounds", {RECALLED: earlier}, words)
+            telling.quote("earlier rounds", {RECALLED: earlier}, words)
         if packet.verdict is not None:
             if self._verdict[0] is not packet.verdict:
                 said = {"content": packet.verdict}
                 self._verdict = packet.verdict, part_of(said, ["focus"]), words_of(said)
             _, focus, words = self._verdict
-            for name, path, text in (("focus of this round", ["focus"], focus), ("latest verdict", [], words)):
-                telling.say(GAP)
-                _quote_or_tell(telling, fence, name, packet.verdict_at, path, text)
+            telling.say(GAP)
+            telling.quote("focus of this round", {SAID: packet.verdict_at, AT: ["focus"]}, focus)
+            telling.say(GAP)
+            telling.quote("latest verdict", {SAID: packet.verdict_at}, words)
         return telling
 
 
@@ -199,28 +221,19 @@ def _listed(title: str, items: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(f"- {item}" for item in items)]) if items else ""
 
 
-def _quote_or_tell(
-    telling: Telling, fence: Fence, name: str, number: int | None, path: Sequence[str | int], words: str
-) -> None:
-    """A part of what a message says; where it is in no message, in so many words."""
-    if number is None:
-        opening, closing = fence.around(name, words)
-        telling.say(f"{opening}{words}{closing}")
-    else:
-        fence.quote(telling, name, {SAID: number, AT: path} if path else {SAID: number}, words)
-
-
 def _now(packet: Packet, fence: Fence) -> Telling:
-    telling = Telling()
+    telling = Telling(fence)
     if packet.origin is not None:
         request, parent = packet.origin
-        requests = parent["content"].get("direct_requests") or []
-        path = ["direct_requests", requests.index(request)] if request in requests else []
+        requests, number = parent["content"].get("direct_requests") or [], packet.ask.parent
         telling.say(_ANSWER_IT)
-        _quote_or_tell(telling, fence, "request", packet.ask.parent if path else None, path, quoted(as_json(request)))
+        if request in requests:
+            path = ["direct_requests", requests.index(request)]
+            telling.quote("request", {SAID: number, AT: path}, quoted(as_json(request)))
+        else:
+            telling.say(fence.data("request", as_json(request)))
         telling.say(GAP)
-        said = f"message of {parent['speaker']} in which it stands"
-        _quote_or_tell(telling, fence, said, packet.ask.parent, [], words_of(parent))
+        telling.quote(f"message of {parent['speaker']} in which it stands", {SAID: number}, words_of(parent))
         telling.say(GAP)
     if packet.queue is not None:
         # Of what type a request is says whoever made it, in any words.

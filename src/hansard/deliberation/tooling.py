@@ -38,6 +38,7 @@ class ToolMinutes:
     async def called(self, iteration: int, completion: Completion) -> Failure | None:
         used = usage_of(completion)
         calls = [{"id": each.id, "name": each.name, "arguments": each.arguments} for each in completion.calls]
+        thought = {} if completion.thought is None else {"thought": completion.thought}
         fact = ToolsCalled(
             agent=self._agent,
             iteration=iteration,
@@ -45,7 +46,7 @@ class ToolMinutes:
             prompt_tokens=used.prompt_tokens,
             completion_tokens=used.completion_tokens,
             cost_usd_nano=completion.cost.usd_nano,
-            calls=self._body({"text": completion.text, "calls": calls}),
+            calls=self._body({"text": completion.text, "calls": calls, **thought}),
         )
         try:
             await self._note(fact)

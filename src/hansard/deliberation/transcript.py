@@ -19,28 +19,33 @@ class Transcript:
     def __init__(self, pins: Pins, shape: MessageShape = "golden") -> None:
         self.messages: list[dict[str, Any]] = []
         self.lines: list[bytes] = []
+        self.ends: list[int] = []
+        """At which byte each line would end if they stood one behind the other."""
         self._pins, self._shape = pins, shape
 
     def append(self, draft: Draft) -> bytes:
         """Give the message its id and its time, which is never before the last one's; its canonical bytes."""
-        message = self._message(draft, self._pins.ids(draft.ordinal), self._stamp(draft.ordinal))
-        self.messages.append(message)
-        self.lines.append(kept(jcs(message)))
-        return self.lines[-1]
+        return self._put(self._message(draft, self._pins.ids(draft.ordinal), self._stamp(draft.ordinal)))
 
     def amend(self, draft: Draft) -> bytes:
         """The message with its grown annotations; its canonical bytes."""
-        known = self.messages[draft.ordinal]
-        self.messages[draft.ordinal] = self._message(draft, known["id"], known["timestamp"])
-        self.lines[draft.ordinal] = kept(jcs(self.messages[draft.ordinal]))
-        return self.lines[draft.ordinal]
+        at = draft.ordinal
+        known, before = self.messages[at], len(self.lines[at])
+        self.messages[at] = message = self._message(draft, known["id"], known["timestamp"])
+        self.lines[at] = line = kept(jcs(message))
+        self.ends[at:] = [end + len(line) - before for end in self.ends[at:]]
+        return line
 
     def restore(self, draft: Draft, recorded: dict[str, Any]) -> bytes:
         """Append a message that is on the record already, with the id and the time that it has there."""
-        message = self._message(draft, recorded["id"], recorded["timestamp"])
+        return self._put(self._message(draft, recorded["id"], recorded["timestamp"]))
+
+    def _put(self, message: dict[str, Any]) -> bytes:
+        line = kept(jcs(message))
         self.messages.append(message)
-        self.lines.append(kept(jcs(message)))
-        return self.lines[-1]
+        self.lines.append(line)
+        self.ends.append(self.ends[-1] + len(line) if self.ends else len(line))
+        return line
 
     def ended_at(self) -> str:
         """The time of the end. A pinned clock gives that of the last message [§9.4.1]."""
@@ -60,10 +65,10 @@ class Transcript:
         """The sum over the messages [R-9.5-3]. Money is added in billionths, so that no cent is lost to rounding."""
         usages = [message["usage"] for message in self.messages]
         total: dict[str, Any] = {
-            name: sum(usage[name] for usage in usages)
+            name: sum([usage[name] for usage in usages])
             for name in ("prompt_tokens", "completion_tokens", "total_tokens")
         }
-        total["cost_usd"] = sum(round(usage["cost_usd"] * NANO_PER_USD) for usage in usages) / NANO_PER_USD
+        total["cost_usd"] = sum([round(usage["cost_usd"] * NANO_PER_USD) for usage in usages]) / NANO_PER_USD
         if any(usage.get("estimated") for usage in usages):
             total["estimated"] = True
         return total

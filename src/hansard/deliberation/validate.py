@@ -20,6 +20,7 @@ from hansard.deliberation.archive import (
     seal_breaches,
 )
 from hansard.deliberation.documents import Artifact, Breach, Invalid, SelectorOutput, jcs
+from hansard.deliberation.documents.config_rules import config_breaches
 from hansard.deliberation.documents.document import ABSENT
 from hansard.deliberation.documents.semantics import semantic_breaches
 from hansard.deliberation.documents.transcript import seated
@@ -27,7 +28,7 @@ from hansard.deliberation.protocol.audit import breaches
 from hansard.deliberation.protocol.rules import Rules
 from hansard.deliberation.selector import RULE, checked
 from hansard.domain.strict_json import read_json
-from hansard.errors import HansardError, UsageError, plainly
+from hansard.errors import HansardError, Unavailable, UsageError, plainly
 
 
 def artifact_breaches(
@@ -43,7 +44,9 @@ def artifact_breaches(
     assert isinstance(data, Mapping)
     transcript = [_golden(message) for message in data["canonical_transcript"]]
     told, flat = seated(artifact, panel), artifact.canonical_transcript[0].parent_id is ABSENT
-    return [*found, *breaches(Rules.of(artifact.config), told, transcript, data["outcome"], flat=flat)]
+    # Nobody is asked anything under a configuration that breaks them.
+    wrong = config_breaches(artifact.config) if len(transcript) > 1 else []
+    return [*found, *wrong, *breaches(Rules.of(artifact.config), told, transcript, data["outcome"], flat=flat)]
 
 
 def directory_breaches(folder: Path, *, recorded: bytes | None = None) -> list[Breach]:
@@ -87,6 +90,8 @@ def _journal(folder: Path, artifact: Any) -> list[Breach]:
     try:
         said = read_journal(folder)
         torn = not read_file(folder / JOURNAL).endswith(b"\n")
+    except Unavailable:
+        raise
     except (HansardError, OSError) as error:
         return [_breach(JOURNAL, str(error), "S-7.3-1")]
     if isinstance(artifact, Mapping) and not same_json(said, artifact.get("canonical_transcript")):

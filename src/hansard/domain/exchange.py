@@ -56,7 +56,8 @@ class ToolCall:
 class Message:
     """One message of the conversation. At most one system message, and it comes first.
 
-    `calls` are what an assistant's message asks for; a tool's message is the answer to the call of its `call_id`.
+    `calls` are what an assistant's message asks for, and `thought` is what was thought before them, as the completion has it; a
+    tool's message is the answer to the call of its `call_id`.
     """
 
     role: MessageRole
@@ -64,6 +65,7 @@ class Message:
     name: str | None = None
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
+    thought: Any = None
 
 
 @value
@@ -153,7 +155,8 @@ class Completion:
 
     `text` is what others are told and keeps the limits of the question; `output` is for the record, and holds all that was
     kept of what a program printed. With `calls`, and then alone, it ends with `tool_call`: the model wants their results before
-    it answers. `refused` says that nobody was asked, because what may be spent is used up: that is no call.
+    it answers; `thought` is then what the model's server wants to see again beside them, JSON in a form that is the server's own.
+    `refused` says that nobody was asked, because what may be spent is used up: that is no call.
     """
 
     provider: str
@@ -167,6 +170,7 @@ class Completion:
     latency_us: int = 0
     raw: bytes | None = None
     calls: tuple[ToolCall, ...] = ()
+    thought: Any = None
     tool_events: tuple[ToolEvent, ...] = ()
     failure: Failure | None = None
     refused: bool = False

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from hansard.errors import UsageError
 
 Word = TypeVar("Word", bound=str)
+MOST = 2**53 - 1
+"""The record holds no number beyond it, and so nobody can go by one."""
 _TEXT = frozenset({str})
 
 
@@ -54,11 +56,12 @@ class Fields:
             return value
         raise self.wrong(name, "true or false", value)
 
-    def count(self, name: str, default: int = 0, *, least: int = 0) -> int:
+    def count(self, name: str, default: int = 0, *, least: int = 0, most: int = MOST) -> int:
         value = self.any(name, default)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
-        raise self.wrong(name, f"a whole number from {least}", value)
+        upwards = f" to {most:,}" if isinstance(value, int) and value > most else ""
+        raise self.wrong(name, f"a whole number from {least}{upwards}", value)
 
     def number(self, name: str, default: float | None = None) -> float | None:
         value = self.any(name, default)

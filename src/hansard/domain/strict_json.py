@@ -13,8 +13,10 @@ def read_json(text: str | bytes, *, where: str = "document") -> Any:
     try:
         said = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass")
         return _STRICT.decode(said)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"{where} is no JSON: {error}"[:300]) from error
+    except RecursionError as error:
+        raise UsageError(f"{where} is no JSON: it is nested too deeply to be read") from error
 
 
 def refuse_twice(names: Iterable[str]) -> None:
@@ -43,5 +45,12 @@ def _finite(text: str) -> float:
     return found
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text:.60}, of {len(text):,} digits, is more than a number can be") from None
+
+
 # Made once: json.loads makes one each time.
-_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite)
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)

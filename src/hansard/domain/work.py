@@ -154,7 +154,9 @@ class TaskAttempted(Fact):
 
 @value
 class TaskReturned(Fact):
-    """What came back for an attempt, good or bad, with what it cost."""
+    """What came back for an attempt, good or bad, with what it cost. `elapsed_us`, where the run's seconds are limited: how long
+    its drivers have worked on it so far.
+    """
 
     KIND: ClassVar[str] = "task.returned"
     DRIVEN: ClassVar[bool] = True
@@ -173,6 +175,7 @@ class TaskReturned(Fact):
     cost_basis: CostBasis
     latency_us: int
     exit_code: int | None = None
+    elapsed_us: int | None = None
     output: Body
     stderr: Body | None = None
     raw: Body | None = None
@@ -282,7 +285,7 @@ class RoleAsked(Fact):
 
 @value
 class RoleAnswered(Fact):
-    """What a control role said, and whether it parsed."""
+    """What a control role said, and whether it parsed. `elapsed_us` as of `task.returned`."""
 
     KIND: ClassVar[str] = "role.answered"
     DRIVEN: ClassVar[bool] = True
@@ -300,6 +303,7 @@ class RoleAnswered(Fact):
     cost_basis: CostBasis
     latency_us: int
     exit_code: int | None = None
+    elapsed_us: int | None = None
     output: Body
     stderr: Body | None = None
     raw: Body | None = None
@@ -373,12 +377,13 @@ class AnswerRevised(Fact):
 
 @value
 class RunInterrupted(Fact):
-    """The driver stopped in good order before the end; the run can be resumed."""
+    """The driver stopped in good order before the end; the run can be resumed. `elapsed_us` as of `task.returned`."""
 
     KIND: ClassVar[str] = "run.interrupted"
     DRIVEN: ClassVar[bool] = True
     CAUSES: ClassVar[tuple[str, ...]] = ("run.claimed",)
     by: Literal["signal", "shutdown", "error"]
+    elapsed_us: int | None = None
 
 
 @value

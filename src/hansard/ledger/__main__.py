@@ -1,18 +1,37 @@
 """Runs the verifier: as `python -m hansard.ledger`, and from this folder zipped alone, where it has no package."""
 
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from os.path import dirname
 from types import ModuleType
 
-if __package__:
-    from .command import main
-else:
+INTERRUPTED = 130
+
+
+def program() -> int:
+    """Verify once. It is loaded in here, since whoever thinks better of it meanwhile wants to see no traceback."""
+    try:
+        return _loaded()()
+    except KeyboardInterrupt:
+        with suppress(OSError, ValueError):
+            print("verify: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _loaded() -> Callable[[], int]:
+    if __package__:
+        from .command import main
+
+        return main
     # Relative imports need a package around them, and at the root of a zip file there is none.
     package = ModuleType("ledger")
     package.__path__ = [dirname(__file__)]
     sys.modules["ledger"] = package
-    main = import_module("ledger.command").main
+    found: Callable[[], int] = import_module("ledger.command").main
+    return found
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

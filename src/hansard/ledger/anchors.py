@@ -92,7 +92,8 @@ def _contradiction(kept: Kept, roots: Mapping[int, bytes], size: int, seals: Sea
         return "rollback", f"it saw {seen.size} entries, and the log has {size}: it was rolled back or cut"
     if roots.get(seen.size) != seen.root:
         return "fork", f"it saw another log of {seen.size} entries: this one was rewritten or forked"
-    if kept.old:
+    # From size 0 there is nothing to prove, and a proof of it fits no log ([P4]).
+    if kept.old or kept.proof:
         try:
             verify_consistency(kept.old, seen.size, kept.proof, roots.get(kept.old, b""), seen.root)
         except Malformed as error:

@@ -28,7 +28,7 @@ examples:
 
 exit codes:
   0  every asked-for grade        20  structure or signature failure   22  bodies missing
-  2  usage                        21  contradicts pin or --against     23  a grade was not reached
+  2  usage, or no verdict         21  contradicts pin or --against     23  a grade was not reached
 """
 
 

@@ -55,7 +55,7 @@ class QuickForm:
         # A ts of another type would be written the same way by Python as by its author.
         if rebuilt != text or type(ts) is not int or not 0 <= ts <= MAX_INT or len(line) > MAX_LINE:
             raise Malformed("not the entry that must stand here")
-        _check_data(data, line.isascii())
+        _check_data(data, text.isascii())
         return members
 
     def _learn_names(self, actor: Any, kind: Any, run: Any) -> None:
@@ -118,11 +118,9 @@ def _cause_text(causes: list[int], seq: int) -> str:
 def _check_data(data: dict[str, Json], plain: bool) -> None:
     """[E3] for what rebuilding cannot see: floats that were written as they were read, large integers, keys, depth."""
     for value in data.values():
-        kind = type(value)
-        if kind is int:
-            plain = plain and -MAX_INT <= value <= MAX_INT
-        elif kind is not str and kind is not bool and value is not None:
-            plain = False
+        # Most are texts, so that is asked first.
+        if type(value) is not str and plain:
+            plain = -MAX_INT <= value <= MAX_INT if type(value) is int else value is None or type(value) is bool
     if not plain:
         check(data, 1)
 

@@ -44,7 +44,7 @@ def root_of(leaf_hashes: Sequence[bytes]) -> bytes:
     while len(level) > 1:
         # A last node without a sibling rises unhashed: that is the split at the largest power of two, seen from below.
         alone = level[-1:] if len(level) & 1 else []
-        level = [sha256(b"\x01" + a + b).digest() for a, b in zip(level[::2], level[1::2], strict=False)] + alone
+        level = _parents(level) + alone
     return level[0]
 
 
@@ -103,11 +103,22 @@ class Frontier:
         self.size = size + 1
         return []
 
-    def push_block(self, hashes: Sequence[bytes]) -> Completed:
-        """Append 256 leaf hashes at once, at a size that is a multiple of 256; comes back as 256 pushes would."""
-        if len(hashes) != 256:
-            raise Malformed(f"a block has 256 hashes, not {len(hashes)}")
-        return self.push_subtree(8, block_root(hashes))
+    def push_all(self, leaves: Sequence[bytes]) -> Completed:
+        """Append leaf hashes level by level, which is quicker; comes back what their pushes would give, the lower levels first."""
+        nodes, at, level = list(leaves), self.size, 0
+        edge: list[bytes] = []
+        done: Completed = []
+        while nodes:
+            if at & 1:
+                nodes.insert(0, self._stack.pop())
+            if len(nodes) & 1:
+                edge.append(nodes.pop())
+            nodes, at, level = _parents(nodes), at >> 1, level + 1
+            if level % 8 == 0:
+                done += [(level, index, node) for index, node in enumerate(nodes, at)]
+        self._stack += reversed(edge)
+        self.size += len(leaves)
+        return done
 
     def push_subtree(self, level: int, root: bytes) -> Completed:
         """Append a complete subtree by its root; comes back what is complete at its own level and above."""
@@ -243,6 +254,11 @@ def _check_hashes(proof: Sequence[bytes], *others: bytes) -> None:
         raise Malformed(f"a proof of {len(proof)} hashes; no tree needs more than {MAX_PROOF}")
     if any(len(each) != HASH for each in (*proof, *others)):
         raise Malformed(f"a hash is not {HASH} bytes long")
+
+
+def _parents(nodes: Sequence[bytes]) -> list[bytes]:
+    """The nodes over each pair; a last one without a sibling is left out."""
+    return [sha256(b"\x01" + a + b).digest() for a, b in zip(nodes[::2], nodes[1::2], strict=False)]
 
 
 def _split(count: int) -> int:

@@ -256,24 +256,27 @@ def _facts(report: Report) -> Iterator[str]:
     for anchor in report.anchors:
         yield f"  anchor       {anchor.what}: {'agrees' if anchor.ok else 'CONTRADICTS'} at size {anchor.size:,}"
     for each in report.witnessed:
-        yield f"  witness      {each.name} saw size {each.size:,} at {_moment(each.time_s)}"
+        yield f"  witness      {each.name} saw size {each.size:,} at {_moment(each.time_s * 1_000_000)}"
     for bracket in report.brackets[:_SHOWN]:
         yield (
             f"  time         entries below {bracket.size:,} are older, those after {bracket.seq:,} younger than"
-            f" {bracket.time_us} us, if the {bracket.by} anchor in entry {bracket.seq} is true"
+            f" {_moment(bracket.time_us)}, if the {bracket.by} anchor in entry {bracket.seq} is true"
         )
 
 
-def _moment(time_s: int) -> str:
+def _moment(time_us: int) -> str:
     """A time as people read it; a witness may say any number."""
+    seconds, rest = divmod(time_us, 1_000_000)
     try:
-        return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        return f"{time_s} s"
+        return f"{time_us} us after 1970"
+    return f"{moment}{f'.{rest:06}' if rest else ''} UTC"
 
 
 def _receipt_facts(receipt: Receipt) -> Iterator[str]:
-    yield f"  entry        {receipt.index}: {receipt.kind} by {receipt.actor}, run {receipt.run or '(the log itself)'}, ts {receipt.ts}"
+    of = f"run {receipt.run or '(the log itself)'}, ts {_moment(receipt.ts)}"
+    yield f"  entry        {receipt.index}: {receipt.kind} by {receipt.actor}, {of}"
     yield f"  opened       {', '.join(receipt.opened) or 'nothing'}; not disclosed: {', '.join(receipt.closed) or 'nothing'}"
     yield f"  signed by    {', '.join(receipt.signed_by) or 'nobody'}"
 

@@ -3,6 +3,10 @@
 import sqlite3
 from typing import Self
 
+from .sources.base import CannotRead
+
+_UNWRITTEN = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
+
 
 class Scratch:
     """Some tables, in one transaction that is never ended."""
@@ -21,5 +25,10 @@ class Scratch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self.close()
+        # What a source cannot read is a finding of its own and comes to nobody: this is ours.
+        if getattr(error, "sqlite_errorname", "").startswith(_UNWRITTEN):
+            raise CannotRead(
+                f"what was found so far cannot be set aside ({error}); name a folder with more room with TMPDIR"
+            ) from error

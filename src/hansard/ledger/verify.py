@@ -4,6 +4,7 @@ It writes nothing, opens no network, and believes nothing that does not re-hash.
 process has open for writing: reading it beside SQLite and closing it drops that process's locks.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from .anchors import load_kept, load_pin, load_witness
 from .audit import Asked, Audit, Progress
 from .limits import not_proven
 from .openings import verify_receipt
-from .report import Finding, Findings, Report
+from .report import Finding, Findings, Form, Report
 from .sources import CannotRead, NotALedger, open_source, recognise
 from .tools import STANDARD, Tools
 
@@ -55,9 +56,15 @@ def verify(
             return verify_receipt(place, pin=asked.pin, against=asked.anchors(), witnesses=asked.witnesses, tools=tools)
         return _steady(place, asked, tools, progress)
     except NotALedger as error:
-        return _failed(place, "not_a_ledger", f"not a ledger: {error}")
+        return _failed(place, "not_a_ledger", f"not a ledger: {error}{_belonging(place, form)}")
     except CannotRead:
         raise
+    except OSError as error:
+        # A disk that fails says nothing of the bytes on it.
+        raise CannotRead(f"cannot read {place}: {error.strerror or error}") from error
+    except MemoryError as error:
+        # Nor does a machine that is too small for them.
+        raise CannotRead(f"cannot read {place}: it takes more memory than there is") from error
     except Exception as error:  # noqa: BLE001
         # The last resort that keeps verification total ([V1]): what was not foreseen is a finding, never a traceback.
         return _failed(
@@ -96,6 +103,21 @@ def _steady(place: Path, asked: Asked, tools: Tools, progress: Progress | None) 
         report = replace(report, findings=(*report.findings, Finding(code="moving", grade="warning", message=message)))
     limits = not_proven(report, pinned=asked.pin is not None, anchored=bool(asked.anchors()), deep=asked.deep)
     return replace(report, not_proven=limits)
+
+
+def _belonging(place: Path, form: Form) -> str:
+    """Where a file of the caller's belongs that is held against a ledger. It stays a failure: what lies where a ledger is
+    looked for may have been put there by whoever took the ledger away."""
+    if form != "unknown" or not place.is_file():
+        return ""
+    for what, load, flag in (
+        ("a checkpoint or a consistency file", load_kept, "--against or --since"),
+        ("a pin", load_pin, "--pin"),
+    ):
+        with suppress(CannotRead):
+            load(str(place))
+            return f"; they are {what}: name the ledger, and this file behind {flag}"
+    return ""
 
 
 def _failed(place: Path, code: str, message: str) -> Report:

@@ -214,17 +214,11 @@ class Walk:
         events = list(reversed(special))
         nodes: Completed = []
         while (size := self._next_size(end)) is not None:
-            # Pushing one by one is dearer than a whole block, and gives the roots in between.
-            for leaf in leaves[self._frontier.size - start : size - start]:
-                nodes += self._frontier.push(leaf)
+            nodes += self._frontier.push_all(leaves[self._frontier.size - start : size - start])
             while events and events[-1][0] <= size:
                 self._tell(events.pop()[1])
             self._settle_size(size)
-        if self._frontier.size == start and len(leaves) == WIDTH:
-            nodes = self._frontier.push_block(leaves)
-        else:
-            for leaf in leaves[self._frontier.size - start :]:
-                nodes += self._frontier.push(leaf)
+        nodes += self._frontier.push_all(leaves[self._frontier.size - start :])
         for _, event in reversed(events):
             self._tell(event)
         return nodes

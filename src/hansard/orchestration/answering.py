@@ -12,6 +12,7 @@ from typing import ParamSpec, TypeVar
 from hansard.domain.fact import Body
 from hansard.domain.value import value
 from hansard.domain.work import AnswerChecked, AnswerRevised, RunAnswered
+from hansard.errors import told_of
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Asker, NoAnswer
 from hansard.orchestration.checks.asking import Drift, intent_judge, reviser
@@ -183,7 +184,7 @@ class Answers:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
             text = None
-            await self._say("delivery", "crashed", f"the reviser failed: {type(error).__name__}: {error}", answer.seq)
+            await self._say("delivery", "crashed", f"the reviser failed: {told_of(error)}", answer.seq)
         if not isinstance(text, str) or not text.strip():
             return answer
         judged = await _apart(self._turn, accept_revision, self._request, answer.text, text)
@@ -212,7 +213,7 @@ class Answers:
         except PASSES:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
-            await self._say("verifier", "crashed", f"{type(error).__name__}: {error}", answer.seq)
+            await self._say("verifier", "crashed", told_of(error), answer.seq)
             return
         await self._say("verifier", found.outcome, found.detail, answer.seq)
 

@@ -6,6 +6,7 @@ A result is judged before anybody else sees it: cheap checks, the plan's own che
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import NamedTuple
 
 from hansard.domain.exchange import Completion, Exchange
@@ -168,7 +169,7 @@ class Attempts:
         if text is None:
             raise StoreError(
                 f"the output of task {id!r} (entry {result.seq}) is not in the ledger any more, so what needs it cannot be done; "
-                f"hansard runs retry {self._progress.run} {id} makes it again"
+                f"`hansard runs retry {self._progress.run} {quote(id)} --ledger {quote(self._store.place)}` makes it again"
             )
         return text
 

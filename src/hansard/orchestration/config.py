@@ -9,7 +9,7 @@ from dataclasses import field, fields
 from typing import Any, Literal, Self
 
 from hansard.domain.budget import Budget
-from hansard.domain.fields import Fields
+from hansard.domain.fields import MOST, Fields
 from hansard.domain.roster import Policy, Roster, parse_policy, parse_roster
 from hansard.domain.value import value
 from hansard.errors import StoreError, UsageError
@@ -161,7 +161,7 @@ class RunConfig:
                 answer=fields.choice("answer", ("synthesize", "join"), "synthesize"),
                 tuning=Tuning.read(Fields(fields.table("tuning"), where)),
                 templates=dict(fields.table("templates")),
-                gates=read_rules(fields.any("gates", []), where),
+                gates=read_rules(fields.any("gates", []), where, recorded=True),
                 context=tuple(fields.any("context", [])),
                 verifier=fields.any("verifier"),
                 reviser=fields.any("reviser"),
@@ -200,6 +200,8 @@ def read_budget(fields: Fields) -> Budget:
         return fields.count(name) if fields.has(name) else None
 
     seconds = fields.number("max_seconds") if fields.has("max_seconds") else None
+    if seconds is not None and seconds > MOST:
+        raise fields.wrong("max_seconds", f"a number from 0 to {MOST:,}", seconds)
     budget = Budget(
         max_calls=count("max_calls"),
         max_tokens=count("max_tokens"),

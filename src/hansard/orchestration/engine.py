@@ -9,9 +9,10 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from math import ceil
+from shlex import quote
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -24,7 +25,7 @@ from hansard.domain.work import (
     RunInterrupted,
     TaskSkipped,
 )
-from hansard.errors import HansardError, StoreError, UsageError
+from hansard.errors import Fenced, HansardError, StoreError, Unavailable, UsageError
 from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
@@ -39,6 +40,7 @@ from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
 from hansard.orchestration.watching import Watch, give_back, take
 from hansard.orchestration.working import Crew, breached
+from hansard.providers.programs.process import to_the_end
 from hansard.providers.secrets import Secrets
 from hansard.record.reading import read_entries
 from hansard.record.recorder import Cause, Recorder, Step, Within
@@ -115,7 +117,8 @@ class Engine:
         try:
             progress, asked = await asyncio.to_thread(self._asked, run)
             if asked is None:
-                raise UsageError(f"there is no run {run} in {self._store.place}; `hansard runs` lists them")
+                place = self._store.place
+                raise UsageError(f"there is no run {run} in {place}; `hansard runs --ledger {quote(place)}` lists them")
             if progress.ended is not None:
                 return ended_before(progress.ended)
             means = self._means_of(asked.config, run)
@@ -124,15 +127,30 @@ class Engine:
             if progress.cancel_asked is None or progress.ended is not None:
                 raise
             return await self._given_up(journal, progress, progress.cancel_asked)
-        await self._taken(journal, progress)
+        if progress.rests:
+            # Whoever only looks whether people have decided leaves no trace: a run may wait for months.
+            journal.first = lambda: self._taken(journal, progress)
+        else:
+            await self._taken(journal, progress)
         return await _Drive(self, journal, progress, self._store, asked, means).to_the_end()
 
     async def _taken(self, journal: Journal, progress: Progress) -> None:
         """Say on the record who drives from here."""
         known = (progress.requested, *progress.claims[-1:], progress.resumed_by)
-        fact = RunClaimed(epoch=journal.claim.epoch, because=journal.claim.because)
-        claimed = await journal.record(fact, "engine", [seq for seq in known if seq is not None])
+        fact = RunClaimed(epoch=journal.claim.epoch, because=progress.freed(journal.claim))
+        try:
+            claimed = await journal.put(fact, "engine", [seq for seq in known if seq is not None])
+        except asyncio.CancelledError:
+            # It is written before whoever waits is cancelled: without a word behind it, nobody would seem to have left.
+            await to_the_end(self._left(journal, len(progress.claims)))
+            raise
         progress.claim(claimed.seq)
+
+    async def _left(self, journal: Journal, before: int) -> None:
+        """Say that he who took it has left, where the record has more claims than the ones before."""
+        progress = await asyncio.to_thread(self.reread, journal.run)
+        if len(progress.claims) > before:
+            await journal.put(RunInterrupted(by="signal"), "engine", progress.claims[-1:])
 
     async def _given_up(self, journal: Journal, progress: Progress, asked: int) -> Ended:
         """A run with which nobody can go on here can still be cancelled: what was open is closed, and it ends."""
@@ -188,6 +206,8 @@ class _Drive:
         self._configured, self._request, self._config = asked.configured, asked.request, asked.config
         self._started = asyncio.get_running_loop().time()
         self._cancelling = False
+        if self._config.budget.max_seconds is not None:
+            journal.elapsed_us = self._elapsed_us
         lanes = self._config.roster.lanes
         spent = {lane.name: _sum(progress.lanes.get(lane.name), engine.elsewhere.get(lane.name)) for lane in lanes}
         purses = {lane.name: Purse(lane.budget, spent[lane.name], lane.name) for lane in lanes if lane.budget}
@@ -214,10 +234,12 @@ class _Drive:
             ending = await self._cut("cancelled")
         except _OutOfTime:
             ending = await self._cut("deadline")
-        except HansardError:
+        except (Fenced, Unavailable):
+            # Nothing can be written, or somebody else writes.
             raise
         except Exception:
-            await self._interrupted("error")
+            with suppress(HansardError):
+                await self._interrupted("error")
             raise
         finally:
             work.cancel()
@@ -332,6 +354,7 @@ class _Drive:
 
     async def _cut(self, why: Literal["cancelled", "deadline"]) -> Ending:
         """The run is stopped in flight: close on the record whatever was open, and say what will not be done."""
+        await self._journal.open()
         await self._abandon(why)
         progress = await asyncio.to_thread(self._engine.reread, self._journal.run)
         steps = closed(progress, why)
@@ -369,9 +392,12 @@ class _Drive:
         return [Step(TaskSkipped(task=id, because=because), "engine", [cause]) for id in left]
 
     async def _interrupted(self, by: Literal["signal", "error"]) -> None:
+        if self._journal.is_silent:
+            return
         await self._journal.record(RunInterrupted(by=by), "engine", self._progress.claims[-1:])
 
     async def _end(self, ending: Ending) -> Ended:
+        await self._journal.open()
         await self._abandon("over")
         spent = self._purse.spent
         fact = RunEnded(

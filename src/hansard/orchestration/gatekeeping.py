@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from hansard.domain.fact import Body
 from hansard.domain.gate import GateClosed, GateOpened
-from hansard.domain.value import value
+from hansard.domain.value import replace, value
 from hansard.ledger.canonical import MAX_INT
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import Gate, Outcome, Rule, after_edit, closing, gate_id
@@ -116,6 +116,21 @@ class Gatekeeper:
                 asked = [after_edit(each, self._editor(gate)) if each.name == rule.name else each for each in rules]
                 left = [each for each in asked if each is not None]
         return Passage(text=shown.text, closed=tuple(closed), edit=edit)
+
+    async def expire(self) -> None:
+        """Close what is over by its deadline, also where no task stands any more or yet: as long as it is open, whoever waits for
+        that moment comes again."""
+        for gate in [each for each in self._progress.gates.values() if each.closed is None]:
+            if gate.deadline_us is not None and self._clock_us() >= gate.deadline_us:
+                await self._close(gate, self._rule_at(gate))
+
+    def _rule_at(self, gate: Gate) -> Rule:
+        """The rule of a gate, with what is still needed where somebody edited what it shows."""
+        rule, gates = next(each for each in self._rules if each.name == gate.rule), self._progress.gates.values()
+        behind = [each for each in gates if each.closed is not None and each.closed.seq in gate.opened.causes]
+        edited = next((each for each in behind if each.rule == rule.name), None)
+        editor = self._editor(edited) if edited else rule.editor
+        return replace(rule, needed=int(gate.opened.data["needed"]), editor=editor)
 
     async def _gate(self, rule: Rule, task: Task | None, shown: Shown) -> Gate:
         """The gate of a rule that shows exactly this; a new one where there is none."""

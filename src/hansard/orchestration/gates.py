@@ -85,18 +85,18 @@ class Closing(NamedTuple):
     edit: Entry | None = None
 
 
-def read_rules(rows: Sequence[object], where: str) -> tuple[Rule, ...]:
-    """The gates of a configuration. UsageError says what is wrong."""
+def read_rules(rows: Sequence[object], where: str, *, recorded: bool = False) -> tuple[Rule, ...]:
+    """The gates of a configuration, as somebody wrote them or as they were `recorded`. UsageError says what is wrong."""
     rules: list[Rule] = []
     for number, row in enumerate(rows, 1):
-        rule = _rule(Fields(row, f"{where}, gate {number}"), number)
+        rule = _rule(Fields(row, f"{where}, gate {number}"), number, recorded)
         if rule.name in [each.name for each in rules]:
             raise UsageError(f"{where}: gate {rule.name!r} stands there twice")
         rules.append(rule)
     return tuple(rules)
 
 
-def _rule(fields: Fields, number: int) -> Rule:
+def _rule(fields: Fields, number: int, recorded: bool) -> Rule:
     before = fields.choice("before", ("plan", "tasks"), "tasks")
     approvers = _texts(fields, "approvers")
     rule = Rule(
@@ -109,7 +109,7 @@ def _rule(fields: Fields, number: int) -> Rule:
         deadline_s=fields.number("deadline_s"),
         on_expiry=fields.choice("on_expiry", ("approve", "reject"), "reject"),
         question=fields.text("question"),
-        asked=fields.flag("asked"),
+        asked=recorded and fields.flag("asked"),
     )
     fields.done()
     if not rule.plan and not rule.tasks and not rule.lanes:

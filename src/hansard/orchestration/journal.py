@@ -3,19 +3,23 @@
 The recorder sees home what is queued even when the driver is cancelled meanwhile: afterwards the record tells what stands in it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from hansard.domain.fact import Body, Fact
-from hansard.domain.work import ResultsJoined
+from hansard.domain.work import ResultsJoined, RoleAnswered, RunInterrupted, TaskReturned
 from hansard.ledger.entry import MAX_CAUSES
+from hansard.providers.programs.process import to_the_end
 from hansard.providers.secrets import Secrets
 from hansard.record.recorder import Cause, Recorded, Recorder, Step
 from hansard.store.base import Claim
 
 F = TypeVar("F", bound=Fact)
 
+TIMED = (TaskReturned, RoleAnswered, RunInterrupted)
+"""The clock on the wall may be set before somebody goes on from these, or the machine may sleep."""
 Listener = Callable[[str, Recorded[Fact]], None]
 
 
@@ -33,9 +37,32 @@ class Journal:
     ) -> None:
         self.run, self.claim, self.recorder = run, claim, recorder
         self._secrets, self._listeners = secrets, listeners
+        self.first: Callable[[], Awaitable[None]] | None = None
+        """Puts on the record what stands before everything else. Where nothing else comes, it never does."""
+        self._opening: asyncio.Future[None] | None = None
+        self.elapsed_us: Callable[[], int] | None = None
+        """How long the run has been worked on; None where nobody has to know it when it goes on."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the driver has said nothing so far, not even that it is there."""
+        return self.first is not None and self._opening is None
+
+    async def open(self) -> None:
+        """Say first what is to be said first, where that was left until now. It is written before whoever waits is cancelled."""
+        if self.first is not None:
+            self._opening = self._opening or asyncio.ensure_future(self.first())
+            await to_the_end(self._opening)
+            self.first = None
 
     async def record(self, fact: F, actor: str, causes: Iterable[Cause]) -> Recorded[F]:
         """Record one fact."""
+        if self.first is not None:
+            await self.open()
+        return await self.put(fact, actor, causes)
+
+    async def put(self, fact: F, actor: str, causes: Iterable[Cause]) -> Recorded[F]:
+        """The same for what stands first."""
         clean = self._clean(fact)
         recorded = await self.recorder.record(clean, actor=actor, run=self.run, causes=causes, claim=self.claim)
         self.tell(recorded)
@@ -43,7 +70,9 @@ class Journal:
 
     async def record_all(self, steps: Sequence[Step]) -> list[Recorded[Fact]]:
         """Record several facts in one commit."""
-        if self._secrets:
+        if self.first is not None:
+            await self.open()
+        if self._secrets or self.elapsed_us:
             steps = [Step(self._clean(step.fact), step.actor, step.causes) for step in steps]
         recorded = await self.recorder.record_all(steps, run=self.run, claim=self.claim)
         if self._listeners:
@@ -62,10 +91,12 @@ class Journal:
 
     def tell(self, recorded: Recorded[Fact]) -> None:
         """Tell whoever listens of something that was recorded in this run."""
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(self.run, recorded)
 
     def _clean(self, fact: F) -> F:
+        if self.elapsed_us and isinstance(fact, TIMED):
+            fact = replace(fact, elapsed_us=self.elapsed_us())
         return without_secrets(fact, self._secrets) if self._secrets else fact
 
 

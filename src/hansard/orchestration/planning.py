@@ -1,5 +1,6 @@
 """From what was asked for to the plan of a run: as recorded, as the user wrote it, of one task by route, or by the coordinator."""
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -68,7 +69,8 @@ class Planner:
     async def made(self) -> "tuple[Plan | Ending, int]":
         """The plan: as recorded, as the user wrote it, of one task by route, or by the coordinator."""
         if self._progress.plan is not None:
-            return self.recorded(self._progress.plan), self._progress.plan
+            # One of thousands of tasks takes a while to read, and others are driven here meanwhile.
+            return await asyncio.to_thread(self.recorded, self._progress.plan), self._progress.plan
         if (data := self._brought) is not None:
             brought = self._known.get(self._journal.run)
             plan = brought[1] if brought and brought[0] == data else self.parsed(data, "the plan")

@@ -16,6 +16,7 @@ from hansard.orchestration.gates import Gate
 from hansard.orchestration.nested import is_panel
 from hansard.orchestration.plan import Plan
 from hansard.record.history import calls_of_turn
+from hansard.store.base import Claim, Freed
 
 DRIVEN = frozenset(kind for kind, fact in KINDS.items() if fact.DRIVEN)
 _OF_SESSIONS = (
@@ -27,6 +28,8 @@ _OF_SESSIONS = (
     "tools.returned",
     "session.ended",
 )
+_TIMED = ("task.returned", "role.answered", "run.interrupted")
+_MOVES = ("gate.decided", "run.cancel_asked", "run.resume_asked", "run.retry_asked", "run.interrupted")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,6 +129,8 @@ class Progress:
     lost: dict[int, str | None] = field(default_factory=dict)
     """Calls that were under way when a driver or the run ended, with their lanes. They were made, whatever came of them, and
     count."""
+    moved: int = -1
+    """The newest entry for whose sake somebody has to drive it."""
     seen: int = -1
     """The newest entry that was folded in."""
     _lane_of: dict[str, str] = field(default_factory=dict)
@@ -141,11 +146,15 @@ class Progress:
     def take(self, entry: Entry) -> None:
         """Fold one entry of the run in."""
         self.seen = entry.seq
+        if entry.kind in _MOVES:
+            self.moved = entry.seq
         data = entry.data
         # What people say may come while nobody drives: at a gate for days. Only a driver's own entries tell that it worked.
         if self._epoch_ts and entry.kind != RunClaimed.KIND and entry.kind in DRIVEN:
             self.spent = replace(self.spent, elapsed_us=self.spent.elapsed_us + max(0, entry.ts - self._epoch_ts))
             self._epoch_ts = entry.ts
+        if entry.kind in _TIMED:
+            self._has_taken(data.get("elapsed_us"))
         match entry.kind:
             case "run.requested":
                 self.requested, self.mode = entry.seq, str(data["mode"])
@@ -197,16 +206,35 @@ class Progress:
             case _ if entry.kind.startswith("task."):
                 self._take_task(entry)
 
+    def _has_taken(self, elapsed_us: object) -> None:
+        """What a driver said that it took so far goes before what the times of entries tell: clocks are set, machines sleep."""
+        if type(elapsed_us) is int:
+            self.spent = replace(self.spent, elapsed_us=elapsed_us)
+
+    def freed(self, claim: Claim) -> Freed:
+        """Why a driver may take over. A store forgets the claims of long ago, and the record does not."""
+        return "resumed" if self.claims and claim.because == "new" else claim.because
+
     def claim(self, seq: int) -> None:
         """A driver takes over: what the one before it left under way is lost."""
         self.claims.append(seq)
         self.lose()
 
-    def lose(self) -> None:
-        """Whatever is under way has no answer any more."""
+    @property
+    def rests(self) -> bool:
+        """Whether it waits at a gate, as its last driver left it: nothing is under way, and nobody has said anything since."""
+        waits = any(gate.closed is None for gate in self.gates.values()) and self.moved < max(self.claims, default=-1)
+        return waits and not self._under_way().keys() - self.lost.keys()
+
+    def _under_way(self) -> dict[int, str]:
+        """Calls that have no answer yet, with their tasks."""
         left = {attempt.seq: id for id, attempt in self.attempting}
         left |= {asked: str(entry.data.get("task") or "") for asked, entry in self.asking.items()}
-        left |= {call: self._task_of.get(call, "") for call in self._calling}
+        return left | {call: self._task_of.get(call, "") for call in self._calling}
+
+    def lose(self) -> None:
+        """Whatever is under way has no answer any more."""
+        left = self._under_way()
         self._calling.clear()
         for call in left.keys() - self.lost.keys() - self.panels:
             self.lost[call] = self._lane_of.get(left[call])
@@ -250,6 +278,8 @@ class Progress:
         """Somebody wants a task done again: whatever was said of it, of the answer and of the end no longer counts."""
         task = self.tasks.setdefault(str(entry.data["task"]), TaskProgress())
         task.retry, task.rung, task.escalated = entry.seq, None, None
+        if self.ended is not None:
+            self._has_taken(self.ended.data.get("elapsed_us"))
         for each in self.tasks.values():
             each.skipped = each.refused = None
         self.ended = self.answered = self.cancel_asked = self.revised = None

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.fields import Fields
 from hansard.domain.value import value
-from hansard.errors import ProviderError, UsageError
+from hansard.errors import ProviderError, UsageError, told_of
 from hansard.ledger.entry import ACTOR
 from hansard.providers.checks import BYTES_PER_TOKEN
 
@@ -91,7 +91,7 @@ async def given_by(source: Source, request: str, task: str | None) -> Given:
     except PASSES:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises, the run goes on
-        return Given(None, 0, 0, f"{type(error).__name__}: {error}"[:2_000])
+        return Given(None, 0, 0, told_of(error)[:2_000])
     return trimmed(text, source.max_tokens)
 
 

@@ -42,7 +42,7 @@ class Watch:
     def over(self, claim: Claim, since: int, cancel: Callable[[], None]) -> Iterator[None]:
         """Watch a run while the block runs; `since` is the last entry of it that is known."""
         # The first look renews it: between the claim and this the whole record of the run was read.
-        self._watched[claim.name] = _Watched(claim=claim, renewed=-LEASE_S)
+        mine = self._watched[claim.name] = _Watched(claim=claim, renewed=-LEASE_S)
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="hansard-watch")
         try:
@@ -50,8 +50,9 @@ class Watch:
             with self._asked.of(claim.name, since, cancel):
                 yield
         finally:
-            del self._watched[claim.name]
-            if not self._watched:
+            if self._watched.get(claim.name) is mine:
+                del self._watched[claim.name]
+            if not self._watched and self._task:
                 self._task.cancel()
                 self._task = None
 
@@ -60,6 +61,9 @@ class Watch:
             await asyncio.sleep(LOOK_S)
             now = asyncio.get_running_loop().time()
             due = [each for each in self._watched.values() if now - each.renewed > LEASE_S / 3]
+            if due:
+                # A commit is made anyway: those that would be due soon go with it, so that all come to one.
+                due = [each for each in self._watched.values() if now - each.renewed > LEASE_S / 6]
             for each in due:
                 each.renewed = now
             with suppress(StoreError):

@@ -5,14 +5,14 @@ one commit, so a chain costs one commit a task. Consumers see a result only when
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
 from hansard.domain.work import BudgetBreached, TaskSkipped
 from hansard.ledger.entry import MAX_CAUSES
 from hansard.orchestration.asking import Asker
-from hansard.orchestration.attempting import Attempts, Judged, Passed, Ready, actor
+from hansard.orchestration.attempting import NO_TEXT, Attempts, Judged, Passed, Ready, actor
 from hansard.orchestration.contexts import Contexts
 from hansard.orchestration.gatekeeping import Gatekeeper, Shown
 from hansard.orchestration.plan import Plan, Task
@@ -99,21 +99,26 @@ class Crew:
 
         What was done without a task that is to be done now waits for it: `Attempts` knows then whether it stands.
         """
-        passing = self._progress.passing(self.plan)
+        if not self._progress.tasks:
+            return
+        passing = await asyncio.to_thread(self._progress.passing, self.plan)
         for id in self.plan.order:
             if any(need.task not in self.passed and need.task not in self.lost for need in self.plan.task(id).needs):
                 continue
             if (attempt := passing.get(id)) is not None:
                 assert attempt.judged is not None
                 assert attempt.returned is not None
-                text = self._attempts.text(attempt.returned, id)
-                self.passed[id] = Passed(
-                    attempt=attempt.number, judged=attempt.judged, returned=attempt.returned, text=text
-                )
+                self.passed[id] = Passed(attempt.number, attempt.judged, attempt.returned, NO_TEXT)
                 self.schedule.passed(id)
             elif self.schedule.state(id) != "skipped" and (said := self._lost_before(id)) is not None:
                 self.lost[id] = said
                 await self._skip(self._still_to_skip(self.schedule.failed(id)))
+        # Of thousands this takes a while, and whoever else is driven here goes on meanwhile.
+        self.passed |= await asyncio.to_thread(self._with_texts, dict(self.passed))
+
+    def _with_texts(self, passed: Mapping[str, Passed]) -> dict[str, Passed]:
+        """The same with what the record has of their texts."""
+        return {id: each._replace(text=self._attempts.text(each.returned, id)) for id, each in passed.items()}
 
     def _lost_before(self, id: str) -> int | None:
         """The entry that says that a task is lost for good: a verdict, or that it was refused."""
@@ -177,13 +182,15 @@ class Crew:
             looked.update(fresh)
             for id in fresh:
                 await self._at_a_gate(self.plan.task(id))
+        await self._gatekeeper.expire()
         self._launch()
 
     async def _at_a_gate(self, task: Task) -> None:
         if self._awaited(task):
             return
         if task.id not in self._shows:
-            self._shows[task.id] = self._shown(task)
+            # It may be built on thousands of results.
+            self._shows[task.id] = await asyncio.to_thread(self._shown, task)
         passage = await self._gatekeeper.passage(self._rules[task.id], task, self._shows[task.id])
         if passage is None:
             return

@@ -18,7 +18,7 @@ from functools import partial, wraps
 from typing import Any, Protocol
 
 from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange, Failure, Finish, ToolEvent, Usage
-from hansard.errors import UsageError
+from hansard.errors import UsageError, told_of
 from hansard.providers import checks
 from hansard.providers.deadline import Deadline
 
@@ -152,7 +152,7 @@ async def answer(provider: Provider, exchange: Exchange, work: Work) -> Completi
     try:
         return _settled(provider, exchange, completion, heard, latency_us)
     except Exception as error:  # noqa: BLE001 - a third party may have put anything into the fields
-        why = failure("internal", f"answered with a Completion that makes no sense: {_said_by(error)}")
+        why = failure("internal", f"answered with a Completion that makes no sense: {told_of(error)}")
         return _settled(provider, exchange, failed(provider, exchange, why), heard, latency_us)
 
 
@@ -177,7 +177,7 @@ async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Hear
         with deadline:
             completion = await work(exchange, heard)
     except TimeoutError as error:
-        why = _late(limit) if deadline.expired else failure("timeout", _said_by(error))
+        why = _late(limit) if deadline.expired else failure("timeout", told_of(error))
         return failed(provider, exchange, why, heard=heard)
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -188,7 +188,7 @@ async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Hear
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # noqa: BLE001 - a failure is a value, whatever a library raises
-        why = failure("internal", _said_by(error), exception=type(error).__qualname__)
+        why = failure("internal", told_of(error), exception=type(error).__qualname__)
         return failed(provider, exchange, why, heard=heard)
     if not isinstance(completion, Completion):
         said = f"answered with a Python {type(completion).__name__} instead of a Completion"
@@ -200,10 +200,6 @@ async def _asked(provider: Provider, exchange: Exchange, work: Work, heard: Hear
 
 def _late(limit: float) -> Failure:
     return failure("timeout", f"no answer within {limit:g} s")
-
-
-def _said_by(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def refusal_of(provider: Provider, exchange: Exchange) -> Completion | None:
@@ -252,8 +248,9 @@ def check_provider(given: Any) -> None:
     try:
         id, described = given.id, given.describe()
     except Exception as error:
-        raise UsageError(f"{given!r:.100} is no provider: it cannot say what it is ({_said_by(error)})") from error
-    if not isinstance(id, str) or not isinstance(described, Mapping):
+        raise UsageError(f"{given!r:.100} is no provider: it cannot say what it is ({told_of(error)})") from error
+    texts = isinstance(described, Mapping) and all(isinstance(each, str) for pair in described.items() for each in pair)
+    if not isinstance(id, str) or not texts:
         raise UsageError(f"{given!r:.100} is no provider: its id is a text, and describe() gives a mapping of texts")
 
 

@@ -49,16 +49,16 @@ _written = json.JSONEncoder(ensure_ascii=False).encode
 
 def fault_of(exchange: Exchange) -> Failure | None:
     """Why this exchange cannot be asked of anybody, or None."""
-    roles = [message.role for message in exchange.messages]
-    if not roles:
+    messages = exchange.messages
+    if not messages:
         return _invalid("there is no message to answer")
-    if "system" in roles[1:]:
+    if "system" in [message.role for message in messages[1:]]:
         return _invalid("a system message may only come first")
-    if roles[-1] == "assistant":
+    if messages[-1].role == "assistant":
         return _invalid("the last message is the assistant's own, which servers take for the beginning of its answer")
     if not exchange.limits.timeout_s > 0:
         return _invalid(f"the time limit must be more than 0 s, not {exchange.limits.timeout_s}")
-    for number, message in enumerate(exchange.messages):
+    for number, message in enumerate(messages):
         try:
             message.content.isascii() or message.content.encode()
         except UnicodeEncodeError as error:
@@ -176,7 +176,7 @@ def checked(exchange: Exchange, completion: Completion) -> Completion:
 def spoiled(completion: Completion, why: Failure) -> Completion:
     """An answer that came and does not count. Its text and its cost stay; what it calls for is not to be run."""
     finish = completion.finish if completion.finish in _FAILURE else "error"
-    return replace(completion, structured=None, calls=(), failure=why, finish=finish)
+    return replace(completion, structured=None, calls=(), thought=None, failure=why, finish=finish)
 
 
 def malformed(exchange: Exchange, completion: Completion, breach: Breach) -> Completion:
@@ -209,14 +209,13 @@ def _encodable(completion: Completion) -> Completion:
 
 
 def _bounded(exchange: Exchange, completion: Completion) -> Completion:
-    limit, size = exchange.limits.max_output_bytes, len(completion.text.encode())
-    if completion.calls:
-        size += _size(completion.calls)
-    elif completion.structured is not None:
-        # Beside a text it says the same once more.
-        size = max(size, len(_as_text(completion.structured).encode()))
-    if size <= limit:
-        return completion
+    size = _length(completion.text) + _size(completion.calls)
+    return completion if size <= exchange.limits.max_output_bytes else _cut(exchange, completion, size)
+
+
+def _cut(exchange: Exchange, completion: Completion, size: int) -> Completion:
+    """An answer that is longer than was asked for."""
+    limit = exchange.limits.max_output_bytes
     cut = completion.text.encode()[: max(0, limit)].decode("utf-8", "ignore")
     message = f"the answer is {size} bytes long; at most {limit} were asked for"
     why = Failure(kind="malformed_response", message=message, retryable=False)
@@ -262,7 +261,8 @@ def _called(completion: Completion) -> Completion:
     readings = [plain({"id": call.id, "name": call.name, "arguments": call.arguments}) for call in completion.calls]
     if breach := next((each.breach for each in readings if each.breach), None):
         return spoiled(completion, _miscalled(f"a call for a tool is no JSON: {breach}"))
-    return replace(completion, structured=None, calls=tuple(ToolCall(**each.value) for each in readings))
+    calls = tuple(ToolCall(**each.value) for each in readings)
+    return replace(completion, structured=None, calls=calls, thought=plain(completion.thought).value)
 
 
 def _structured(exchange: Exchange, completion: Completion) -> Completion:
@@ -272,7 +272,12 @@ def _structured(exchange: Exchange, completion: Completion) -> Completion:
         return _called(completion)
     validator, text = compile(exchange.schema) if exchange.schema is not None else None, completion.text
     if completion.structured is not None:
-        reading = plain(completion.structured)
+        reading, limit = plain(completion.structured), exchange.limits.max_output_bytes
+        # Beside a text it says the same once more.
+        if reading.breach or _at_most(reading.value) > limit:
+            size = len(_as_text(completion.structured).encode())
+            if size > limit:
+                return _cut(exchange, completion, size)
         if reading.breach is None:
             text = text or _as_text(reading.value)
             reading = judged(reading.value, validator)
@@ -323,6 +328,18 @@ def _as_text(value: Any) -> str:
         return repr(value).encode("utf-8", "replace").decode()
 
 
+def _at_most(value: Any) -> int:
+    """As many bytes as a JSON value may take when it is written, by the lengths of what is in it: most are far from any limit."""
+    kind = type(value)
+    if kind is str:
+        return 2 + 6 * len(value)
+    if kind is dict:
+        return 2 + sum([6 * len(name) + 6 + _at_most(each) for name, each in value.items()])
+    if kind is list:
+        return 2 + sum([_at_most(each) + 2 for each in value])
+    return 24
+
+
 def _usage(exchange: Exchange, completion: Completion, reported: Usage | None) -> Usage:
     """What was reported, or an estimate where something was generated and nobody counted, or nobody can have counted that."""
     usage = completion.usage
@@ -371,5 +388,5 @@ def settled_cost(cost: Cost, *, unmetered: bool) -> Cost:
     if not unmetered:
         return cost
     if cost.basis in {"unknown", "unmetered"}:
-        return replace(cost, basis="unmetered") if cost.usd_nano else _UNMETERED
-    return replace(cost, basis="estimate")
+        return Cost(usd_nano=cost.usd_nano, basis="unmetered") if cost.usd_nano else _UNMETERED
+    return Cost(usd_nano=cost.usd_nano, basis="estimate")

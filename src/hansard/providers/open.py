@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from hansard.domain.fields import Fields
-from hansard.errors import HansardError, MissingExtra, UsageError
+from hansard.errors import HansardError, MissingExtra, UsageError, told_of
 from hansard.providers.base import Provider, check_provider, held
 from hansard.providers.breaker import Breaker
 from hansard.providers.limits import Limited
@@ -163,7 +163,7 @@ def _open(
     except BaseException as error:
         if kind in OURS or isinstance(error, HansardError | KeyboardInterrupt):
             raise
-        raise UsageError(f"the provider kind {kind!r} refuses this table: {type(error).__name__}: {error}") from error
+        raise UsageError(f"the provider kind {kind!r} refuses this table: {told_of(error)}") from error
     return _limited(held(provider) if kind in GUARDING else guard(held(provider)), fields)
 
 
@@ -221,6 +221,8 @@ def _limited(provider: Provider, fields: Fields) -> Provider:
     per_minute = fields.number("per_minute")
     if per_minute == 0:
         raise UsageError(f"{fields.where}: per_minute must be more than 0")
+    if burst is not None and per_minute is None:
+        raise UsageError(f"{fields.where}: burst belongs to per_minute; add that, or leave it out")
     if places is None and per_minute is None:
         return provider
     # Outside of the breaker: who waits for a turn while the circuit opens is then not asked any more.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hansard.domain.fields import Fields, Word
+from hansard.domain.fields import MOST, Fields, Word
 
 COMMON = ("kind", "max_concurrent", "per_minute", "burst", "breaker", "breaker_after", "breaker_cool_down_s", "secrets")
 """What every kind takes. Who opens providers reads it, and no kind sees it."""
@@ -32,8 +32,8 @@ class Options(Fields):
             raise self.wrong(name, "a table of variables, whose names are not empty and hold no =", value)
         return dict(value)
 
-    def count(self, name: str, default: int = 0, *, least: int = 1) -> int:
-        return super().count(name, default, least=least)
+    def count(self, name: str, default: int = 0, *, least: int = 1, most: int = MOST) -> int:
+        return super().count(name, default, least=least, most=most)
 
     def seconds(self, name: str) -> float | None:
         value = self.number(name)

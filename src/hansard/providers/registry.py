@@ -7,7 +7,7 @@ the same for all, and the environment that it may read; it may also take `prices
 from collections.abc import Callable
 from typing import Any
 
-from hansard.errors import UsageError
+from hansard.errors import UsageError, told_of
 from hansard.providers.base import Provider
 
 GROUP = "hansard.providers"
@@ -52,7 +52,7 @@ class Registry:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            why = f"{type(error).__name__}: {error}"
+            why = told_of(error)
             raise UsageError(f"the provider kind {kind!r} ({found.value}) cannot be loaded: {why}") from error
         if not callable(factory):
             raise UsageError(f"the provider kind {kind!r} ({found.value}) is no factory")

@@ -49,6 +49,7 @@ def scrubbed(completion: Completion, secrets: Secrets) -> Completion:
         argv=tuple(secrets.scrub(each) for each in completion.argv),
         failure=_failure(completion.failure, secrets),
         calls=tuple(_call(each, secrets) for each in completion.calls),
+        thought=secrets.scrub_json(completion.thought),
         tool_events=tuple(_event(each, secrets) for each in completion.tool_events),
     )
 

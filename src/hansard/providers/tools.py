@@ -23,6 +23,7 @@ from hansard.domain.exchange import (
     Usage,
 )
 from hansard.domain.value import replace, value
+from hansard.errors import told_of
 from hansard.providers.base import Provider, failure, refusal_of
 from hansard.providers.checks import spoiled
 from hansard.providers.schema import compile
@@ -87,7 +88,7 @@ async def with_tools(provider: Provider, exchange: Exchange, box: Toolbox, witne
             return over(_counted(completion, refused))
         events, results, broken = await _batch(completion.calls, exchange.tools, box, until)
         ran += events
-        asked = Message(role="assistant", content=completion.text, calls=completion.calls)
+        asked = Message(role="assistant", content=completion.text, calls=completion.calls, thought=completion.thought)
         exchange = replace(exchange, messages=(*exchange.messages, asked, *results))
         asks_again = not broken and refusal_of(provider, exchange) is None
         await witness.returned(iteration, events, asks_again=asks_again)
@@ -164,7 +165,7 @@ async def _run(call: ToolCall, box: Toolbox, until: float) -> tuple[ToolEvent, F
         raise
     except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises ends this answer and nothing else
         late = isinstance(error, TimeoutError) and deadline.expired()
-        why = "did not end in time" if late else f"raised {type(error).__name__}: {_short(error)}"
+        why = "did not end in time" if late else f"raised {_short(told_of(error))}"
         kind: ErrorKind = "timeout" if late else "tool_failure"
         broken = failure(kind, box.clean(f"the tool {call.name} {why}"))
     event = ToolEvent(

@@ -4,7 +4,7 @@ A quick check either gives exactly the data and bodies that codec.encode gives, 
 wrong. Recording is on every step's path; walking a table of fields would cost it a third of its time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hansard.domain.fact import Body, Fact
@@ -21,7 +21,8 @@ def compile_check(shape: Shape) -> Quick:
     maybe = [(at, field) for at, field in enumerate(shape.data) if (at, field) not in needed]
     lines = ["def quick(fact):", *(f"    value_{at} = fact.{field.name}" for at, field in enumerate(shape.data))]
     if needed:
-        lines += [f"    if not ({' and '.join(_test(at, field) for at, field in needed)}):", "        return None"]
+        tests = [*(_type_test(at, field) for at, field in needed), *_range_tests(needed)]
+        lines += [f"    if not ({' and '.join(tests)}):", "        return None"]
     lines.append(f"    data = {{{', '.join(f'{field.name!r}: value_{at}' for at, field in needed)}}}")
     for at, field in maybe:
         lines += _optional(at, field)
@@ -41,7 +42,7 @@ def _optional(at: int, field: Field) -> list[str]:
         return [f"    if not ({empty.format(at=at)}):", "        return None"]
     return [
         f"    if value_{at} is not None:",
-        f"        if not ({_test(at, field)}):",
+        f"        if not ({' and '.join([_type_test(at, field), *_range_tests([(at, field)])])}):",
         "            return None",
         f"        data[{field.name!r}] = value_{at}",
     ]
@@ -57,10 +58,14 @@ def _part(name: str, optional: bool) -> list[str]:
     ]
 
 
-def _test(at: int, field: Field) -> str:
+def _type_test(at: int, field: Field) -> str:
     same = f"type(value_{at}) is {field.want.__name__}"
-    if field.want is int:
-        return f"{same} and -{MAX_INT} <= value_{at} <= {MAX_INT}"
     if field.choices is not None:
         return f"{same} and value_{at} in choices_{at}"
     return f"{same} and len(value_{at}) <= {MAX_TEXT}" if field.want is str else same
+
+
+def _range_tests(given: Iterable[tuple[int, Field]]) -> list[str]:
+    """For all numbers at once, which takes half of the time: they are known to be numbers by then."""
+    numbers = ", ".join(f"value_{at}" for at, field in given if field.want is int)
+    return [f"min(0, {numbers}) >= -{MAX_INT}", f"max(0, {numbers}) <= {MAX_INT}"] if numbers else []

@@ -19,8 +19,10 @@ from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
 from hansard.record.threads import begun
 from hansard.store.base import Claim, Draft, Outcome, Placed, Seal, Store
+from hansard.store.opener import Opener
 
 F = TypeVar("F", bound=Fact)
+T = TypeVar("T")
 F_co = TypeVar("F_co", bound=Fact, covariant=True)
 
 RIDE_S = 0.005
@@ -95,6 +97,7 @@ class Recorder:
 
     def __init__(self, store: Store, *, sealing: Sealing | None = None, drafter: Drafter | None = None) -> None:
         self.store = store
+        self._opener = Opener()
         self._sealing = sealing
         self._drafter = drafter or Drafter(fastest())
         self._put = store.inline if sealing is None else None
@@ -109,6 +112,8 @@ class Recorder:
         self._upkeep_due = False
         self._failed: HansardError | None = None
         self._closing = False
+        self._parting = False
+        """The writer was cancelled, as by a loop that ends: whoever follows it writes what is queued, and is not left behind."""
         self._looking = False
         self._streak = 0
         self._last: asyncio.Task[object] | None = None
@@ -154,14 +159,14 @@ class Recorder:
     def seal_soon(self) -> None:
         """Let the sealer see to what is unsigned as soon as nothing is left to write, and from then on: a run has ended, say."""
         self._upkeep_due = True
-        if self._sealing and self._task is None and not self._failed and not self._closing:
+        if self._sealing and self._task is None and not (self._failed or self._closing or self._parting):
             # Nothing was recorded here yet: what is unsigned is of others.
             self._start(asyncio.get_running_loop())
         self._wake()
 
     async def close(self) -> None:
         """Write what is queued and stop. The store is not closed."""
-        self._closing = True
+        self._closing, self._put = True, None
         if self._task:
             self._wake()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -173,14 +178,18 @@ class Recorder:
             self._timer.cancel()
 
     def _check_loop(self) -> None:
-        """UsageError in another loop than ours, as long as there is ours: what is queued there wakes nobody here."""
+        """UsageError in another loop than ours, as long as there is ours: what is queued there wakes nobody here.
+
+        StoreError in a forked child: it has the store's place, and none of the threads.
+        """
+        self._opener.check(self.store.place)
         if self._loop is not (loop := asyncio.get_running_loop()):
             if self._loop and not self._loop.is_closed():
                 raise UsageError(
                     f"{self.store.place} is open in another event loop, which records; "
                     "open it again here, as in every thread and process that has a loop of its own"
                 )
-            self._loop = loop
+            self._loop, self._parting = loop, False
 
     def _may_be_alone(self) -> bool:
         """Whether a commit at once may be worth it: commits are quick, and nobody else is seen to record."""
@@ -252,7 +261,7 @@ class Recorder:
 
     async def _write(self) -> None:
         assert self._kick is not None
-        while self._queue or not self._closing:
+        while self._queue or not (self._closing or self._parting):
             if self._kick.is_set():
                 # Somebody came while the last batch was written. What that batch has woken records again in this turn of
                 # the loop: waiting for it keeps batches full.
@@ -267,12 +276,16 @@ class Recorder:
             self._writing = True
             try:
                 outcomes = await self._commit()
-                for at in range(0, len(outcomes), A_TURN):
-                    if at:
-                        await asyncio.sleep(0)
-                    _answer(self._batch[at : at + A_TURN], outcomes[at : at + A_TURN])
+                try:
+                    for at in range(0, len(outcomes), A_TURN):
+                        if at:
+                            await asyncio.sleep(0)
+                        _answer(self._batch[at : at + A_TURN], outcomes[at : at + A_TURN])
+                except BaseException:
+                    _answer(self._batch, outcomes)
+                    raise
             except BaseException:
-                self._queue[:0] = self._batch
+                self._queue[:0] = [waiting for waiting in self._batch if not waiting.answer.done()]
                 raise
             finally:
                 self._batch, self._writing = [], False
@@ -291,15 +304,16 @@ class Recorder:
             # A sealer belongs to one thread at a time: who records meanwhile waits in the queue.
             self._writing = True
             try:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep)
+                await _seen_home(asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep))
             finally:
                 self._writing = False
 
     def _tick(self) -> None:
         """Wakes the writer now and then: one timer that starts itself again costs nothing per entry, a timeout each time does."""
-        self._upkeep_due = True
-        self._wake()
         self._timer = asyncio.get_running_loop().call_later(UPKEEP_S, self._tick)
+        # A loop that comes to this has not ended.
+        self._parting = False
+        self.seal_soon()
 
     async def _commit(self) -> list[Outcome]:
         """Inline where commits are known to be quick, else in the writer thread."""
@@ -309,10 +323,9 @@ class Recorder:
         work = loop.run_in_executor(self._thread, self._write_on, loop)
         nudge = _Nudge(loop, work)
         try:
-            return await asyncio.shield(work)
+            return await _seen_home(work)
         except asyncio.CancelledError:
-            # The entries are on their way and cannot be called back: see them home, then pass the cancellation on.
-            await asyncio.wait([work])
+            _answer(self._batch, work.result())
             raise
         finally:
             nudge.stop()
@@ -354,6 +367,13 @@ class Recorder:
             return
         if not self._closing:
             self._task = None
+        if task.cancelled() and task.get_loop() is self._loop and not self._closing:
+            self._parting = True
+            if self._queue:
+                # Nothing of it was begun.
+                self._start(self._loop)
+                self._wake()
+            return
         error = None if task.cancelled() else task.exception()
         if error is None and not self._queue:
             return
@@ -387,6 +407,15 @@ class _Nudge:
 
     def stop(self) -> None:
         self._timer.cancel()
+
+
+async def _seen_home(work: "asyncio.Future[T]") -> T:
+    """What a thread does: it cannot be called back, so a cancellation is passed on when it is done."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
 
 
 def _answer(batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:

@@ -27,7 +27,7 @@ from hansard.record.recovery import (
     settle_keys,
 )
 from hansard.seal import anchors
-from hansard.seal.cadence import CHECKPOINT_S, due, passed, rotation_due, utc_day
+from hansard.seal.cadence import CHECKPOINT_S, DAY_S, ROTATION_ENTRIES, due, passed, rotation_due, utc_day
 from hansard.seal.keys import KeyRing
 from hansard.seal.signing import SigningKey, sign_checkpoint
 from hansard.store.base import Claim, Draft, Seal, Store, StoredCheckpoint
@@ -36,6 +36,8 @@ LEASE_S = 15.0
 RENEW_S = 5.0
 ANCHOR_S = 1.0
 CLAIM = "seal"
+NO_LULL = (0.0, 0.0, 0)
+"""Since when, until when and below which size nothing is due, where that is not known."""
 
 Reason = Literal["day", "size", "asked", "lost"]
 
@@ -65,6 +67,7 @@ class Sealer:
         self._anchored: str | None = None
         self._anchored_s: float | None = None
         self._renewed_s = clock()
+        self._lull = NO_LULL
         self.trouble: StoreError | None = None
         """Why the last upkeep after a commit failed; the entries themselves are durable."""
 
@@ -121,8 +124,11 @@ class Sealer:
 
     def committed(self) -> None:
         """The append that was given seal() is durable."""
+        since_s, until_s, size = self._lull
         if self._pending:
             self._adopt(self._pending)
+        elif since_s <= self._clock() < until_s and self._size < size:
+            return
         self.upkeep()
 
     def upkeep(self) -> None:
@@ -137,6 +143,7 @@ class Sealer:
 
     def tick(self) -> None:
         """Upkeep, cheap when nothing is due: the lease, the cadence, rotation, the anchor. Also for idle times."""
+        self._lull = NO_LULL
         self._ensure_log_is_known()
         now = self._clock()
         if passed(now, self._renewed_s, RENEW_S):
@@ -147,8 +154,10 @@ class Sealer:
         reason = rotation_due(self._size, now, (self._keys.epoch.size, self._since_day))
         if reason:
             self._rotate(reason)
-        elif passed(now, self._anchored_s, ANCHOR_S):
+            return
+        if passed(now, self._anchored_s, ANCHOR_S):
             self._keep_anchor()
+        self._lull = self._lull_from(now)
 
     def checkpoint(self) -> StoredCheckpoint:
         """Sign the whole log now, unless it is signed already: the newest checkpoint, durable and anchored."""
@@ -205,7 +214,7 @@ class Sealer:
 
     def _rotate(self, reason: Reason) -> StoredCheckpoint:
         """The new key is durable before the log names it; the old one is destroyed when the log has done so."""
-        number = self.epoch + 1
+        self._lull, number = NO_LULL, self.epoch + 1
         signers = [key for key in (self._identity, self._epoch_key) if key]
         made: list[StoredCheckpoint] = []
 
@@ -248,6 +257,15 @@ class Sealer:
         data = {"epoch": number, "key": key.text(), "reason": reason}
         sketch = checked_sketch(kind=ROTATED, actor="sealer", run="", data=data, body={})
         return Draft("", sketch, (), (), (CLAIM, self._claim.epoch))
+
+    def _lull_from(self, now: float) -> tuple[float, float, int]:
+        """From a moment in which all was seen to: until the first of it is due again, a commit need not look at each."""
+        if self._last_s is None or self._since_day < utc_day(now):
+            return NO_LULL
+        dues = [self._renewed_s + RENEW_S, self._last_s + CHECKPOINT_S, (self._since_day + 1) * DAY_S]
+        if self._last is not None and self._last.note != self._anchored:
+            dues.append((self._anchored_s or now) + ANCHOR_S)
+        return now, min(dues), self._keys.epoch.size + ROTATION_ENTRIES
 
     def _due(self, size: int) -> bool:
         self._size = size

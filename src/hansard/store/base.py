@@ -232,7 +232,7 @@ class Store(Protocol):
     def release(self, claim: Claim) -> None: ...
 
     def epoch(self, name: str) -> int:
-        """The claim's newest epoch; 0 when it was never taken."""
+        """The claim's newest epoch; where it was never taken 0, or the highest of those that the store has forgotten."""
         ...
 
     def repair(self) -> list[tuple[str, int]]:

@@ -74,7 +74,12 @@ def why_free(claim: str, epoch: int, holder: str, left_us: int) -> Freed:
     if who and who.is_dead():
         return "dead"
     by = f"process {who.pid} on {who.host}" if who else "somebody"
-    raise Fenced(f"{claim} is held by {by} for {left_us / 1_000_000:.0f} s more; wait, or end that process")
+    if who and who.would_be_seen():
+        raise Fenced(f"{claim} is held by {by}, which is alive and keeps it; wait until it is done with it, or end it")
+    left = f"{left_us / 1_000_000:.0f} s more"
+    raise Fenced(
+        f"{claim} is held by {by} for {left}, and on from there while that lives; wait until it is done, or end it"
+    )
 
 
 @cache

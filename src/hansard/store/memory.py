@@ -270,17 +270,8 @@ class _Unhurried(Sequence):
 
     def settle(self) -> Completed:
         """Bring the tree up to the last entry; comes back the nodes that a store keeps ([H6])."""
-        frontier, leaves = self.frontier, self._waiting
-        nodes: Completed = []
-        at = 0
-        while at < len(leaves):
-            if frontier.size & 255 == 0 and len(leaves) - at >= 256:
-                nodes += frontier.push_block(leaves[at : at + 256])
-                at += 256
-            else:
-                nodes += frontier.push(leaves[at])
-                at += 1
-        leaves.clear()
+        nodes = self.frontier.push_all(self._waiting)
+        self._waiting.clear()
         return nodes
 
 

@@ -4,8 +4,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-MAX_SEQ = 2**53 - 1
-Seq = Annotated[int, Field(ge=0, le=MAX_SEQ)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 State = Literal[
     "requested",
@@ -27,7 +25,11 @@ def whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Limit = Annotated[int, Field(ge=0, lt=10**15), BeforeValidator(whole)]
+WHOLE = BeforeValidator(whole)
+"""Behind whatever else is asked of a whole number."""
+MAX_SEQ = 2**53 - 1
+Seq = Annotated[int, Field(ge=0, le=MAX_SEQ), WHOLE]
+Limit = Annotated[int, Field(ge=0, lt=10**15), WHOLE]
 
 
 class Limited(BaseModel):

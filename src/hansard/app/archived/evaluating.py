@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from statistics import fmean
 from typing import Any
 
@@ -94,9 +95,12 @@ def _named(store: Store, name: str, kind: str) -> Entry | None:
             if len(sessions) > 1:
                 raise UsageError(f"run {name} has {len(sessions)} sessions; name one of them: {', '.join(sessions)}")
             return entry
+    which = "session that has ended" if kind == "session.ended" else "session"
+    if name == LAST:
+        raise UsageError(f"{store.place} has no {which} yet; `--ledger LEDGER` asks another ledger")
     if name and any(store.select(Query(run=name, limit=1))):
-        which = "session that has ended" if kind == "session.ended" else "session"
-        raise UsageError(f"run {name} has no {which}; `hansard runs show {name}` shows what it has")
+        show = f"hansard runs show {name} --ledger {quote(store.place)}"
+        raise UsageError(f"run {name} has no {which}; `{show}` shows what it has")
     return None
 
 

@@ -116,7 +116,8 @@ def newest_place(store: Store) -> Path:
     folder = directory_of(store, run)
     if folder is None:
         raise UsageError(
-            f"run {run}, the newest deliberation, has no directory; `hansard session export {run}` shows it"
+            f"run {run}, the newest deliberation, has no directory; "
+            f"`hansard session export {run} --ledger {shlex.quote(store.place)}` shows it"
         )
     return folder
 

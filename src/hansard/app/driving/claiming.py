@@ -19,8 +19,8 @@ LOOK_S = 0.1
 
 
 @asynccontextmanager
-async def claimed(store: Store, run: str, cancel: asyncio.Event) -> AsyncIterator[tuple[Progress, Claim]]:
-    """Hold the claim of a run, and how far it has come; `cancel` is set when somebody asks for it.
+async def claimed(store: Store, watch: Watch, run: str, cancel: asyncio.Event) -> AsyncIterator[tuple[Progress, Claim]]:
+    """Hold the claim of a run, kept by `watch`, and how far it has come; `cancel` is set when somebody asks for it.
 
     Fenced when another process holds it. It is read behind the claim: whoever had it before may just have ended the run.
     """
@@ -29,7 +29,7 @@ async def claimed(store: Store, run: str, cancel: asyncio.Event) -> AsyncIterato
         progress = await asyncio.to_thread(_progress, store, run)
         if progress.cancel_asked is not None:
             cancel.set()
-        with Watch(store).over(claim, progress.seen, cancel.set):
+        with watch.over(claim, progress.seen, cancel.set):
             yield progress, claim
     finally:
         await give_back(store, claim)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from hansard.app.driving.claiming import beginning, claimed
@@ -45,6 +46,7 @@ from hansard.errors import Fenced, ProviderError, StoreError, UsageError
 from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.journal import Listener
 from hansard.orchestration.progress import Progress, progress_of
+from hansard.orchestration.watching import Watch
 from hansard.record.reading import read_entries
 from hansard.record.recorder import Recorded, Recorder, Step, Within
 from hansard.store.base import Query, Store
@@ -67,6 +69,7 @@ class Deliberations:
 
     def __init__(self, recorder: Recorder, store: Store, pool: Pool) -> None:
         self._recorder, self._store, self._pool = recorder, store, pool
+        self._watch = Watch(store)
         self._listeners: list[Listener] = []
         self._cancels: dict[str, asyncio.Event] = {}
 
@@ -126,7 +129,8 @@ class Deliberations:
         if persona is None and ended.state == "stopped":
             raise UsageError(f"no persona came of run {run}: {ended.detail}; allow more in [budget], or by flags")
         if persona is None:
-            raise ProviderError(f"no persona came of it; `hansard runs follow {run}` shows what was said")
+            follow = f"hansard runs follow {run} --ledger {quote(self._store.place)}"
+            raise ProviderError(f"no persona came of it; `{follow}` shows what was said")
         return {"run": run, "persona": persona.as_data()}
 
     async def _generated(self, run: str) -> tuple[Ended, Persona | None]:
@@ -226,7 +230,7 @@ class Deliberations:
         # What is no deliberation is refused before there is a claim of that name.
         await asyncio.to_thread(self._progress, run)
         cancel = asyncio.Event()
-        async with claimed(self._store, run, cancel) as (progress, claim):
+        async with claimed(self._store, self._watch, run, cancel) as (progress, claim):
             self._cancels[run] = cancel
             try:
                 yield Hold(self._recorder, self._store, self._pool, progress, claim, cancel, self._tell)
@@ -242,8 +246,9 @@ class Deliberations:
     def _progress(self, run: str) -> Progress:
         progress = progress_of(run, read_entries(self._store, Query(run=run)))
         if progress.requested is None or progress.configured is None or progress.mode not in (MODE, PERSONA):
+            place = self._store.place
             raise UsageError(
-                f"there is no deliberation {run!r} in {self._store.place}; `hansard runs` lists what there is"
+                f"there is no deliberation {run!r} in {place}; `hansard runs --ledger {quote(place)}` lists what there is"
             )
         return progress
 
@@ -256,5 +261,5 @@ class Deliberations:
 
     def _tell(self, run: str, recorded: Iterable[Recorded[Any]]) -> None:
         for each in recorded:
-            for listener in self._listeners:
+            for listener in tuple(self._listeners):
                 listener(run, each)

@@ -40,14 +40,26 @@ class Gates:
     def __init__(self, recorder: Recorder, store: Store, secrets: Callable[[], Secrets] = Secrets) -> None:
         self._recorder, self._store, self._secrets = recorder, store, secrets
 
-    def listed(self, *, run: str | None = None, closed: bool = False, questions: bool = False) -> list[View]:
-        """Gates that wait, oldest first; with `closed` also those that do not wait any more, with `questions` what each shows."""
+    def listed(
+        self,
+        *,
+        run: str | None = None,
+        closed: bool = False,
+        questions: bool = False,
+        after: int = -1,
+        limit: int | None = None,
+    ) -> list[View]:
+        """Gates that wait, oldest first; with `closed` also those that do not wait any more, with `questions` what each shows.
+        At most `limit` of those that were opened behind entry `after`.
+        """
         # Most gates of a long log are closed: what they were is not looked at.
         over = set() if closed else self._closed(run)
         # Many may be of one run: what is asked about it is asked once.
         rules, ended = cache(self._rules), cache(self._is_over)
-        found = []
-        for entry in self._store.select(Query(kind="gate.opened", run=run)):
+        found: list[View] = []
+        for entry in self._store.select(Query(kind="gate.opened", run=run, after=after)):
+            if len(found) == limit:
+                break
             if entry.seq in over:
                 continue
             view = self._view(formed(self._store, entry), rules, ended)

@@ -6,7 +6,7 @@ The run's end stands behind its session's. Who may hold it, and when, is for `de
 import asyncio
 import os
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,12 +27,14 @@ from hansard.deliberation.story import Story, read_story
 from hansard.domain.budget import MOST_SPENT
 from hansard.domain.fact import Body
 from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded, RunInterrupted
-from hansard.errors import Fenced, ProviderError, StoreError, Unavailable, UsageError
+from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
+from hansard.ledger.entry import Entry
 from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.progress import Progress
+from hansard.providers.programs.process import to_the_end
 from hansard.record.codec import MAX_TEXT, decode
 from hansard.record.recorder import Recorder, Step, Within
-from hansard.store.base import Claim, Store
+from hansard.store.base import Claim, Query, Store
 
 ENGINE = "engine"
 ENDS: dict[str, EndState] = {
@@ -66,8 +68,8 @@ class Hold:
 
     async def session(self, pins: Pins | None = None) -> Sitting:
         """Hold the session, or what is left of it."""
-        progress, pen = self.progress, await self._taken()
-        try:
+        progress = self.progress
+        async with self._taken() as pen:
             made, story = convening_of(self._store, progress.configured), self._story()
             if story is None:
                 ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
@@ -75,16 +77,10 @@ class Hold:
                 sitting = await self._begin(ready, replace(pen, causes=ready.causes), pins)
             else:
                 sitting = await self._go_on(made, pen, story, pins)
-        except asyncio.CancelledError:
             if progress.ended is None:
-                await self._interrupted()
-            raise
-        finally:
-            if progress.ended is not None:
-                # The end is the last word: whoever completed the directory behind it says it again.
-                await self._record([Step(decode(progress.ended, {}), ENGINE, progress.claims[-1:])])
-        if progress.ended is None:
-            await self._ended(sitting, alone=not made.experts and not made.ensemble)
+                await self._ended(sitting, alone=not made.experts and not made.ensemble)
+            else:
+                await self._ended_again(progress.ended)
         return sitting
 
     async def persona(self) -> tuple[Ended, Persona | None]:
@@ -92,30 +88,25 @@ class Hold:
         progress = self.progress
         if progress.ended is not None:
             return ended_before(progress.ended), None
-        pen = await self._taken()
-        made = convening_of(self._store, progress.configured)
-        before = {agent.id for agent in made.config.agents}
-        try:
+        async with self._taken() as pen:
+            made = convening_of(self._store, progress.configured)
+            before = {agent.id for agent in made.config.agents}
             ready = await prepared(self._store, self._pool, made, pen, self._cancel, self._tell)
-        except asyncio.CancelledError:
-            await self._interrupted()
-            raise
-        refs = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
-        found = next((each for each in refs if isinstance(each, Persona)), None)
-        state: EndState = "answered" if found else "cancelled" if self._cancel.is_set() else "failed"
-        reason = "persona_made" if found else "no_persona"
-        if ready.used_up and state == "failed":
-            state, reason = "stopped", "budget_exceeded"
-        fact = _end(state, reason, spent_on_record(self._store, progress.run))
-        await self._record([Step(fact, ENGINE, ready.causes[len(pen.causes) :] or progress.claims[-1:])])
+            refs = [agent.persona_ref for agent in ready.made.config.agents if agent.id not in before]
+            found = next((each for each in refs if isinstance(each, Persona)), None)
+            state: EndState = "answered" if found else "cancelled" if self._cancel.is_set() else "failed"
+            reason = "persona_made" if found else "no_persona"
+            if ready.used_up and state == "failed":
+                state, reason = "stopped", "budget_exceeded"
+            fact = _end(state, reason, spent_on_record(self._store, progress.run))
+            await self._record([Step(fact, ENGINE, ready.causes[len(pen.causes) :] or progress.claims[-1:])])
         return Ended(run=progress.run, state=state, reason=reason, detail=ready.used_up or ""), found
 
     async def replay(
         self, original: Original, made: Convening, runs: Path | None, assumed: Collection[PinningCondition]
     ) -> ExecutionReplay:
-        """Hold a finished session again."""
-        pen = await self._taken()
-        try:
+        """Hold a finished session again. Whatever ends it otherwise: nobody goes on with a replay."""
+        async with self._taken(once=True) as pen:
             done = await execution_replay(
                 original,
                 lambda config: made.named(config.session_id).setting(self._pool),
@@ -125,25 +116,46 @@ class Hold:
                 producer=made.producer,
                 cancel=self._cancel,
             )
-        except BaseException:
-            # Whatever it was: nobody goes on with a replay, so it has ended.
-            await self._failed("not_replayed")
-            raise
-        await self._ended(done.fresh)
+            await self._ended(done.fresh)
         return done
 
-    async def _taken(self) -> Pen:
-        """Say on the record who holds it from here."""
+    @asynccontextmanager
+    async def _taken(self, *, once: bool = False) -> AsyncIterator[Pen]:
+        """Say on the record who holds it from here; and that he has left, whatever kept him from ending it."""
+        progress, before = self.progress, len(self.progress.claims)
+        try:
+            await to_the_end(self._claimed())
+            known = [each for each in (progress.requested, progress.configured) if each is not None]
+            yield Pen(recorder=self._recorder, run=progress.run, claim=self._claim, causes=known)
+        except BaseException as error:
+            if len(progress.claims) > before:
+                # A ledger that cannot be written to, or a claim that was lost, says so in the error that is raised already.
+                with suppress(HansardError):
+                    await self._left(error, once)
+            raise
+
+    async def _claimed(self) -> None:
         progress, claim = self.progress, self._claim
         causes = (progress.requested, *progress.claims[-1:], progress.resumed_by)
-        fact = RunClaimed(epoch=claim.epoch, because=claim.because)
+        fact = RunClaimed(epoch=claim.epoch, because=progress.freed(claim))
         recorded = await self._recorder.record(
             fact, actor=ENGINE, run=progress.run, causes=[each for each in causes if each is not None], claim=claim
         )
-        self._tell(progress.run, [recorded])
         progress.claims.append(recorded.seq)
-        known = [each for each in (progress.requested, progress.configured) if each is not None]
-        return Pen(recorder=self._recorder, run=progress.run, claim=claim, causes=known)
+        self._tell(progress.run, [recorded])
+
+    async def _left(self, error: BaseException, once: bool) -> None:
+        run, claimed = self.progress.run, self.progress.claims[-1]
+        if any(self._store.select(Query(run=run, kind=RunEnded.KIND, after=claimed, limit=1))):
+            # Whoever is cancelled in that commit has ended it all the same.
+            return
+        if self.progress.ended is not None:
+            await self._ended_again(self.progress.ended)
+        elif once:
+            await self._failed("not_replayed")
+        else:
+            fact = RunInterrupted(by="signal" if isinstance(error, asyncio.CancelledError) else "error")
+            await self._record([Step(fact, ENGINE, self.progress.claims[-1:])])
 
     async def _begin(self, ready: Ready, pen: Pen, pins: Pins) -> Sitting:
         made = ready.made
@@ -245,8 +257,9 @@ class Hold:
         steps.append(Step(fact, ENGINE, [Within(0) if steps else held.ended_seq]))
         await self._record(steps)
 
-    async def _interrupted(self) -> None:
-        await self._record([Step(RunInterrupted(by="signal"), ENGINE, self.progress.claims[-1:])])
+    async def _ended_again(self, ended: Entry) -> None:
+        """The end is the last word: whoever completed the directory behind it says it again."""
+        await self._record([Step(decode(ended, {}), ENGINE, self.progress.claims[-1:])])
 
     async def _record(self, steps: list[Step]) -> None:
         run = self.progress.run

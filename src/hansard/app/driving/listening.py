@@ -18,9 +18,15 @@ def listening(listeners: list[Callable[P, None]], listener: Callable[P, None]) -
             return
         try:
             listener(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever somebody else's code raises, the work goes on
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises, the work goes on
             failed = True
             log.warning("a listener failed, and is told nothing more: %r", error)
 
+    def ended() -> None:
+        if heard in listeners:
+            listeners.remove(heard)
+
     listeners.append(heard)
-    return lambda: listeners.remove(heard)
+    return ended

@@ -314,7 +314,8 @@ class Runs(RecordedRuns):
         if self._is_of_a_panel(run):
             raise UsageError(f"run {run} is a panel's, and has no task to do again; {OF_A_PANEL}")
         if progress.plan is None and progress.ended is None:
-            raise UsageError(f"run {run} has no plan yet; `hansard runs resume {run}` goes on with it")
+            resume = f"hansard runs resume {run} --ledger {quote(self._store.place)}"
+            raise UsageError(f"run {run} has no plan yet; `{resume}` goes on with it")
         if progress.plan is None or progress.mode == "plan_only":
             raise UsageError(f"run {run} has carried out no plan, so there is no task to do again; {SUBMIT_AGAIN}")
         plan = json.loads(self._body(progress.plan, "plan"))
@@ -390,7 +391,7 @@ class Runs(RecordedRuns):
         return stored.body
 
     def _tell(self, run: str, recorded: Any) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(run, recorded)
 
 

@@ -15,7 +15,7 @@ from hansard.domain.custody import AnchorRecorded
 from hansard.domain.fact import Body
 from hansard.domain.fields import Fields
 from hansard.domain.value import value
-from hansard.errors import ProviderError, StoreError, UsageError
+from hansard.errors import ProviderError, StoreError, UsageError, plainly
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.checkpoint import parse_checkpoint, parse_decimal
 from hansard.ledger.note import COSIGNATURE_V1, VerifierKey, format_note, open_note, parse_note, parse_signature
@@ -180,7 +180,7 @@ def _post(witness: Asked, body: str) -> Answer:
         )
     except (OSError, http.client.HTTPException) as error:
         raise ProviderError(
-            f"{witness.key.name} does not answer at {witness.url}: {_harmless(str(error)) or type(error).__name__}"
+            f"{witness.key.name} does not answer at {witness.url}: {_harmless(plainly(error)) or type(error).__name__}"
         ) from error
 
 

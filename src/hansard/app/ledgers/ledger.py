@@ -138,11 +138,13 @@ class LedgerService:
                     wanted.append(cause)
         return [entry_view(self.store.entry(each)) for each in sorted(seen)]
 
-    def state_at(self, seq: int | None) -> View:
-        """What the record said when entry `seq` had just been written."""
+    def state_at(self, seq: int | None, *, after: int = -1, limit: int | None = None) -> View:
+        """What the record said when entry `seq` had just been written; at most `limit` of its runs, those that began behind
+        entry `after`.
+        """
         if seq is not None:
             self.store.entry(seq)
-        return state_view(self._fold(seq))
+        return state_view(self._fold(seq), after=after, limit=limit)
 
     def summary(self) -> View:
         view = summary_view(self._fold(None))
@@ -158,16 +160,19 @@ class LedgerService:
 
     def redact(self, parts: Sequence[tuple[int, str]], *, reason: str, actor: str) -> View:
         """Erase bodies for good: tombstones first, then the deletion ([B3]). Says which parts of their runs hold the same texts,
-        and which of the bodies were not what was recorded: afterwards nobody can tell.
+        and which of the bodies were not what was recorded: afterwards nobody can tell. Of those that were gone already, nobody
+        can any more.
         """
         if reason not in get_args(RedactionReason):
             raise UsageError(f"reason {reason!r} is not one of {', '.join(get_args(RedactionReason))}")
         wanted = list(dict.fromkeys(parts))
         texts: dict[str, list[bytes]] = {}
         differed: list[View] = []
+        gone: list[View] = []
         for (seq, part), (run, body, state) in [(each, self._erasable(*each)) for each in wanted]:
             texts.setdefault(run, []).extend([] if body is None else [body])
             differed += [{"seq": seq, "part": part}] if state == "differs" else []
+            gone += [{"seq": seq, "part": part}] if state == "redacted" else []
         stones = self._tombstones(wanted, reason, actor)
         also_in: list[View] = []
         try:
@@ -185,6 +190,7 @@ class LedgerService:
             "also_erased": [{"seq": seq, "part": part, "tombstone": stones[seq, part]} for seq, part in others],
             "also_in": also_in,
             "differed": differed,
+            "gone": gone,
         }
 
     def _erase(self, parts: Sequence[tuple[int, str]], also_in: Sequence[View]) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -25,10 +25,17 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 
 
-def tools() -> Tools:
-    """orjson for parsing and encoding where installed; signatures are few and stay with the standard library."""
+def tools(*, all_signatures: bool = False) -> Tools:
+    """orjson for parsing and encoding where installed, and cryptography where all signatures are asked for: otherwise they are so
+    few that the standard library is done with them before another is loaded.
+    """
     loads = fast_parser()
-    return Tools() if loads is None else Tools(loads=loads, dumps=fastest())
+    lent = Tools() if loads is None else Tools(loads=loads, dumps=fastest())
+    if not all_signatures:
+        return lent
+    from hansard.seal import signing
+
+    return replace(lent, ed25519=signing.verify) if signing.available() else lent
 
 
 def verify_apart(location: str, *words: str, closed: Event | None = None) -> View:

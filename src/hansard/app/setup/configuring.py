@@ -285,8 +285,6 @@ def _refuse_idle(rule: Rule, row: Mapping[str, Any], where: str) -> None:
         raise UsageError(f'{where} stands before = "plan", the whole of it; give tasks and lanes a gate of their own')
     if "on_expiry" in row and rule.deadline_s is None:
         raise UsageError(f"{where} says what happens on_expiry, and has no deadline_s; give it one, or leave it out")
-    if "asked" in row:
-        raise UsageError(f"{where}: asked is said by --gate, of a run that it was typed for; leave it out")
 
 
 def _context(settings: Settings, wishes: Wishes, where: str) -> tuple[Mapping[str, Any], ...]:

@@ -14,7 +14,7 @@ from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.settings import Settings, recordable
 from hansard.app.setup.allowance import Allowance, Charged
 from hansard.app.setup.configuring import ITS_OWN, MOST_USD, allowed, check_price, costs_some, nobody
-from hansard.app.setup.panels import panel_of, personas_of
+from hansard.app.setup.panels import panel_names, panel_of, personas_of, usual_provider
 from hansard.app.setup.rehearsal import REHEARSAL, panel_rehearsal_table
 from hansard.app.setup.tooltables import handlers_of
 from hansard.app.setup.wishes import Wishes, flagged
@@ -33,7 +33,7 @@ from hansard.deliberation.turn import MessageShape
 from hansard.domain.budget import NANO_PER_USD, Budget, in_nano
 from hansard.domain.value import value
 from hansard.errors import UsageError, unwritten
-from hansard.orchestration.nested import is_panel
+from hansard.orchestration.nested import PANEL, is_panel
 from hansard.providers.agents.auto import installed
 from hansard.providers.base import Provider
 
@@ -300,7 +300,7 @@ def _config(settings: Settings, call: Call) -> Config:
             f"there is no problem to deliberate; say what it is, or name a {call.wishes.named('config')} that has one"
         )
     personas, wanted = personas_of(settings), call.panel or ()
-    _check_seats(wanted, [persona.id for persona in personas if persona.id != COORDINATOR.id])
+    _check_seats(wanted, [persona.id for persona in personas if persona.id != COORDINATOR.id], panel_names(settings))
     return default_config(call.problem, FAKE, personas=personas, guests=wanted)
 
 
@@ -357,7 +357,7 @@ def _of_panel(settings: Settings, call: Call, chosen: str | None) -> Call:
 
 def _default_provider(settings: Settings, wishes: Wishes) -> str:
     """Whom to ask when nobody says: what hansard.toml names, else the agent CLIs that are installed."""
-    if found := settings.roles.get("default") or next(iter(settings.providers), None):
+    if found := usual_provider(settings):
         return found
     if _may_be_bare(CLI_AUTO, wishes) and installed(settings.environment):
         return CLI_AUTO
@@ -377,10 +377,11 @@ def _as_wished(config: Config, call: Call) -> Config:
     return Config.parse(data)
 
 
-def _check_seats(wanted: Sequence[str], known: Sequence[str]) -> None:
+def _check_seats(wanted: Sequence[str], known: Sequence[str], panels: Sequence[str] = ()) -> None:
     for id in wanted:
         if id not in known:
-            raise UsageError(f"there is no agent {id!r} for the panel; there are {', '.join(known)}")
+            meant = f"; the panel of that name is called {PANEL}{id}" if id in panels else ""
+            raise UsageError(f"there is no agent {id!r} for the panel; there are {', '.join(known)}{meant}")
         if wanted.count(id) > 1:
             raise UsageError(f"{id!r} stands twice on the panel; name each agent once")
 

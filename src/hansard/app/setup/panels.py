@@ -133,6 +133,11 @@ def _persona(name: str, table: Mapping[str, Any], where: str) -> Persona:
         raise UsageError(f"{where}: {error}") from error
 
 
+def usual_provider(settings: Settings) -> str | None:
+    """Whom hansard.toml has asked where nobody else is named; None where it names nobody."""
+    return settings.roles.get("default") or next(iter(settings.providers), None)
+
+
 def panel_names(settings: Settings) -> list[str]:
     return sorted(settings.written("panels"))
 
@@ -191,10 +196,7 @@ def read_panel(name: str, fields: Fields, personas: Personas, tool: Callable[[st
 
 
 def _count(fields: Fields, name: str, usual: int = 0) -> int:
-    number = fields.count(name, usual, least=1)
-    if number > MOST_SPENT:
-        raise UsageError(f"{fields.where}: {name} is too large; write at most {MOST_SPENT:,}")
-    return number
+    return fields.count(name, usual, least=1, most=MOST_SPENT)
 
 
 def _usd(fields: Fields) -> float:

@@ -10,10 +10,11 @@ from typing import Any
 
 from hansard.app.pool import CLI_KINDS
 from hansard.app.settings import Settings
-from hansard.app.setup.panels import PanelPlan, Seat, panel_names, panel_of, personas_of
+from hansard.app.setup.panels import PanelPlan, Seat, panel_names, panel_of, personas_of, usual_provider
 from hansard.app.views import View
 from hansard.deliberation.documents import Persona
 from hansard.deliberation.selector import TRIGGERS
+from hansard.orchestration.nested import is_panel
 from hansard.providers.prices import Prices
 
 SIMILAR = 0.5
@@ -79,16 +80,28 @@ def _seat(settings: Settings, seat: Seat) -> View:
         "agent": persona.id,
         "class": persona.persona_class,
         "scope": persona.reasoning_scope,
-        "asks": seat.target or "the default provider",
+        "asks": seat.target or _by_default(settings),
         "billing": billing(settings, seat),
     }
 
 
+def _by_default(settings: Settings) -> str:
+    """Whom a seat asks for which nobody is named."""
+    usual = usual_provider(settings)
+    # Panels are not answered by panels.
+    return (
+        "whomever a run or a flag names"
+        if usual is None or is_panel(usual)
+        else f"{usual}, unless a run or a flag names another"
+    )
+
+
 def billing(settings: Settings, seat: Seat) -> str:
     """Who pays for what a seat asks, in plain words."""
-    if seat.target is None:
-        return "as the default provider"
-    id, _, model = seat.target.partition(":")
+    target = seat.target or usual_provider(settings)
+    if target is None or is_panel(target):
+        return "so who pays is not known here"
+    id, _, model = target.partition(":")
     table: Any = settings.providers.get(id, {})
     kind = str(table.get("kind", id))
     if id not in settings.providers and id not in _WITHOUT_A_TABLE:

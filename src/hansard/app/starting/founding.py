@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hansard.app.ledgers.custody import pin_of
-from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings, recordable, user_ledger, working_folder
+from hansard.app.settings import CONFIG_NAME, LEDGER_NAME, read_settings, recordable, working_folder
 from hansard.app.views import View
 from hansard.app.wiring import open_or_found
 from hansard.errors import HansardError, UsageError, unwritten
@@ -157,6 +157,7 @@ def found(ledger: str | None, *, origin: str | None) -> View:
     config = Path(recordable(working_folder())) / CONFIG_NAME
     named = f"origin = {json.dumps(checked_origin(origin), ensure_ascii=False)}" if origin else _NO_ORIGIN
     text = _CONFIG.format(ledger=LEDGER_NAME.as_posix(), origin=_ORIGIN.format(origin=named))
+    before = _used_until_now() if ledger is None else None
     written = ledger is None and _written(config, text)
     try:
         settings = read_settings(ledger)
@@ -174,7 +175,6 @@ def found(ledger: str | None, *, origin: str | None) -> View:
     try:
         if opened.is_new and opened.sealer:
             opened.sealer.checkpoint()
-        before = user_ledger(settings.state)
         return {
             "config": str(settings.config) if settings.config else None,
             "config_written": written,
@@ -183,11 +183,18 @@ def found(ledger: str | None, *, origin: str | None) -> View:
             "ledger_from": "HANSARD_LEDGER" if ledger is None and settings.environment.get("HANSARD_LEDGER") else None,
             "custody": opened.custody,
             "pin": pin_of(opened.store),
-            # What was submitted here until now, without a hansard.toml, went there.
-            "before": str(before) if written and opened.is_new and before.is_file() else None,
+            "before": before if written and opened.is_new else None,
         }
     finally:
         opened.close()
+
+
+def _used_until_now() -> str | None:
+    """The ledger to which whatever was submitted here went: that of a folder above, or the user's. None where there is none."""
+    with suppress(UsageError):
+        ledger = read_settings().ledger
+        return ledger if Path(ledger).is_file() else None
+    return None
 
 
 def _written(path: Path, text: str) -> bool:

@@ -39,7 +39,8 @@ def _recorded_convening(store: Store, configured: int | None) -> Convening | Non
     asked = next(read_entries(store, Query(run=entry.run, kind="run.requested", limit=1)), None) if entry else None
     if entry and asked and asked.data["mode"] not in (MODE, PERSONA):
         raise UsageError(
-            f"run {entry.run} is no deliberation; `hansard runs show {entry.run}` shows it, with the panels that met in it"
+            f"run {entry.run} is no deliberation; `hansard runs show {entry.run} --ledger {shlex.quote(store.place)}` "
+            "shows it, with the panels that met in it"
         )
     stored = read_body(store, entry, "config") if entry else None
     if entry is None or stored is None:
@@ -187,7 +188,8 @@ def find_session(store: Store, folder: Path) -> str:
     for run, place in places:
         if place.name == session:
             over = _last(store, run, "run.ended") is not None
-            go_on = "" if over else f", or `hansard runs resume {run}` goes on with the session there"
+            resume = f"hansard runs resume {run} --ledger {shlex.quote(store.place)}"
+            go_on = "" if over else f", or `{resume}` goes on with the session there"
             raise UsageError(f"{folder} is not where run {run} has session {session!r}; move it to {place}{go_on}")
         if run == session:
             raise UsageError(f"{session} is a run, and its session lies in {place}: name that")

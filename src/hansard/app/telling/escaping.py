@@ -1,5 +1,6 @@
-"""What anybody said, on a page: nothing in it is markup, hides, or turns round what follows."""
+"""What anybody said, on a page: nothing in it is markup, hides, turns round what follows, or is drawn over what others said."""
 
+import re
 from html import escape as escaped
 from unicodedata import category
 
@@ -13,13 +14,18 @@ _UNSEEN = frozenset(
     )
     for each in range(first, last + 1)
 )
+MOST_MARKS = 10
+"""Marks on one letter: no script has more, and each of them is drawn above or below the one before, over whatever stands there."""
 
 
 def spelled(text: str) -> str:
-    """The text, with whatever hides or turns round spelled out."""
+    """The text, with whatever hides or turns round spelled out, and marks that pile up."""
     # Each character is looked at once, and not wherever it stands: a page has megabytes of them.
-    hidden = {ord(each): f"\\u{ord(each):04x}" for each in set(text) if not _is_shown(each)}
-    return text.translate(hidden) if hidden else text
+    kinds = {each: category(each) for each in set(text)}
+    hidden = {ord(each): _code(each) for each, kind in kinds.items() if not _is_shown(each, kind)}
+    marks = "".join(each for each, kind in kinds.items() if kind in ("Mn", "Me") and ord(each) not in hidden)
+    text = text.translate(hidden) if hidden else text
+    return re.sub(f"([{marks}]{{{MOST_MARKS}}})([{marks}]+)", _taken_down, text) if marks else text
 
 
 def escape(text: str) -> str:
@@ -27,5 +33,13 @@ def escape(text: str) -> str:
     return escaped(spelled(text))
 
 
-def _is_shown(character: str) -> bool:
-    return character in "\n\t" or (category(character) not in ("Cc", "Cf", "Cs") and character not in _UNSEEN)
+def _is_shown(character: str, kind: str) -> bool:
+    return character in "\n\t" or (kind not in ("Cc", "Cf", "Cs") and character not in _UNSEEN)
+
+
+def _taken_down(pile: re.Match[str]) -> str:
+    return pile[1] + "".join(map(_code, pile[2]))
+
+
+def _code(character: str) -> str:
+    return f"\\u{ord(character):04x}"

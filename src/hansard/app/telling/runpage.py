@@ -22,6 +22,7 @@ body { margin: 0 auto; max-width: 64rem; padding: 1.5rem 1rem 4rem; font: 16px/1
   color: var(--ink); background: var(--paper); overflow-wrap: anywhere }
 h1 { font-size: 1.4rem; margin: 0 }
 h2 { font-size: 1.05rem; margin: 2rem 0 .6rem; border-bottom: 1px solid var(--line); padding-bottom: .3rem }
+h3 { font-size: 1rem; margin: 1.2rem 0 .4rem }
 .dim { color: var(--dim) } .good { color: var(--good) } .bad { color: var(--bad) } .warn { color: var(--warn) }
 code, pre { font-family: ui-monospace, monospace; font-size: .86rem }
 pre { white-space: pre-wrap; background: var(--card); border: 1px solid var(--line);
@@ -69,7 +70,7 @@ def whole_page(title: str, parts: Iterable[str], style: str = "") -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}{style}</style></head><body>{body}</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_STYLE}{style}</style></head><body><main>{body}</main></body></html>\n"
     )
 
 
@@ -123,7 +124,7 @@ def _plan(plan: View | None, tasks: dict[str, View]) -> str:
         if each["id"] in level:
             rows[level[each["id"]]].append(_card(each, tasks.get(each["id"])))
     waves = "".join(f"<div class=wave>{''.join(row)}</div>" for row in rows)
-    return f'<div class="waves">{waves}</div>'
+    return f'<div class="waves" role="region" tabindex="0" aria-label="Tasks by waves">{waves}</div>'
 
 
 def _name(need: Any) -> str:
@@ -147,7 +148,7 @@ def _task(store: Store, task: View) -> str:
         result, verdict = attempt["returned"], attempt["verdict"]
         said = "no verdict" if verdict is None else f"{'passed' if verdict['ok'] else 'rejected'} by {verdict['by']}"
         parts.append(
-            f"<h4>Attempt {attempt['attempt']} on {escape(attempt['rung'])} · {escape(attempt['model'])} · {escape(said)}</h4>"
+            f"<h3>Attempt {attempt['attempt']} on {escape(attempt['rung'])} · {escape(attempt['model'])} · {escape(said)}</h3>"
         )
         parts.append(_fold("prompt", _body(store, attempt["seq"], "prompt")))
         if result:

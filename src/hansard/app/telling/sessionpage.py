@@ -101,7 +101,7 @@ def _spend(artifact: Json, figures: Json) -> str:
     total = figures["tokens_cumulative"]["total_tokens"]
     about = "some of it estimated" if figures["usage_estimated"] else "as the providers report it"
     return (
-        "<table><tr><th>agent</th><th class=number>tokens</th><th class=number>US$</th><th></th></tr>"
+        "<table><tr><th>agent</th><th class=number>tokens</th><th class=number>US$</th><td></td></tr>"
         f"{rows}<tr><th>all</th><td class=number>{total:,}</td>"
         f"<td class=number>{usd(in_nano(artifact['cumulative_usage']['cost_usd']))}</td><td class=dim>{about}</td></tr></table>"
     )

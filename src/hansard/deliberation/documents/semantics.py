@@ -4,6 +4,7 @@ It looks at the JSON as it is stored, because a digest over a copy that was read
 scheduler's rules were kept turn by turn is for `protocol`.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,7 @@ from hansard.deliberation.documents.exchange import Usage
 from hansard.deliberation.documents.jcs import jcs, transcript_digest
 from hansard.deliberation.documents.transcript import opening_breaches, speaker_breaches, transcript_breaches
 from hansard.deliberation.documents.turns import SynthesisContent, Verdict
+from hansard.deliberation.documents.vocabulary import NAME
 from hansard.errors import UsageError
 
 COST_TOLERANCE = 1e-6
@@ -34,6 +36,7 @@ def semantic_breaches(
         *_digest(artifact, data),
         *_usage(artifact),
         *_outcome(artifact),
+        *_open_ends(artifact),
         *_times(artifact),
         *(() if manifest is None else _manifest(artifact, manifest)),
         *(() if config is None else _config_file(data, config)),
@@ -54,6 +57,8 @@ def _breach(path: str, rule: str, message: str) -> Breach:
 def _identity(artifact: Artifact) -> Iterator[Breach]:
     if artifact.session_id != artifact.config.session_id:
         yield _breach("/session_id", "R-5.10-2", "must be the session_id of the config")
+    if not re.fullmatch(NAME, artifact.session_id):
+        yield _breach("/session_id", "R-7.1-1", "must be an id that may name a directory")
 
 
 def _digest(artifact: Artifact, data: Mapping[str, Any]) -> Iterator[Breach]:
@@ -127,6 +132,26 @@ def _termination(artifact: Artifact, ending: TerminationArtifact) -> Iterator[Br
     pending = (ending.pending_user_input_request, ending.pending_external_research_request)
     if pending != (None, None) and pending != asked:
         yield _breach(path, "R-4.4-4", "its pending request must be the one of the last verdict")
+
+
+def _open_ends(artifact: Artifact) -> Iterator[Breach]:
+    """What a termination says of disagreements, and of the failure that led to it."""
+    ending = artifact.outcome.termination_artifact
+    if ending is None:
+        return
+    path = "/outcome/termination_artifact"
+    verdicts = [each.content for each in artifact.canonical_transcript if isinstance(each.content, Verdict)]
+    # Whether what was settled since is still among them is each runtime's own ruling [A-6].
+    said = {each for verdict in verdicts for each in verdict.unresolved_disagreements}
+    left = {each.topic for verdict in verdicts[-1:] for each in verdict.unresolved_disagreements}
+    told = ending.unresolved_disagreements
+    if not (said.issuperset(told) and left <= {each.topic for each in told}):
+        message = "must be what the verdicts left open, and nothing else: all of the last one"
+        yield _breach(f"{path}/unresolved_disagreements", "R-4.8-5", message)
+    failure = ending.last_provider_failure
+    agent = artifact.config.agent(failure.agent_id) if failure else None
+    if failure and (agent is None or agent.provider != failure.provider):
+        yield _breach(f"{path}/last_provider_failure", "§5.8", "must be of an agent of the config, and of its provider")
 
 
 def _times(artifact: Artifact) -> Iterator[Breach]:

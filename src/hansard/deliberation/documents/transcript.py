@@ -135,12 +135,27 @@ def seated(artifact: Artifact, selected: Sequence[str] | None = None) -> Sequenc
     if selected is not None:
         return selected
     first = [message for message in artifact.canonical_transcript if message.round == 1]
-    refused = {each.offending_request.get("target") for message in first for each in message.schema_failure or ()}
+    offending = [each.offending_request.get("target") for message in first for each in message.schema_failure or ()]
+    # It may be anything: it is somebody's wrong request.
+    refused = {target for target in offending if isinstance(target, str)}
     asked = {each.target for message in first for each in message.direct_requests if message.type == "primary_turn"}
     waiting = [agent.id for agent in config.agents if agent.id in asked - refused]
     # Whoever left, or was cut off, before a turn of his own may stand behind the others: his place decides nothing.
-    named = (*map(_seat, first), *map(_answering, first), *waiting)
-    return tuple(dict.fromkeys(id for id in named if id is not None))
+    named = (*map(_seat, first), _failing(artifact), *map(_answering, first), *waiting)
+    known = dict.fromkeys(id for id in named if id is not None)
+    types = {message.type for message in first}
+    is_saved = "synthesis" in types and "coordination_turn" not in types
+    if is_saved and config.runtime.knobs.on_agent_failure == "terminate":
+        # Somebody failed then whose turn it was, and nothing says who.
+        known |= dict.fromkeys([agent.id for agent in config.agents if agent.id not in known.keys() | refused][:1])
+    return tuple(known)
+
+
+def _failing(artifact: Artifact) -> str | None:
+    """Of whom the panel is known to have heard nothing: he failed for good, and the session with him."""
+    ending = artifact.outcome.termination_artifact
+    failure = ending.last_provider_failure if ending else None
+    return failure.agent_id if failure and failure.agent_id in {agent.id for agent in artifact.config.agents} else None
 
 
 def _seat(message: Message) -> str | None:

@@ -39,6 +39,7 @@ _RULE_OF = {
     "content": "R-4.9-6",
 }
 _ANNOTATIONS = {"suggested_followups": "R-4.5-4", "dropped_deferred": "R-4.6-4", "schema_failure": "R-4.5-5"}
+_FAILURES = frozenset({"provider_unrecoverable", "schema_error"})
 _CUT_SHORT = frozenset({"budget_exceeded", "timeout", "user_cancel", "provider_unrecoverable", "schema_error"})
 
 
@@ -52,7 +53,8 @@ def breaches(
     walk = _Walk(rules, transcript, flat=flat)
     walk.follow(tuple(panel))
     if not walk.found:
-        walk.compare_annotations(cut_short=outcome["kind"] == "termination")
+        ending = outcome.get("termination_artifact")
+        walk.compare_annotations(cut_short=ending is not None and ending["reason"] not in _FAILURES)
         walk.compare_outcome(outcome)
     return walk.found
 
@@ -134,8 +136,8 @@ class _Walk:
     def compare_annotations(self, *, cut_short: bool) -> None:
         """Annotations are what the rules make of each request.
 
-        Failed calls, which no transcript shows, may have ended the session right behind its last message: what the rules
-        would have decided then may be missing.
+        The clock, the host, or what failed calls took, which no transcript shows, may have ended the session right behind its
+        last message: what the rules would have decided then may be missing. Of a failure it is not: a call came first.
         """
         last = (*self.step.appended, *self.step.amended) if self.step and cut_short else ()
         undecided = {draft.ordinal for draft in last}
@@ -160,6 +162,49 @@ class _Walk:
             rule = "R-4.8-4" if "synthesis" in (said, *wanted) else "R-4.1-5"
             message = f"the rules end this session with {' or '.join(sorted(wanted))}, not with {said}"
             self.found.append(Breach(document="Artifact", path="/outcome", rule=rule, message=message))
+        elif outcome["kind"] == "termination":
+            self._compare_round(outcome["termination_artifact"])
+            self._compare_failure(outcome["termination_artifact"])
+
+    def _compare_round(self, ending: Json) -> None:
+        """A round that is over may have been the last one, or a call failed in the next [A-13]."""
+        reached, opened = self.transcript[-1]["round"], self.machine.state.round
+        # A panel that never sat leaves the same transcript as one of which nobody answered.
+        may_be_over = not reached or ending["reason"] not in _FAILURES
+        wanted = {reached, opened} if may_be_over else {opened}
+        if ending["final_round"] not in wanted:
+            message = f"must be {' or '.join(map(str, sorted(wanted)))}, the last round that was opened"
+            self._ending_breach("final_round", "§5.8", message)
+
+    def _compare_failure(self, ending: Json) -> None:
+        """The failure that the session is said to have ended with is one of whom the rules asked last, and leads to the reason."""
+        failure, reason = ending.get("last_provider_failure"), ending["reason"]
+        if failure is None:
+            return
+        if reason not in _FAILURES:
+            self._ending_breach(
+                "last_provider_failure", "§5.8", f"must not stand there: no failure ended it, but {reason}"
+            )
+            return
+        move, last = self.step.move if self.step else None, self.transcript[-1]
+        asked = {move.agent} if isinstance(move, Ask | Stopped) else set()
+        if last["type"] == "panel_contraction" and isinstance(move, Ask) and move.expect == "synthesis_content":
+            # The panel is gone, and what was tried instead [A-9] leaves it at that.
+            asked = {last["content"]["agent_id"]}
+        if len(self.transcript) == 1:
+            # Whom a selector asked.
+            asked.add(self.machine.state.rules.coordinator)
+        if failure["agent_id"] not in asked:
+            message = f"must be {' or '.join(sorted(map(str, asked)))}, who was asked last"
+            self._ending_breach("last_provider_failure/agent_id", "§5.8", message)
+        # The last one who leaves the panel ends it alike, whatever he failed with [A-8].
+        led_to = "schema_error" if failure["kind"] == "malformed_response" else "provider_unrecoverable"
+        if reason != led_to and last["type"] != "panel_contraction":
+            self._ending_breach("reason", "R-4.9-4", f"must be {led_to}, to which {failure['kind']} leads")
+
+    def _ending_breach(self, member: str, rule: str, message: str) -> None:
+        path = f"/outcome/termination_artifact/{member}"
+        self.found.append(Breach(document="Artifact", path=path, rule=rule, message=message))
 
     def _breach(self, ordinal: int, rule: str, message: str, member: str = "") -> None:
         path = f"/canonical_transcript/{ordinal}" + (f"/{member}" if member else "")

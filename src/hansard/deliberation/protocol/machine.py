@@ -34,8 +34,8 @@ class Machine:
         except StopIteration as end:
             move = self.outcome = end.value
         step = Step(
-            appended=tuple(state.transcript[ordinal] for ordinal in state.new),
-            amended=tuple(state.transcript[ordinal] for ordinal in state.changed),
+            appended=tuple([state.transcript[ordinal] for ordinal in state.new]),
+            amended=tuple([state.transcript[ordinal] for ordinal in state.changed]),
             move=move,
         )
         state.new.clear()

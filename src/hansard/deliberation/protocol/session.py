@@ -63,7 +63,7 @@ def _lifecycle(s: State) -> Course[Outcome]:
     if isinstance(chosen, Unselected):
         cap: Cap | None = chosen.cap if chosen.reason == "budget_exceeded" else None
         return gate(s) or Stopped(reason=chosen.reason, cap=cap, why=chosen.why)
-    s.panel, s.active = chosen.panel, set(chosen.panel)
+    s.panel = s.active = chosen.panel
     while True:
         if stop := gate(s):
             return stop
@@ -90,7 +90,7 @@ def _asked_outside(verdict: Json) -> Stopped | None:
 
 def _round(s: State) -> Course[Json | Stopped]:
     """Drain, panel in declared order, coordinator last [R-4.2-4]."""
-    s.round, s.turn, s.last_turn = s.round + 1, 0, 0
+    s.round, s.turn, s.last_turn, s.opened = s.round + 1, 0, 0, len(s.transcript)
     if stop := (yield from _drain(s)):
         return stop
     for agent in s.panel:
@@ -203,8 +203,8 @@ def _coordination(s: State) -> Course[Json | Stopped]:
         return heard
     if not isinstance(heard, Answered):
         raise Broken("the coordinator was contracted out of its own session")
-    _append(s, "coordination_turn", coordinator, heard, slot)
-    s.note_verdict(heard.content)
+    said = _append(s, "coordination_turn", coordinator, heard, slot)
+    s.note_verdict(heard.content, said.ordinal)
     return heard.content
 
 
@@ -261,7 +261,7 @@ def _invoke(s: State, ask: Ask, *, retries: int | None = None) -> Course[Answere
 
 def _contract(s: State, agent: str, failed: Failed, slot: int, parent: int | None = None) -> Stopped | None:
     """The agent leaves for good; the annotation takes the slot of the turn that failed [R-4.9-6]."""
-    s.active.discard(agent)
+    s.active = tuple([each for each in s.active if each != agent])
     s.append(
         Draft(
             ordinal=len(s.transcript),

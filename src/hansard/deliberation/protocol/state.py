@@ -33,13 +33,18 @@ class State:
 
     rules: Rules
     panel: tuple[str, ...] = ()
-    active: set[str] = field(default_factory=set)
+    active: tuple[str, ...] = ()
+    """Who of the panel is on it still, in the order in which they speak."""
     transcript: list[Draft] = field(default_factory=list)
     queue: list[Deferred] = field(default_factory=list)
     round: int = 0
+    opened: int = 1
+    """The ordinal at which the running round begins."""
     turn: int = 0
     last_turn: int = 0
     last_verdict: Json | None = None
+    verdict_at: int | None = None
+    """The ordinal of the message that it is."""
     resolved: dict[str, Json] = field(default_factory=dict)
     unresolved: dict[str, Json] = field(default_factory=dict)
     calls: int = 0
@@ -72,9 +77,9 @@ class State:
         self.cost_usd_nano += spent.cost_usd_nano
         self.agent_tokens[agent] = self.agent_tokens.get(agent, 0) + spent.tokens
 
-    def note_verdict(self, verdict: Json) -> None:
+    def note_verdict(self, verdict: Json, ordinal: int) -> None:
         """Merge the disagreements by topic: the latest word on each one counts [A-6]."""
-        self.last_verdict = verdict
+        self.last_verdict, self.verdict_at = verdict, ordinal
         for each in verdict["resolved_disagreements"]:
             self.unresolved.pop(each["topic"], None)
             self.resolved[each["topic"]] = each

@@ -3,6 +3,7 @@
 The published form is compared with the lines, tile by tile; it is never what the verdict is read from.
 """
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -79,6 +80,7 @@ class ExportSource(LinesSource):
         except FileNotFoundError:
             return None
         except (OSError, Malformed) as error:
+            _check_disk(error)
             self._findings.add("published", "structure", f"[X2] the published checkpoint cannot be read: {error}")
             return None
 
@@ -152,11 +154,18 @@ class Published:
         try:
             with open_regular(self._folder / path) as file:
                 return file.read(WIDTH * 65_537 + 1)
-        except OSError:
+        except OSError as error:
+            _check_disk(error)
             return b""
 
     def _differs(self, what: str, seq: int) -> None:
         self._findings.add("tile", "structure", f"[X2] {what} is missing or does not hold what the lines give", seq=seq)
+
+
+def _check_disk(error: Exception) -> None:
+    """A file that is not there, or is none, is a finding; a disk that fails says nothing of what is on it."""
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        raise error
 
 
 def _width(size: int, level: int, index: int) -> int:

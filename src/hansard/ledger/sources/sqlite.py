@@ -29,6 +29,7 @@ _CHUNK = 256
 # More at a time would be little quicker, and a stranger's bodies may be large.
 _BODIES = 4
 _STRIDES_END = 2**40
+_PIECE = 1 << 20
 _CHECKED = ("entries", "causes", "nodes", "head", "checkpoints", "claims", "meta")
 _CHECKED_DEEP = ("bodies", "shared")
 
@@ -45,10 +46,12 @@ class SqliteSource:
         self._findings = findings
         self._db = view.connect()
         self._budget = _Budget(view.readable.stat().st_size)
+        self._disk_gives_it = False
         try:
             self._prepare()
         except REFUSALS as error:
             self._db.close()
+            self._check_disk()
             raise NotALedger(f"SQLite cannot read it: {error}") from error
         except NotALedger:
             self._db.close()
@@ -103,6 +106,7 @@ class SqliteSource:
                     yield from rows
                 return
             except REFUSALS as error:
+                self._check_disk()
                 if many > 1:
                     # Come as close to the unreadable page as can be, row by row.
                     many = 1
@@ -304,6 +308,7 @@ class SqliteSource:
     def _check_integrity(self, table: str) -> None:
         for (problem,) in self._rows(f"PRAGMA integrity_check({table})"):
             if problem != b"ok":
+                self._check_disk()
                 message = f"[S3] integrity of {table}: {problem.decode(errors='replace')[:200]}"
                 self._findings.add("integrity", "structure", message)
 
@@ -343,7 +348,14 @@ class SqliteSource:
             return []
 
     def _refused(self, error: Exception) -> None:
+        self._check_disk()
         self._findings.add("unreadable", "structure", f"SQLite cannot read all of it: {error}")
+
+    def _check_disk(self) -> None:
+        """OSError where the disk does not give all of the file: SQLite calls that malformed, as if it were the bytes."""
+        with open(self._view.readable, "rb") as file:
+            while not self._disk_gives_it:
+                self._disk_gives_it = not file.read(_PIECE)
 
 
 class _Budget:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hansard.domain.exchange import Completion, Exchange
-from hansard.errors import UsageError
+from hansard.errors import UsageError, told_of
 from hansard.providers.base import Provider, failed, failure
 from hansard.providers.options import Options
 from hansard.providers.programs.environment import found, passed_on
@@ -43,7 +43,7 @@ class CliAuto:
         try:
             return await self.answers(exchange).complete(exchange)
         except Exception as error:  # noqa: BLE001 - whatever stands behind us, a failure is a value
-            return failed(self, exchange, failure("internal", f"{type(error).__name__}: {error}"))
+            return failed(self, exchange, failure("internal", told_of(error)))
 
     complete.keeps_the_contract = True  # type: ignore[attr-defined]
 

@@ -30,6 +30,9 @@ _FINISH: Mapping[str, Finish] = {
 }
 
 
+_THOUGHTS = ("thinking", "redacted_thinking")
+
+
 def body(exchange: Exchange, model: str, best: models.Structured) -> dict[str, Any]:
     """The arguments of messages.create."""
     way = models.structured(model, exchange.schema, best) if exchange.schema is not None else "none"
@@ -67,6 +70,8 @@ def _message(message: Message) -> dict[str, Any]:
     role = "assistant" if message.role == "assistant" else "user"
     if not message.calls:
         return {"role": role, "content": message.content if message.content.strip() else NOTHING}
+    if isinstance(message.thought, list):
+        return {"role": role, "content": message.thought}
     spoken = [{"type": "text", "text": message.content}] if message.content.strip() else []
     uses = [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments} for call in message.calls]
     return {"role": role, "content": [*spoken, *uses]}
@@ -119,19 +124,38 @@ def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
         return replace(said, failure=failure("content_filter", f"the model refused: {_why(reply) or text or ended}"))
     if said.finish == "error":
         return replace(said, failure=failure("internal", f"the answer ended with {ended!r}, which no format knows"))
-    return _called(said, [block for block in blocks if block.get("type") == "tool_use"], exchange)
+    return _called(said, blocks, exchange)
 
 
-def _called(said: Said, uses: list[Mapping[str, Any]], exchange: Exchange) -> Said:
+def _called(said: Said, blocks: list[Mapping[str, Any]], exchange: Exchange) -> Said:
     """What the tools that it uses make of a message. An answer beside calls is given too early, and dropped."""
-    wanted = _answer_tool(exchange)
+    wanted, uses = _answer_tool(exchange), [block for block in blocks if block.get("type") == "tool_use"]
     answers = [use.get("input") for use in uses if wanted and use.get("name") == wanted]
     asked = [(use.get("id"), use.get("name"), use.get("input")) for use in uses if use.get("name") != wanted]
     if asked or not answers:
-        return called(said, asked, exchange)
+        said = called(said, asked, exchange)
+        return replace(said, thought=_thought(blocks, said)) if said.calls else said
     if len(answers) > 1:
         return replace(said, failure=failure("tool_failure", f"the model gave {len(answers)} answers at once"))
     return _answered(said, answers[0])
+
+
+def _thought(blocks: list[Mapping[str, Any]], said: Said) -> list[Mapping[str, Any]] | None:
+    """The message as it came, where the model thought before its calls: it is taken back with every block in its place."""
+    ids = {call.id for call in said.calls}
+    kept = [block for block in blocks if _is_taken_back(block, ids)]
+    called = {block["id"] for block in kept if block.get("type") == "tool_use"}
+    return kept if called == ids and any(block.get("type") in _THOUGHTS for block in kept) else None
+
+
+def _is_taken_back(block: Mapping[str, Any], calls: set[str]) -> bool:
+    match block.get("type"):
+        case "text":
+            return bool(str(block.get("text") or "").strip())
+        case "tool_use":
+            return isinstance(id := block.get("id"), str) and id in calls
+        case kind:
+            return kind in _THOUGHTS
 
 
 def _answer_tool(exchange: Exchange) -> str:

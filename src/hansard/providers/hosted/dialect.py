@@ -17,6 +17,7 @@ class Said:
     text: str = ""
     structured: Any = None
     calls: tuple[ToolCall, ...] = ()
+    thought: Any = None
     finish: Finish = "stop"
     usage: Usage | None = None
     model: str = ""

@@ -195,6 +195,7 @@ def _completion(id: str, model: str, exchange: Exchange, said: Said, heard: Hear
         text=said.text,
         structured=None if why else said.structured,
         calls=() if why else said.calls,
+        thought=None if why else said.thought,
         finish=said.finish,
         raw=heard.raw,
         fingerprint=said.fingerprint,

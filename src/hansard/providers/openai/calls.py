@@ -8,6 +8,8 @@ from hansard.domain.exchange import Tool, ToolCall
 from hansard.providers.base import joined
 from hansard.providers.calls import Asked, written
 
+EXTRA = "extra_content"
+
 
 def chat_tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     return [{"type": "function", "function": _function(tool)} for tool in tools]
@@ -21,13 +23,14 @@ def _function(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
 
 
-def chat_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """The calls of an assistant's message."""
-    return [_chat_call(call.id, call.name, written(call.arguments)) for call in calls]
+def chat_calls(calls: Sequence[ToolCall], extras: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The calls of an assistant's message, with what their server said beside each."""
+    return [_chat_call(call.id, call.name, written(call.arguments), extras.get(call.id)) for call in calls]
 
 
-def _chat_call(id: str, name: str, arguments: str) -> dict[str, Any]:
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+def _chat_call(id: str, name: str, arguments: str, extra: Any) -> dict[str, Any]:
+    said = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return said if extra is None else {**said, EXTRA: extra}
 
 
 def response_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
@@ -40,24 +43,33 @@ def response_calls(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
 
 def in_chat(message: Mapping[str, Any]) -> list[Asked]:
     """The calls that a chat message makes."""
-    called = [(call.get("id"), call.get("function")) for call in _tables(message.get("tool_calls"))]
-    return [
-        (id, function.get("name"), function.get("arguments"))
-        for id, function in called
-        if isinstance(function, Mapping)
-    ]
+    return [(call.get("id"), said.get("name"), said.get("arguments")) for call, said in _functions(message)]
+
+
+def extras_in(message: Mapping[str, Any], calls: Sequence[ToolCall]) -> dict[str, Any]:
+    """What a chat message says beside its calls, by their ids: Gemini's signature of what it thought, without which it takes no
+    result.
+    """
+    said = [call.get(EXTRA) for call, _ in _functions(message)]
+    return {call.id: extra for call, extra in zip(calls, said, strict=True) if isinstance(extra, Mapping)}
+
+
+def _functions(message: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    called = [(call, call.get("function")) for call in tables(message.get("tool_calls"))]
+    return [(call, function) for call, function in called if isinstance(function, Mapping)]
 
 
 def in_response(output: Any) -> list[Asked]:
     """The calls among the items of a response."""
     return [
         (item.get("call_id"), item.get("name"), item.get("arguments"))
-        for item in _tables(output)
+        for item in tables(output)
         if item.get("type") == "function_call"
     ]
 
 
-def _tables(items: Any) -> Iterable[Mapping[str, Any]]:
+def tables(items: Any) -> Iterable[Mapping[str, Any]]:
+    """Those of a list that came which are tables."""
     return (item for item in items if isinstance(item, Mapping)) if isinstance(items, list) else ()
 
 
@@ -66,6 +78,7 @@ class _Begun:
     id: str = ""
     name: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
+    extra: Any = None
 
 
 class CallPieces:
@@ -77,7 +90,7 @@ class CallPieces:
 
     def take(self, pieces: Any) -> int:
         """Take the pieces of one chunk; how many characters they add."""
-        return sum(self._add(piece) for piece in _tables(pieces))
+        return sum(self._add(piece) for piece in tables(pieces))
 
     def _add(self, piece: Mapping[str, Any]) -> int:
         function = piece.get("function")
@@ -89,6 +102,7 @@ class CallPieces:
             call.name.append(name)
         if arguments is not None:
             call.arguments.append(written(arguments))
+        call.extra = piece.get(EXTRA) or call.extra
         return len(str(piece))
 
     def _call(self, piece: Mapping[str, Any], *, is_named: bool) -> _Begun:
@@ -96,6 +110,9 @@ class CallPieces:
         said = id if isinstance(id, str) else ""
         place = index if isinstance(index, int) else None
         call = self._at.get(place)
+        if call is None and place is None and self._begun and not (said or is_named):
+            # What stands beside a call may come behind it, without a word on which one.
+            return self._begun[-1]
         # Some servers count none of their calls, or all of them as the first: another id is another call. Others make up
         # an id for every piece: where it names no tool, it belongs to the call before it.
         if call is None or (is_named and said and call.id and said != call.id):
@@ -106,4 +123,4 @@ class CallPieces:
 
     def calls(self) -> list[dict[str, Any]]:
         """The calls as they would have come whole, in the order in which they began."""
-        return [_chat_call(each.id, "".join(each.name), joined(each.arguments)) for each in self._begun]
+        return [_chat_call(each.id, "".join(each.name), joined(each.arguments), each.extra) for each in self._begun]

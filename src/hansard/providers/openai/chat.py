@@ -14,6 +14,7 @@ from hansard.providers.hosted.dialect import Head, Said, answer_tokens, none_in,
 from hansard.providers.openai.calls import CallPieces, chat_calls, chat_tools, in_chat
 from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, reasons, sampling, shape, tells
+from hansard.providers.openai.thoughts import ThoughtPieces, sent_back, thought_of
 
 _NAME = re.compile(r"[^\s<|\\/>]{1,64}")
 _FINISH: Mapping[str, Finish] = {
@@ -56,7 +57,9 @@ def _message(message: Message) -> dict[str, Any]:
     role = "user" if message.role == "tool" else message.role
     name = {"name": message.name} if message.name and _NAME.fullmatch(message.name) else {}
     if message.calls:
-        return {"role": role, "content": message.content or None, **name, "tool_calls": chat_calls(message.calls)}
+        said, extras = sent_back(message.thought)
+        calls = chat_calls(message.calls, extras)
+        return {"role": role, "content": message.content or None, **name, **said, "tool_calls": calls}
     return {"role": role, "content": message.content, **name}
 
 
@@ -80,6 +83,7 @@ def read(reply: Mapping[str, Any], exchange: Exchange) -> Said:
         why = failure("content_filter", f"the model refused: {refusal}")
         return replace(said, finish="content_filter", failure=why)
     said = called(said, in_chat(message), exchange)
+    said = replace(said, thought=thought_of(message, said.calls)) if said.calls else said
     if said.finish == "error" and choice.get("error"):
         fault = faults.read_error(choice)
         why = faults.told(fault, kind_of(fault), server="the server", key="its configuration")
@@ -125,6 +129,7 @@ class ChatFold:
         self._head = Head()
         self._text: list[str] = []
         self._refusal: list[str] = []
+        self._thought = ThoughtPieces()
         self._calls = CallPieces()
         self._finish: str | None = None
         self._is_ended = False
@@ -146,7 +151,7 @@ class ChatFold:
         if not isinstance(delta, Mapping):
             return ""
         refusal, piece = delta.get("refusal"), text_of(delta.get("content"))
-        self._held += self._calls.take(delta.get("tool_calls"))
+        self._held += self._thought.take(delta) + self._calls.take(delta.get("tool_calls"))
         if isinstance(refusal, str):
             self._refusal.append(refusal)
             self._held += len(refusal)
@@ -159,7 +164,7 @@ class ChatFold:
         self._is_ended = bool(self._held)
 
     def reply(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": joined(self._text)}
+        message: dict[str, Any] = {"role": "assistant", "content": joined(self._text), **self._thought.said()}
         if refusal := joined(self._refusal):
             message["refusal"] = refusal
         if calls := self._calls.calls():

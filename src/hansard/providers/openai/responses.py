@@ -15,7 +15,7 @@ from hansard.providers.openai.errors import kind_of
 from hansard.providers.openai.servers import Server, Structured, sampling, shape, tells
 
 _FINISH: Mapping[str, Finish] = {"max_output_tokens": "length", "content_filter": "content_filter"}
-_ENDINGS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_ENDINGS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def body(exchange: Exchange, model: str, server: Server, structured: Structured) -> dict[str, Any]:

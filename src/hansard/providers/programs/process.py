@@ -30,8 +30,18 @@ END_WITHIN_S = 10.0
 T = TypeVar("T")
 
 
+PATIENCE_S = 10.0
+PAUSE_S = 0.1
+NO_ROOM = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""What the system says when it has no process, no memory or no file left: that may be over in a moment."""
+
+
 class NotStarted(ProviderError):
     """The program could not be started at all."""
+
+    def __init__(self, program: "Program", number: int | None, why: object) -> None:
+        super().__init__(f"{program.argv[0]}: could not be started: {why}")
+        self.lacks_room = number in NO_ROOM
 
 
 @value
@@ -92,7 +102,21 @@ class Ran:
 
 
 async def run(program: Program, *, note: Callable[[Ran], None] | None = None) -> Ran:
-    """Run to the end. However this is left, the program and its descendants have ended, and `note` has been told."""
+    """Run to the end. However this is left, the program and its descendants have ended, and `note` has been told.
+
+    Where the system has no room for it at the moment, it is started a little later.
+    """
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return await _run(program, note)
+        except NotStarted as error:
+            if not error.lacks_room or time.monotonic() > until:
+                raise
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _run(program: Program, note: Callable[[Ran], None] | None) -> Ran:
     process = Process(program)
     try:
         await process.finished()
@@ -102,7 +126,7 @@ async def run(program: Program, *, note: Callable[[Ran], None] | None = None) ->
         if note:
             note(ran)
     if process.refused:
-        raise NotStarted(f"{program.argv[0]}: could not be started: {os.strerror(process.refused)}")
+        raise NotStarted(program, process.refused, os.strerror(process.refused))
     return ran
 
 
@@ -305,8 +329,9 @@ class Process:
 
 
 def _not_started(program: Program, error: OSError | ValueError) -> NotStarted:
-    why = error.strerror if isinstance(error, OSError) else error
-    return NotStarted(f"{program.argv[0]}: could not be started: {why}")
+    if isinstance(error, OSError):
+        return NotStarted(program, error.errno, error.strerror)
+    return NotStarted(program, None, error)
 
 
 def _name_of(number: int) -> str:

@@ -8,7 +8,6 @@ import os
 from tempfile import TemporaryFile
 from typing import IO
 
-from hansard.errors import UsageError
 from hansard.providers.options import Options
 
 SPILL_BYTES = 64 * 1024 * 1024
@@ -63,7 +62,4 @@ class Spill:
 
 def spill_of(options: Options) -> int:
     """How much a provider's table lets its program spill; 0 is nothing."""
-    size = options.count("max_spill_bytes", SPILL_BYTES, least=0)
-    if size > MOST_SPILL_BYTES:
-        raise UsageError(f"{options.where}: max_spill_bytes can be {MOST_SPILL_BYTES} at most, not {size}")
-    return size
+    return options.count("max_spill_bytes", SPILL_BYTES, least=0, most=MOST_SPILL_BYTES)

@@ -51,6 +51,12 @@ _FOREIGN = "detected dubious ownership"
 _threads: ThreadPoolExecutor
 
 Kind = Literal["none", "copy", "worktree"]
+OF_KIND: Mapping[str, tuple[Kind, ...]] = {
+    "source": ("copy", "worktree"),
+    "commit": ("worktree",),
+    "max_workspace_bytes": ("copy",),
+}
+"""The options of a workspace, and the kinds that heed them."""
 
 
 def _begin_threads() -> None:
@@ -96,6 +102,10 @@ def workspace_of(options: Options) -> Workspace:
     kinds: tuple[Kind, ...] = get_args(Kind)
     kind, source = options.one_of("workspace", kinds), options.text("source")
     commit, max_bytes = options.text("commit", "HEAD"), options.count("max_workspace_bytes", MAX_BYTES)
+    for name, heeding in OF_KIND.items():
+        if options.has(name) and kind not in heeding:
+            wanted = " or ".join(f'workspace = "{each}"' for each in heeding)
+            raise UsageError(f"{options.where}: {name} belongs to {wanted}; add that, or leave it out")
     folder = Path(source).absolute() if source else None
     try:
         made = Workspace(kind=kind, source=folder, commit=commit, max_bytes=max_bytes)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Items
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple, Self
 
 from hansard.errors import Broken, Fenced, HansardError, StoreError, Tampered, Unavailable, UsageError, unwritten
@@ -29,7 +30,7 @@ from hansard.store.base import (
 )
 from hansard.store.jsonl.bodies import Encode, all_but, encode_body, find_body, find_everywhere, read_body
 from hansard.store.jsonl.checkpoints import decode_checkpoint, encode_checkpoint
-from hansard.store.jsonl.claims import Claims, read_claims
+from hansard.store.jsonl.claims import Claims, epoch_in, read_claims
 from hansard.store.jsonl.files import LF, Paths, lines_back, lines_from, replace, whole_end
 from hansard.store.jsonl.lock import Lock
 from hansard.store.jsonl.log import LineLog
@@ -138,7 +139,9 @@ class JsonlStore:
         """
         try:
             if not path.is_file():
-                raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
+                raise UsageError(
+                    f"no ledger at {path}; check the path, or make one with: hansard init --ledger {quote(str(path))}"
+                )
             if not path.stat().st_size:
                 raise UsageError(
                     f"{path} is empty, and no ledger: bring back a copy of it, or remove it to begin a new one"
@@ -286,8 +289,7 @@ class JsonlStore:
     def epoch(self, name: str) -> int:
         if not self._reading:
             return self._claims.epoch(name)
-        held = read_claims(self._paths.claims).get(name)
-        return held.epoch if held else 0
+        return epoch_in(read_claims(self._paths.claims), name)
 
     def repair(self) -> list[tuple[str, int]]:
         """Rebuild the index and finish redactions; refused when the lines themselves do not hold together."""
@@ -441,18 +443,24 @@ class JsonlStore:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int | None]:
-    """A file for reading; None when it is not there."""
+    """A file for reading; None when it is not there. StoreError where the disk does not give it, or not all of it."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         yield None
         return
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        raise _unread(path, error) from error
     try:
         yield fd
+    except OSError as error:
+        raise _unread(path, error) from error
     finally:
         os.close(fd)
+
+
+def _unread(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"cannot read {path}: {error.strerror}")
 
 
 def _named(parts: Items[tuple[int, str]]) -> str:

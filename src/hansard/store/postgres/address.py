@@ -24,7 +24,8 @@ _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(?::[0-9]*)?")
 _SCHEMA = re.compile(r"(?!pg_|information_schema\Z)[a-z_][a-z0-9_]{0,47}")
 _PATIENCE = re.compile("[1-9][0-9]{0,5}")
 _SECRET = ("password", "sslpassword")
-_SHOWN = ("user", "host", "hostaddr", "port", "dbname")
+_HOSTS = ("host", "hostaddr")
+_SHOWN = ("user", *_HOSTS, "port", "dbname")
 
 
 @value
@@ -35,6 +36,8 @@ class Address:
     options: frozenset[str]
     schema: str
     patience_s: int
+    alternatives: bool
+    """Whether it names several servers: which of them may be written to changes."""
     place: str
     secrets: tuple[str, ...] = field(repr=False)
 
@@ -63,8 +66,9 @@ class Address:
             options=frozenset(name for name, _ in rest),
             schema=schemas[0],
             patience_s=int(patience[0]),
+            alternatives=any("," in unquote(value) for value in (found["hosts"], *_values(rest, *_HOSTS))),
             place=_place(found, rest, schemas[0]),
-            secrets=_secrets([found["password"] or "", *(value for name, value in rest if name in _SECRET)]),
+            secrets=_secrets([found["password"] or "", *_values(rest, *_SECRET)]),
         )
 
     @property
@@ -89,6 +93,10 @@ def _place(found: re.Match[str], options: list[tuple[str, str]], schema: str) ->
 
 def _join(front: str, options: list[tuple[str, str]]) -> str:
     return front + "?" * bool(options) + "&".join(f"{name}={value}" for name, value in options)
+
+
+def _values(options: list[tuple[str, str]], *names: str) -> list[str]:
+    return [value for name, value in options if name in names]
 
 
 def _secrets(written: list[str]) -> tuple[str, ...]:

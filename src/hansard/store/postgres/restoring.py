@@ -5,14 +5,11 @@ All of it is one transaction, so that there is a whole ledger or none. Claims do
 
 from collections.abc import Iterable
 
-import psycopg
-
-from hansard.errors import StoreError, Unavailable
 from hansard.ledger.entry import Entry
 from hansard.store.base import Head, Part, StoredCheckpoint
 from hansard.store.postgres.address import Address
 from hansard.store.postgres.rows import keep_note, make_tables, part_id, write
-from hansard.store.postgres.session import Connection, connect, reason
+from hansard.store.postgres.session import Connection, connect, made_whole
 from hansard.store.postgres.turn import Turn
 from hansard.store.retracing import Restored, Retracing
 
@@ -25,16 +22,13 @@ def restore(url: str, rows: Iterable[Restored], checkpoints: Iterable[StoredChec
     address = Address.parse(url)
     connection = connect(address, writing=True)
     try:
-        with connection.unhurried(), connection.transaction():
+        with connection.unhurried(), made_whole(connection, address, "restore to"):
             # Between two batches a slow disk is read.
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             make_tables(connection, address)
             head = _fill(connection, address, rows)
             for each in checkpoints:
                 keep_note(connection, each.size, each.note)
-    except psycopg.Error as error:
-        kind = Unavailable if isinstance(error, psycopg.OperationalError) else StoreError
-        raise kind(f"cannot restore to {address.place}: {reason(error, address)}") from error
     finally:
         connection.close()
     return head

@@ -34,8 +34,7 @@ def make_tables(writer: Connection, address: Address) -> None:
     schema, place = address.schema, address.place
     if writer.info.server_version < OLDEST_SERVER * 10_000:
         raise UsageError(f"{place} is a PostgreSQL older than {OLDEST_SERVER}; use a newer server")
-    # Two who create at once take turns, so that the second one finds what the first one made.
-    writer.execute("SELECT pg_advisory_xact_lock(hashtext('hansard'), hashtext(%s))", (schema,))
+    await_makers(writer, schema)
     if is_in_use(writer, schema):
         raise StoreError(f"schema {schema} of {place} is in use already; open it, or choose another with ?schema=NAME")
     if not only(writer, "SELECT count(*) FROM pg_namespace WHERE nspname = %s", schema):
@@ -43,6 +42,11 @@ def make_tables(writer: Connection, address: Address) -> None:
     for statement in TABLES:
         writer.execute(statement)
     write_head(writer, Sequence())
+
+
+def await_makers(session: Connection, schema: str) -> None:
+    """Return when nobody else is about to make a ledger in this schema: who comes second finds what the first one made."""
+    session.execute("SELECT pg_advisory_xact_lock(hashtext('hansard'), hashtext(%s))", (schema,))
 
 
 def is_in_use(reader: Connection, schema: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from hansard.errors import StoreError, Unavailable, UsageError
+from hansard.errors import OutcomeUnknown, StoreError, Unavailable, UsageError
 from hansard.store.opener import Opener
 from hansard.store.postgres.address import Address
 
@@ -79,15 +79,18 @@ def _spoken_within(limit_s: float, gen: Generator[Any, Any, R]) -> Generator[Any
 def connect(address: Address, *, writing: bool) -> Connection:
     """Begin a session in the ledger's schema; Unavailable when the server cannot be reached or lets nobody in."""
     # Without these, a server that vanished would be waited for until the system gives up, after minutes or hours.
-    patience: dict[str, Any] = {
+    wishes: dict[str, Any] = {
         "connect_timeout": min(CONNECT_S, address.patience_s),
         "keepalives_idle": address.patience_s,
         "tcp_user_timeout": address.patience_s * 1000,
     }
-    patience = {name: value for name, value in patience.items() if name not in address.options}
+    if address.alternatives:
+        # A standby answers too: whoever reads there sees the past, and whoever wants to write would never get away from it.
+        wishes["target_session_attrs"] = "primary"
+    wishes = {name: value for name, value in wishes.items() if name not in address.options}
     try:
         connection = Connection.connect(
-            address.conninfo, autocommit=True, client_encoding="utf8", application_name="hansard", **patience
+            address.conninfo, autocommit=True, client_encoding="utf8", application_name="hansard", **wishes
         )
     except psycopg.ProgrammingError as error:
         # No cause: a trace would print it, and it may quote the URL.
@@ -105,6 +108,25 @@ def connect(address: Address, *, writing: bool) -> Connection:
             raise Unavailable(f"cannot use {address.place}: {reason(error, address)}") from error
         raise
     return connection
+
+
+@contextmanager
+def made_whole(connection: Connection, address: Address, doing: str) -> Iterator[None]:
+    """One commit around the block that lays out a ledger. OutcomeUnknown where only that is without an answer."""
+    laid_out = False
+    try:
+        with connection.transaction():
+            yield
+            laid_out = True
+    except psycopg.Error as error:
+        why = reason(error, address)
+        if laid_out:
+            raise OutcomeUnknown(
+                f"{address.place}: the commit failed ({why}); this ledger may or may not be there:"
+                " look again when the server answers"
+            ) from error
+        kind = Unavailable if isinstance(error, psycopg.OperationalError) else StoreError
+        raise kind(f"cannot {doing} {address.place}: {why}") from error
 
 
 def is_live(connection: Connection) -> bool:

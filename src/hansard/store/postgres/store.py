@@ -4,9 +4,8 @@ import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Items
 from contextlib import contextmanager
+from shlex import quote
 from typing import Any, Self
-
-import psycopg
 
 from hansard.errors import Fenced, StoreError, Uncleaned, UsageError
 from hansard.ledger.canonical import Malformed
@@ -20,8 +19,18 @@ from hansard.store.postgres.address import Address
 from hansard.store.postgres.comparing import Look, compare
 from hansard.store.postgres.layout import READ_HEAD, READ_NODES, VERSION
 from hansard.store.postgres.mending import finish_redactions, rebuild, tail_fault
-from hansard.store.postgres.rows import epochs, erase, insert, is_in_use, keep_note, lay_out, layout_version, part_id
-from hansard.store.postgres.session import Readers, connect, listens, reason
+from hansard.store.postgres.rows import (
+    await_makers,
+    epochs,
+    erase,
+    insert,
+    is_in_use,
+    keep_note,
+    lay_out,
+    layout_version,
+    part_id,
+)
+from hansard.store.postgres.session import Connection, Readers, connect, listens, made_whole
 from hansard.store.postgres.turn import Clock, Turn, Writer, sequence_of
 from hansard.store.sequence import place_all
 
@@ -56,10 +65,8 @@ class PostgresStore:
         address = Address.parse(url)
         connection = connect(address, writing=True)
         try:
-            with connection.transaction():
+            with made_whole(connection, address, "create"):
                 lay_out(connection, address, genesis, clock)
-        except psycopg.Error as error:
-            raise StoreError(f"cannot create {address.place}: {reason(error, address)}") from error
         finally:
             connection.close()
         return cls(address, clock=clock)
@@ -76,6 +83,8 @@ class PostgresStore:
         readers = Readers(address)
         try:
             with readers.lent() as reader:
+                # A commit that was given up may still be under way, and its keys must not be taken for nobody's.
+                await_makers(reader, address.schema)
                 return is_in_use(reader, address.schema)
         finally:
             readers.close()
@@ -103,7 +112,8 @@ class PostgresStore:
 
     def head(self) -> Head:
         self._writer.settle()
-        row = self._one(READ_HEAD)
+        with self._readers.lent() as reader:
+            row = self._read_head(reader)
         if row is None:
             raise StoreError(f"{self.place} has no head row; {repair_of(self.place)}")
         return sequence_of(row, self.place).head()
@@ -171,15 +181,14 @@ class PostgresStore:
 
     def wait(self, size: int, timeout_s: float) -> int:
         until = time.monotonic() + timeout_s
-        now = self._size()
-        if now > size or timeout_s <= 0:
-            return now
         with self._readers.lent() as reader:
+            now = self._grown_to(reader)
+            if now > size or timeout_s <= 0:
+                return now
             # Listen first, then look: what is committed between the two is seen by the look.
             listening = listens(reader, self._address.channel)
             while True:
-                row = reader.execute("SELECT size FROM head").fetchone()
-                now = row[0] if row else 0
+                now = self._grown_to(reader)
                 left = until - time.monotonic()
                 if now > size or left <= 0 or self._readers.closed:
                     break
@@ -325,7 +334,8 @@ class PostgresStore:
             version = layout_version(reader, schema)
         if version is None:
             raise UsageError(
-                f"no ledger in schema {schema} of {self.place}; check the URL, or make one with: hansard init"
+                f"no ledger in schema {schema} of {self.place}; check the URL, or make one with: "
+                f"hansard init --ledger {quote(self.place)}"
             )
         if version != VERSION:
             raise UsageError(f"{self.place} has layout {version}; this version of Hansard reads layout {VERSION}")
@@ -344,6 +354,18 @@ class PostgresStore:
             else:
                 high = middle
         return low
+
+    def _read_head(self, reader: Connection) -> Any:
+        """The head row; where it is not of the log that was seen before, that one is broken, and is read all the same."""
+        seen = self._writer.seen
+        row = reader.execute(READ_HEAD, binary=True).fetchone()
+        if row and not self.broken:
+            self._writer.has_grown(reader, seen, row[:2])
+        return row
+
+    def _grown_to(self, reader: Connection) -> int:
+        row = self._read_head(reader)
+        return int(row[0]) if row else 0
 
     def _size(self) -> int:
         row = self._one("SELECT size FROM head")

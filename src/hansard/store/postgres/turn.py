@@ -31,6 +31,8 @@ from hansard.store.postgres.session import (
 from hansard.store.sequence import Sequence
 
 Clock = Callable[[], float]
+End = tuple[int, bytes]
+"""How many entries a log has, and the leaf hash of the last."""
 LOOK_S = 0.05
 
 
@@ -51,7 +53,8 @@ class Writer:
         self._opener = Opener()
         self._mutex = threading.RLock()
         self._session: Connection | None = None
-        self._seen: tuple[int, bytes] | None = None
+        self.seen: End | None = None
+        """The furthest end of the log that anybody was told of here."""
         self._behind = False
         self._unsure = False
         self._closed = False
@@ -73,7 +76,7 @@ class Writer:
                 raise
             self._commit(turn.writer)
             self._behind = turn.sequence.behind
-            self._seen = turn.sequence.size, turn.sequence.leaf
+            self.seen = turn.sequence.size, turn.sequence.leaf
 
     def settle(self) -> None:
         """After a commit of unknown outcome the server may still be at it; its lock on the head tells when it is done."""
@@ -133,7 +136,7 @@ class Writer:
         return self._address.place
 
     def _begin(self, repairing: bool) -> Turn:
-        writer = self._alive()
+        writer, seen = self._alive(), self.seen
         # One message for all statements, so that a turn begins with one round trip.
         cursor = writer.execute(
             f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {LOCK_ALL if repairing else LOCK_HEAD}"
@@ -146,25 +149,26 @@ class Writer:
         self._unsure = False
         now_us = int(self._clock() * 1_000_000) if self._clock else row[-1]
         sequence = Sequence() if repairing else sequence_of(row, self._place)
-        if not repairing:
-            self._check_grown(writer, sequence)
+        if not repairing and not self.has_grown(writer, seen, (sequence.size, sequence.leaf)):
+            raise self.refusal()
         sequence.behind = self._behind
         return Turn(writer, sequence, now_us)
 
-    def _check_grown(self, writer: Connection, sequence: Sequence) -> None:
-        """A log only grows. After a restore, or a failover that lost commits, what is written next would stand in the place
-        of what was acknowledged, and be signed there."""
-        now = sequence.size, sequence.leaf
-        size, leaf = self._seen or now
-        if sequence.size > size:
-            row = writer.execute("SELECT line FROM entries WHERE seq = %s", (size - 1,), binary=True).fetchone()
+    def has_grown(self, session: Connection, seen: End | None, now: End) -> bool:
+        """Whether the log that ends so now is the one that had been `seen` before it was read. A log only grows: after a restore,
+        or a failover that lost commits, what is written next would stand in the place of what somebody here goes by, and be
+        signed there. So it is called broken."""
+        size, leaf = seen or now
+        if now[0] > size:
+            row = session.execute("SELECT line FROM entries WHERE seq = %s", (size - 1,), binary=True).fetchone()
             grown = row is not None and leaf_hash(row[0]) == leaf
         else:
             grown = now == (size, leaf)
         if not grown:
             self.broken = f"it was replaced, or put back to before entry {size - 1}, while it was open"
-            raise self.refusal()
-        self._seen = now
+        elif self.seen is None or now[0] > self.seen[0]:
+            self.seen = now
+        return grown
 
     def refusal(self) -> StoreError:
         """What whoever wants to extend a broken log is told."""

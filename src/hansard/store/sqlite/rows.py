@@ -16,7 +16,8 @@ from hansard.store.sequence import Sequence
 MAX_NUMBER = 1 << 62
 """Beyond any seq; what is asked for above it is cut down to it, since SQLite takes 64 bits."""
 
-_TOGETHER = (64, 16, 4, 3, 2, 1)
+_MOST = 64
+_FEW = 8
 
 READ_HEAD = "SELECT size, leaf, ts, frontier FROM head"
 READ_NODES = "SELECT hash FROM nodes WHERE level = ? AND idx >= ? AND idx < ? ORDER BY idx"
@@ -74,7 +75,11 @@ def insert(
             causes += seq, cause
         at = body_id(seq, 0)
         for part in draft[3]:
-            bodies += at, part[2], part[1], *bed(writer, part)
+            _, media, salt, body, _ = part
+            if len(body) < SHARED_FROM_BYTES:
+                bodies += at, salt, media, body, None
+            else:
+                bodies += at, salt, media, None, share(writer, part)
             at += 1
     _put(writer, "entries(seq, line)", 2, entries)
     _put(writer, "causes", 2, causes)
@@ -116,24 +121,34 @@ def as_text(value: object) -> str:
 
 def bed(writer: sqlite3.Connection, part: Part) -> tuple[bytes | None, int | None]:
     """Where a body sleeps: in its own row, or once for all when it is large."""
+    return (part.body, None) if len(part.body) < SHARED_FROM_BYTES else (None, share(writer, part))
+
+
+def share(writer: sqlite3.Connection, part: Part) -> int | None:
+    """Keep a large body once for all; the row that it has there."""
     _, media, _, body, known = part
-    if len(body) < SHARED_FROM_BYTES:
-        return body, None
     name = known or digest(media, body)
     row = writer.execute("SELECT id FROM shared WHERE digest = ?", (name,)).fetchone()
     if row:
-        return None, row[0]
-    return None, writer.execute("INSERT INTO shared(digest, body) VALUES (?, ?)", (name, body)).lastrowid
+        found: int = row[0]
+        return found
+    return writer.execute("INSERT INTO shared(digest, body) VALUES (?, ?)", (name, body)).lastrowid
 
 
 def _put(writer: sqlite3.Connection, table: str, width: int, values: list[object]) -> None:
     """Insert rows, given one after the other, with few statements: one for each row costs half as much again."""
+    left = len(values) // width
+    if left <= _FEW:
+        # By far the most common. SQLite keeps a statement of each length ready, so there are few lengths.
+        if left:
+            writer.execute(_insertion(table, width, left), values)
+        return
     at = 0
-    for count in _TOGETHER:
-        size = width * count
-        while len(values) - at >= size:
-            writer.execute(_insertion(table, width, count), values[at : at + size])
-            at += size
+    while left:
+        count = _MOST if left >= _MOST else min(left, _FEW)
+        end = at + width * count
+        writer.execute(_insertion(table, width, count), values[at:end])
+        at, left = end, left - count
 
 
 @cache

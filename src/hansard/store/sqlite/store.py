@@ -110,7 +110,9 @@ class SqliteStore:
         # and another process could then delete the WAL that a second store in this one writes to.
         try:
             if not path.is_file():
-                raise UsageError(f"no ledger at {path}; check the path, or make one with: hansard init")
+                raise UsageError(
+                    f"no ledger at {path}; check the path, or make one with: hansard init --ledger {quote(str(path))}"
+                )
             if not path.stat().st_size:
                 raise UsageError(
                     f"{path} is empty, and no ledger: bring back a copy of it, or remove it to begin a new one"

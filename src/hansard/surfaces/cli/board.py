@@ -10,6 +10,8 @@ from hansard.surfaces.hearing import Event, Text
 from hansard.surfaces.narrate import reason
 
 SETTLED = ("passed", "rejected", "skipped")
+_OF_PEOPLE = ("gate.decided", "run.cancel_asked", "run.resume_asked", "run.retry_asked")
+"""What is said while nobody may be at work."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,14 +51,19 @@ class Board:
     """Calls that have no answer yet. Those that are under way when a driver ends count, whatever came of them."""
     panels: set[str] = field(default_factory=set)
     """Tasks and roles that a panel answers: what that takes is counted turn by turn."""
+    gates: dict[str, str] = field(default_factory=dict)
+    """Those that are open, each with its task, if it stands before one."""
     limits: Mapping[str, int] = field(default_factory=dict)
     began_us: int | None = None
     last_us: int = 0
+    worked_us: int = 0
+    """When the newest entry was written that was not said by people."""
 
     def take(self, event: Event) -> None:
         """Fold one entry of the run in."""
         self.run, kind, data, text, ts = event
-        before, self.last_us = self.last_us, ts
+        before, self.last_us = self.worked_us, ts
+        self.worked_us = before if kind in _OF_PEOPLE else ts
         match kind:
             case "run.requested":
                 self.request = text("request") or ""
@@ -64,7 +71,7 @@ class Board:
                 names = ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")
                 self.limits = {name: data[name] for name in names if data.get(name) is not None}
             case "run.claimed":
-                self.state = "running"
+                self.state = self._waiting_or("running")
                 self._lose()
                 # What lies between two drivers is nobody's work.
                 self.began_us = ts if self.began_us is None else self.began_us + ts - before
@@ -84,9 +91,11 @@ class Board:
             case "run.retry_asked":
                 self._again(data["task"])
             case "gate.opened":
+                self.gates[data["gate"]] = data.get("task") or ""
                 self.state = "waiting"
             case "gate.closed":
-                self.state = "running"
+                self.gates.pop(data["gate"], None)
+                self.state = self._waiting_or("running")
             case "run.interrupted":
                 self.state, self.doing = "interrupted", ""
                 self._lose()
@@ -98,13 +107,26 @@ class Board:
 
     @property
     def is_moving(self) -> bool:
-        return self.state in ("requested", "running")
+        # Beside a gate whatever does not stand behind it goes on.
+        at_work = self.doing or any(row.state not in ("waiting", *SETTLED) for row in self.rows.values())
+        return self.state in ("requested", "running") or (self.state == "waiting" and bool(at_work))
+
+    def waits_for(self, row: Row) -> str:
+        """What a task waits for that has not begun: people, or the tasks that it needs and that are not settled."""
+        if row.task in self.gates.values():
+            return "a decision"
+        return ", ".join(need for need in row.needs if need not in self.rows or self.rows[need].state not in SETTLED)
 
     def elapsed_s(self, now_us: int) -> float:
-        return max(0, now_us - (self.began_us or now_us)) / 1e6
+        """How long it has been worked on: what people take is nobody's work, and counts against no limit."""
+        until_us = now_us if self.is_moving else self.worked_us
+        return max(0, until_us - (self.began_us or until_us)) / 1e6
 
     def count(self, *states: str) -> int:
         return sum(1 for row in self.rows.values() if row.state in states)
+
+    def _waiting_or(self, state: str) -> str:
+        return "waiting" if self.gates else state
 
     def _planned(self, plan: str | None) -> None:
         for task in json.loads(plan)["tasks"] if plan else []:

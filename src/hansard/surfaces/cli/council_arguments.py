@@ -63,6 +63,10 @@ def add_deliberate(command: argparse.ArgumentParser) -> None:
     add_watching(command)
 
 
+_LAST_HELD = "`last`, the newest deliberation"
+_ENDED = "a session's directory or id, a run of the ledger, or `last`, the newest session that has ended"
+
+
 def add_session(command: argparse.ArgumentParser) -> None:
     verbs = command.add_subparsers(title="commands", metavar="COMMAND")
     replay = add_command(
@@ -86,14 +90,12 @@ def add_session(command: argparse.ArgumentParser) -> None:
     )
     export.add_argument("--html", action="store_true", help="one HTML page that needs nothing else")
     for each in (replay, again, resume):
-        each.add_argument("directory", metavar="DIR", help="a session's directory or id, or `last`")
+        each.add_argument("directory", metavar="DIR", help=f"a session's directory or id, or {_LAST_HELD}")
     for each in (metrics, export):
-        each.add_argument(
-            "directory", metavar="DIR", help="a session's directory or id, a run of the ledger, or `last`"
-        )
+        each.add_argument("directory", metavar="DIR", help=_ENDED)
     for each in (replay, again, validate, metrics, resume, export):
         each.add_argument("--runs", metavar="DIR", default="runs", help="where ids are looked up (default: runs)")
-    validate.add_argument("path", metavar="PATH", help="a session's directory or id, one document, or `last`")
+    validate.add_argument("path", metavar="PATH", help=f"a session's directory or id, one document, or {_LAST_HELD}")
     for each in (metrics, export):
         each.add_argument("--output", "-o", metavar="FILE", help="write it here (default: standard output)")
     _add_again(again)
@@ -117,13 +119,15 @@ def _add_looking_back(verbs: "argparse._SubParsersAction[argparse.ArgumentParser
     asked = add_command(
         verbs, "questions", "what each agent was asked, word for word", "evaluating:questions", ledger=True
     )
-    for each in (postmortem, asked):
-        each.add_argument(
-            "directory", metavar="DIR", help="a session's directory or id, a run of the ledger, or `last`"
-        )
+    postmortem.add_argument("directory", metavar="DIR", help=_ENDED)
+    asked.add_argument(
+        "directory",
+        metavar="DIR",
+        help="a session's directory or id, a run of the ledger, or `last`, the newest session, also one that goes on",
+    )
     compare = add_command(verbs, "compare", "two sessions beside each other", "evaluating:compare", ledger=True)
-    compare.add_argument("a", metavar="A")
-    compare.add_argument("b", metavar="B")
+    compare.add_argument("a", metavar="A", help=_ENDED)
+    compare.add_argument("b", metavar="B", help="the other one, named in the same way")
     for each in (postmortem, asked, compare):
         each.add_argument("--runs", metavar="DIR", default="runs", help="where ids are looked up (default: runs)")
     chain = add_command(

@@ -12,7 +12,7 @@ from hansard.app.people import human
 from hansard.app.settings import ledger_settings
 from hansard.app.wiring import open_ledger, open_to_carry
 from hansard.surfaces.cli.output import new_file
-from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.show import as_json, put, say
 from hansard.surfaces.plain import plain
 
 
@@ -23,13 +23,13 @@ def checkpoint(args: argparse.Namespace) -> int:
     if newer:
         said = f"{newer:,} newer {'entry is' if newer == 1 else 'entries are'} not in it"
         print(f"hansard: {said}: another process seals this log, and signs soon", file=sys.stderr)
-    return _print(args, view, view["checkpoint"])
+    return _hand_out(args, view, view["checkpoint"])
 
 
 def pin(args: argparse.Namespace) -> int:
     with open_ledger(ledger_settings(args.ledger)) as opened:
         view = service.pin(opened)
-    return _print(args, view, view["pin"])
+    return _hand_out(args, view, view["pin"] + "\n")
 
 
 def seal(args: argparse.Namespace) -> int:
@@ -121,9 +121,18 @@ def _print(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
     return 0
 
 
+def _hand_out(args: argparse.Namespace, view: dict[str, Any], text: str) -> int:
+    """Print what is checked elsewhere: one character that is spelled otherwise, and it speaks of another log."""
+    if args.json:
+        as_json(view)
+    else:
+        put(text.encode())
+    return 0
+
+
 def _deliver(args: argparse.Namespace, view: dict[str, Any], text: str, then: str) -> int:
     """Print a proof, or write it to a new file of the user's and say what to do with that."""
     if not args.output:
-        return _print(args, view, text)
+        return _hand_out(args, view, text)
     new_file(args.output, text)
     return _print(args, view, f"wrote {args.output}; {then}")

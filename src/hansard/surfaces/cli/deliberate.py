@@ -23,7 +23,7 @@ from hansard.app.telling.deliberationviews import deliberation_view
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
-from hansard.surfaces.cli.driving import EXIT, note, opened, refuse_early, typed
+from hansard.surfaces.cli.driving import EXIT, handed_in, note, opened, refuse_early, typed
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.cli.streams import read_input
 from hansard.surfaces.narrate import many, spent
@@ -60,10 +60,10 @@ async def _deliberate(args: argparse.Namespace, call: Call) -> int:
 
     await refuse_early(settings, hand_in)
     async with Hansard.open(settings=settings) as hansard:
-        made, run = await hand_in(hansard)
+        (made, run), told = await handed_in(hansard, hand_in(hansard))
         for warning in made.warnings:
             note(warning)
-        return await _held(hansard, args, run)
+        return await _held(hansard, args, run, told=told)
 
 
 async def _continue(args: argparse.Namespace) -> int:
@@ -86,17 +86,18 @@ async def _continue(args: argparse.Namespace) -> int:
             experts=args.expert,
             max_expansions=args.max_expansions,
         )
-        return await _held(hansard, args, await go_on(hansard.deliberations, found, surface="cli"))
+        run, told = await handed_in(hansard, go_on(hansard.deliberations, found, surface="cli"))
+        return await _held(hansard, args, run, told=told)
 
 
-async def _held(hansard: Hansard, args: argparse.Namespace, run: str) -> int:
-    """Hold a session, with what goes on from it by itself where that is wanted."""
+async def _held(hansard: Hansard, args: argparse.Namespace, run: str, *, told: bool) -> int:
+    """Hold a session, with what goes on from it by itself where that is wanted. `told`: to end it, before it began."""
     stop = hansard.deliberations.listen(debate(args))
-    sat = await see_out(hansard, args, run, hansard.deliberations.hold(run))
+    sat = await see_out(hansard, args, run, hansard.deliberations.hold(run), told=told)
     while args.adaptive and (found := _expansion(hansard, run)) is not None:
         _warn(_view(hansard, run, sat), args)
-        run = await go_on(hansard.deliberations, found, surface="cli")
-        sat = await see_out(hansard, args, run, hansard.deliberations.hold(run))
+        run, told = await handed_in(hansard, go_on(hansard.deliberations, found, surface="cli"))
+        sat = await see_out(hansard, args, run, hansard.deliberations.hold(run), told=told)
     stop()
     return conclude(hansard, run, args, sat)
 
@@ -163,8 +164,13 @@ def call_of(args: argparse.Namespace, problem: str | None, runs: Path | None, co
     )
 
 
-async def see_out(hansard: Hansard, args: argparse.Namespace, run: str, work: Awaitable[Sat]) -> Sat | None:
-    """Wait for a session and give it; the first signal ends it with user_cancel, the second one interrupts it: None."""
+async def see_out(
+    hansard: Hansard, args: argparse.Namespace, run: str, work: Awaitable[Sat], *, told: bool = False
+) -> Sat | None:
+    """Wait for a session and give it; the first signal ends it with user_cancel, the second one interrupts it: None.
+
+    `told`: the first one came while the session was put on the record.
+    """
     args.goes_on = typed(args, "runs resume", run)
     task = asyncio.ensure_future(work)
     loop, asked = asyncio.get_running_loop(), list[asyncio.Future[None]]()
@@ -178,6 +184,8 @@ async def see_out(hansard: Hansard, args: argparse.Namespace, run: str, work: Aw
 
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, interrupt)
+    if told:
+        interrupt()
     try:
         await asyncio.wait([task])
         await asyncio.gather(*asked, return_exceptions=True)
@@ -191,13 +199,15 @@ def conclude(hansard: Hansard, run: str, args: argparse.Namespace, sat: Sat | No
     """Print how a deliberation stands; gives the exit code. `sat` is the session, where it was held to its end."""
     view, args.shown_by = _view(hansard, run, sat), typed(args, "runs show", run)
     _warn(view, args)
+    # Its session may be over, and the run not yet.
+    is_left = view["outcome"] is None or view["state"] == "interrupted"
     if args.json:
         as_json(view)
-    elif view["outcome"] is None:
+    elif is_left:
         note(f"interrupted; {typed(args, 'runs resume', run)} goes on from where it stopped")
     else:
         _tell(view, args)
-    return EXIT["interrupted"] if view["outcome"] is None else EXITS[reason_of(view)]
+    return EXIT["interrupted"] if is_left else EXITS[reason_of(view)]
 
 
 def reason_of(view: View) -> str:

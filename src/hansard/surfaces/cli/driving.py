@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from hansard.app.opened import Opened
@@ -19,10 +18,8 @@ from hansard.app.settings import Settings, read_settings
 from hansard.app.telling.recorded import STATES
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
-from hansard.errors import UsageError, plainly
 from hansard.surfaces.cli.progress import ticking, watcher
-from hansard.surfaces.cli.show import as_json, say, tell_broken
-from hansard.surfaces.cli.streams import read_input, text_in
+from hansard.surfaces.cli.show import as_json, put, tell_broken
 from hansard.surfaces.hearing import Nobody, Watcher, listener
 from hansard.surfaces.leaving import when_told_to_end
 from hansard.surfaces.narrate import against, duration, spent
@@ -94,23 +91,24 @@ async def see_through(hansard: Hansard, work: Awaitable[T]) -> T | None:
         undo()
 
 
+async def handed_in(hansard: Hansard, hand_in: Awaitable[T]) -> tuple[T, bool]:
+    """Hand a run in; gives what that gives, and whether a signal came meanwhile. It waits until the run stands on the record:
+    whoever only heard that he was interrupted would not know that there is one, and that a worker will take it."""
+    told = list[bool]()
+    undo = when_told_to_end(lambda: told.append(True), hansard.store.place)
+    try:
+        given = await hand_in
+    finally:
+        undo()
+    # What was heard is told by the loop.
+    await asyncio.sleep(0)
+    return given, bool(told)
+
+
 async def see_run_through(hansard: Hansard, args: argparse.Namespace, run: str, work: Awaitable[T]) -> T | None:
     """The same for the work on a run, which goes on later where the ledger refuses for now."""
     args.goes_on = typed(args, "runs resume", run)
     return await see_through(hansard, work)
-
-
-def text_of(word: str) -> str:
-    """What somebody says: the word itself, `-` for standard input, `@FILE` for a file."""
-    if word == "-":
-        return read_input()
-    if not word.startswith("@"):
-        return word
-    try:
-        with Path(word[1:]).open("rb") as file:
-            return text_in(file, word[1:])
-    except OSError as error:
-        raise UsageError(f"cannot read {word[1:]}: {plainly(error)}") from error
 
 
 def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = None) -> int:
@@ -121,7 +119,7 @@ def conclude(hansard: Hansard, run: str, args: argparse.Namespace, ended: Any = 
     else:
         answer = hansard.runs.answer(run) if view["state"] in ("answered", "partial") else None
         if answer is not None:
-            print_answer(answer)
+            put(answer if answer.endswith(b"\n") else answer + b"\n")
         if view["mode"] == "deliberation" and (fault := hansard.deliberations.show(run)["fault"]):
             note(fault)
         _remark(view, args, getattr(ended, "detail", "") or words(view["reason"]))
@@ -136,16 +134,6 @@ def exit_code(view: View) -> int:
     if view["reason"] in ASKS:
         return EXIT["waiting"]
     return EXIT.get(view["state"], EXIT["interrupted"] if view["state"] in STATES else EXIT["failed"])
-
-
-def print_answer(answer: bytes) -> None:
-    """The answer: byte for byte into a pipe, made harmless for a terminal."""
-    if sys.stdout.isatty():
-        for line in answer.decode("utf-8", "backslashreplace").rstrip("\n").split("\n"):
-            say(line.replace("\t", "    "))
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(answer if answer.endswith(b"\n") else answer + b"\n")
 
 
 def words(reason: str | None) -> str:

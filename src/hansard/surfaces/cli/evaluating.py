@@ -8,23 +8,37 @@ from hansard.app.archived import evaluating
 from hansard.app.driving.chaining import chain_view
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
-from hansard.app.settings import read_settings
+from hansard.app.settings import Settings, read_settings
 from hansard.app.setup.convening import convening
 from hansard.app.views import View
-from hansard.app.wiring import ledger_exists, open_ledger
+from hansard.app.wiring import ledger_exists, open_ledger, place_of
+from hansard.errors import UsageError
 from hansard.surfaces.cli.deliberate import call_of
 from hansard.surfaces.cli.driving import note, with_ledger
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.narrate import many
+
+LAST = evaluating.LAST
 
 
 def found(args: argparse.Namespace, name: str) -> evaluating.Held:
     """A session by directory, id or run; the ledger is asked where there is one."""
     settings = read_settings(args.ledger)
     if not ledger_exists(settings.ledger):
-        return evaluating.find_held(name, Path(args.runs), None)
+        try:
+            return evaluating.find_held(name, Path(args.runs), None)
+        except UsageError:
+            if name != LAST:
+                raise
+        raise no_last(settings)
     with open_ledger(settings) as ledger:
         return evaluating.find_held(name, Path(args.runs), ledger.store)
+
+
+def no_last(settings: Settings) -> UsageError:
+    """What is wrong with `last` where nobody has a list of what there was."""
+    where = place_of(settings.ledger)
+    return UsageError(f"`{LAST}` is the newest session of a ledger, and there is none at {where}; name a directory")
 
 
 def postmortem(args: argparse.Namespace) -> int:
@@ -72,7 +86,8 @@ def compare(args: argparse.Namespace) -> int:
         if name in ("answer", "transcript_digest", "unresolved", "agents"):
             continue
         more = view["more_in_b"].get(name)
-        say(f"{name:<24}{value!s:<40}{view['b'][name]!s:<40}{'' if not more else f'{more:+g}'}")
+        mine, other = ("–" if each is None else str(each) for each in (value, view["b"][name]))
+        say(f"{name:<24}{mine:<40}{other:<40}{'' if not more else f'{more:+,.10g}'}")
     for topic in view["settled_in_b"]:
         say(f"settled in B            {topic}")
     for topic in view["open_in_b"]:
@@ -100,9 +115,12 @@ def evaluate(args: argparse.Namespace) -> int:
         return 0
     for row in view["problems"]:
         passed = {None: "", True: "passed", False: "missed"}[row["passed"]]
-        say(f"{row['problem']:<11} {row['outcome']:<27} {row['rounds']:>3} rounds {row['tokens']:>9,} tokens  {passed}")
+        rounds = many(row["rounds"], "round")
+        say(f"{row['problem']:<11} {row['outcome']:<27} {rounds:>10} {row['tokens']:>9,} tokens  {passed}")
     for name, value in view["summary"].items():
-        say(f"{name:<24}{'–' if value is None else value}")
+        # Counts are of all sessions, and everything else is their mean.
+        said = "–" if value is None else f"{value:,.10g} a session" if isinstance(value, float) else f"{value:,}"
+        say(f"{name:<24}{said}")
     return 0
 
 

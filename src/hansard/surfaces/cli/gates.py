@@ -7,8 +7,9 @@ from hansard.app.people import human
 from hansard.app.service import Hansard
 from hansard.app.views import View
 from hansard.errors import Fenced
-from hansard.surfaces.cli.driving import SHORT, conclude, note, see_run_through, text_of, typed, watched, with_ledger
+from hansard.surfaces.cli.driving import SHORT, conclude, note, see_run_through, typed, watched, with_ledger
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.streams import text_of
 
 
 def listed(args: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 import argparse
 import json
 import shlex
-import sys
 from typing import Any
 
 from hansard.app.finding import find_run
@@ -12,7 +11,7 @@ from hansard.app.people import human
 from hansard.app.settings import ledger_settings
 from hansard.errors import UsageError
 from hansard.surfaces.cli.arguments import count
-from hansard.surfaces.cli.show import as_json, as_json_line, say, tell_broken
+from hansard.surfaces.cli.show import as_json, as_json_line, put, say, tell_broken
 from hansard.surfaces.cli.streams import has_reader
 
 MOST_FACTS = 120
@@ -20,22 +19,31 @@ MOST_FACTS = 120
 
 
 def show(args: argparse.Namespace) -> int:
+    found = False
     with _open(args) as ledger:
         run = None if args.run is None else find_run(ledger.store, args.run)
         for view in ledger.show(run=run, kind=args.kind, actor=args.actor, after=args.after, limit=args.limit or None):
+            found = True
             if args.json:
                 as_json_line(view)
             else:
                 say(_line(view))
             if not has_reader():
                 break
+    # Behind `--after` nothing is new yet, which is no mistake.
+    if not found and args.after is None:
+        from hansard.surfaces.cli.driving import note, typed
+
+        asked = (("of run", args.run), ("of kind", args.kind), ("of actor", args.actor))
+        wanted = " and ".join(f"{what} {value}" for what, value in asked if value is not None)
+        note(f"no entry is {wanted}; {typed(args, 'ledger summary')} shows which kinds and actors there are")
     return 0
 
 
 def get(args: argparse.Namespace) -> int:
     with _open(args) as ledger:
         if args.part:
-            _print_body(ledger.part(args.seq, args.part))
+            put(ledger.part(args.seq, args.part))
             return 0
         view = ledger.get(args.seq)
     if args.json:
@@ -98,8 +106,16 @@ def redact(args: argparse.Namespace) -> int:
     if args.json:
         as_json(view)
         return 0
+    gone = [(each["seq"], each["part"]) for each in view["gone"]]
     for each in (view, *view["also_erased"]):
-        say(f"erased the part {each['part']!r} of entry {each['seq']}; entry {each['tombstone']} says so for good")
+        if (each["seq"], each["part"]) in gone:
+            say(
+                f"the part {each['part']!r} of entry {each['seq']} was erased before; entry {each['tombstone']} says so"
+            )
+        else:
+            say(f"erased the part {each['part']!r} of entry {each['seq']}; entry {each['tombstone']} says so for good")
+    if gone:
+        say("where else the text of what was erased before stands can be searched no more, in the same run either")
     for each in view["differed"]:
         say(
             f"what lay there as the part {each['part']!r} of entry {each['seq']} was not what was recorded, which nobody can see any more"
@@ -161,16 +177,13 @@ def _line(view: dict[str, Any]) -> str:
         if view["causes"]
         else ""
     )
-    facts = " ".join(f"{name}={value}" for name, value in view["data"].items())
+    facts = " ".join(f"{name}={_said(value)}" for name, value in view["data"].items())
     facts = facts if len(facts) <= MOST_FACTS else f"{facts[: MOST_FACTS - 1]}…"
     mark = f"  BROKEN: {view['broken']}" if view["broken"] else ""
     run = view["run"] or "-"
     return f"{view['seq']:>6}  {view['time']}  {run}  {view['kind']:<16} {view['actor']}{because}  {facts}{mark}"
 
 
-def _print_body(body: bytes) -> None:
-    if sys.stdout.isatty():
-        for line in body.decode("utf-8", "backslashreplace").split("\n"):
-            say(line.replace("\t", "    "))
-    else:
-        sys.stdout.buffer.write(body)
+def _said(value: Any) -> str:
+    """A value of an entry in a line: a text as it is, anything else as the entry has it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -20,6 +20,10 @@ ENDINGS = {"answered": "bold green", "partial": "bold yellow", "waiting": "bold 
 BAR, WHY = 12, 60
 AROUND = 8
 """Lines of the screen that are not rows of tasks."""
+LEAST = (1, 6, 7, 9, 12, 10)
+"""How wide the columns of the table are at least: room for the words to come, so that nothing moves sideways."""
+BETWEEN = 2
+WAVE, TASK, LANE, RUNG, STATE, TOLD = range(len(LEAST))
 
 
 class Screen:
@@ -31,23 +35,24 @@ class Screen:
         self._live.start()
 
     def draw(self, board: Board) -> None:
-        self._live.update(picture(board, time.time_ns() // 1000, self._console.size.height - AROUND), refresh=True)
+        width, height = self._console.size
+        self._live.update(picture(board, time.time_ns() // 1000, height - AROUND, width), refresh=True)
 
     def close(self, board: Board) -> None:
         if not board.run:
             self._live.stop()
             return
         # Whole, now that it does not move any more; as long as it was moving it had to fit the screen.
-        self._live.update(picture(board, board.last_us, 60), refresh=True)
+        self._live.update(picture(board, board.last_us, 60, self._console.width), refresh=True)
         self._live.stop()
         self._console.print()
 
 
-def picture(board: Board, now_us: int, room: int) -> RenderableType:
-    """The board as something that rich can draw."""
+def picture(board: Board, now_us: int, room: int, width: int) -> RenderableType:
+    """The board as something that rich can draw, with so much room for rows of tasks, in a terminal of this width."""
     parts: list[RenderableType] = [_head(board), Text()]
     if board.rows:
-        parts += [_tasks(board, now_us, max(3, room)), Text()]
+        parts += [_tasks(board, now_us, max(3, room), width), Text()]
     parts.append(_foot(board, now_us))
     return Group(*parts)
 
@@ -61,29 +66,47 @@ def _head(board: Board) -> RenderableType:
     )
 
 
-def _tasks(board: Board, now_us: int, room: int) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    for least in (1, 6, 7, 9, 12, 10):
-        # Room for the words to come, so that nothing moves sideways.
-        table.add_column(no_wrap=True, overflow="ellipsis", min_width=least)
+def _tasks(board: Board, now_us: int, room: int, width: int) -> RenderableType:
     shown = list(_chosen(board, room))
+    rows: list[tuple[Text, ...]] = []
     before = -1
     for row in shown:
         wave = str(row.wave + 1) if row.wave != before and board.waves > 1 else ""
         before = row.wave
         mark, style = MARKS.get(row.state, (_frame(now_us), "cyan") if board.is_moving else ("○", "yellow"))
         word = WORDS.get(row.state, row.state) if board.is_moving or row.state in MARKS else "cut short"
-        table.add_row(
+        cells: tuple[Text, ...] = (
             Text(wave, style="dim"),
             Text.assemble((mark, style), f" {plain(row.task)}"),
             Text(plain(row.lane), style="dim"),
             Text(f"{'↑ ' if row.climbed else ''}{plain(row.rung)}", style="yellow" if row.climbed else "dim"),
             Text(word, style=style),
-            _told(row, now_us),
+            Text(_figures(row, now_us) + _words(board, row), style="dim"),
         )
+        rows.append(cells)
     if len(shown) < len(board.rows):
-        table.add_row("", Text(f"… and {len(board.rows) - len(shown):,} more", style="dim"), "", "", "", "")
+        more = Text(f"… and {len(board.rows) - len(shown):,} more", style="dim")
+        rows.append((Text(), more, *[Text()] * (len(LEAST) - 2)))
+    table = Table.grid(padding=(0, BETWEEN))
+    for each in _widths(rows, max((len(_figures(row, now_us)) for row in shown), default=0), width):
+        table.add_column(no_wrap=True, overflow="ellipsis", width=each)
+    for cells in rows:
+        table.add_row(*cells)
     return table
+
+
+def _widths(rows: list[tuple[Text, ...]], figures: int, room: int) -> list[int]:
+    """How wide each column is. Where not all of them fit, words give way and figures do not: of a figure that is cut, another one stays."""
+    said = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    widths = [max(each) for each in zip(said, LEAST, strict=True)]
+    over = sum(widths) + BETWEEN * (len(widths) - 1) - room
+    spare = [(column, said[column]) for column in (WAVE, TASK, LANE, RUNG, STATE)]
+    cut = [(column, 1) for column in (LANE, RUNG, TASK, STATE)]
+    for column, least in [(TOLD, max(figures, LEAST[TOLD])), *spare, (TOLD, figures), *cut]:
+        given = max(0, min(over, widths[column] - least))
+        widths[column] -= given
+        over -= given
+    return widths
 
 
 def _chosen(board: Board, room: int) -> Iterator[Row]:
@@ -97,16 +120,27 @@ def _chosen(board: Board, room: int) -> Iterator[Row]:
     return iter(rows)
 
 
-def _told(row: Row, now_us: int) -> Text:
+def _figures(row: Row, now_us: int) -> str:
+    """What is told of a task in figures."""
     if row.state == "passed":
         score = f"  score {row.score_ppm / 1e6:.2f}" if row.score_ppm is not None else ""
-        return Text(f"{duration((row.took_us or 0) / 1e6)}{score}", style="dim")
-    if row.state == "waiting":
-        return Text(f"for {first_line(', '.join(row.needs), WHY)}" if row.needs else "", style="dim")
-    if row.state in ("rejected", "skipped", "climbing"):
-        return Text(first_line(row.why, WHY), style="dim")
-    before = f"  before: {first_line(row.why, WHY)}" if row.why else ""
-    return Text(f"{duration(max(0, now_us - row.since_us) / 1e6)}{before}", style="dim")
+        return f"{duration((row.took_us or 0) / 1e6)}{score}"
+    if row.state in ("waiting", "rejected", "skipped", "climbing"):
+        return ""
+    return duration(max(0, now_us - row.since_us) / 1e6)
+
+
+def _words(board: Board, row: Row) -> str:
+    """What is told of it in words, behind that."""
+    match row.state:
+        case "passed":
+            return ""
+        case "waiting":
+            return f"for {first_line(awaited, WHY)}" if (awaited := board.waits_for(row)) else ""
+        case "rejected" | "skipped" | "climbing":
+            return first_line(row.why, WHY)
+        case _:
+            return f"  before: {first_line(row.why, WHY)}" if row.why else ""
 
 
 def _foot(board: Board, now_us: int) -> RenderableType:

@@ -49,7 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             _tell(f"{flag} stands behind the command that it is for; write: hansard COMMAND … {flag}")
             return EXIT_USAGE
         try:
-            args, strange = parser(words).parse_known_args(words)
+            top = parser(words)
+            if (misplaced := _misplaced(top, words)) is not None:
+                _tell(misplaced)
+                return EXIT_USAGE
+            args, strange = top.parse_known_args(words)
             if strange:
                 args.parser.error(f"unrecognized arguments: {' '.join(strange)}{_hint(args, strange)}")
             if (empty := _empty(args)) is not None:
@@ -59,6 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         except SystemExit as ended:
             # Help, the version, or what argparse refuses: it has printed what there is to say.
             raise SystemExit(settled(int(ended.code or 0))) from None
+
+
+def _misplaced(top: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
+    """What is wrong with an option that stands before the verb it is for."""
+    if not "".join(words[1:2]).startswith("-"):
+        return None
+    from hansard.surfaces.cli.misplaced import misplaced
+
+    return misplaced(top, words)
 
 
 def _hint(args: argparse.Namespace, strange: Sequence[str]) -> str:
@@ -235,7 +248,7 @@ def _add_route(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", 
             "file", metavar="FILE", help='JSON lines of {"id", "text", "lane", "also"}; lane "none" fits no lane'
         )
     else:
-        route.add_argument("text", metavar="TEXT", nargs="+", help="the request; - reads standard input")
+        route.add_argument("text", metavar="TEXT", nargs="+", help="the request; @FILE reads a file, - standard input")
     route.add_argument(
         "--roster", metavar="FILE", help="a roster in TOML (default: that of hansard.toml, else 24 lanes)"
     )

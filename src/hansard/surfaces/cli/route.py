@@ -6,15 +6,13 @@ from typing import Any
 from hansard.app.lanes import rosters, routing
 from hansard.app.settings import read_settings
 from hansard.surfaces.cli.show import as_json, say
-from hansard.surfaces.cli.streams import read_input
+from hansard.surfaces.cli.streams import text_of
 
-MAX_STDIN = 1_000_000
+MOST_READ = 1_000_000
 
 
 def route(args: argparse.Namespace) -> int:
-    text = " ".join(args.text)
-    if text == "-":
-        text = read_input()[:MAX_STDIN]
+    text = " ".join(args.text) if args.text[1:] else text_of(args.text[0])[:MOST_READ]
     view = routing.route(text, rosters.roster_of(read_settings(), args.roster))
     if args.json:
         as_json(view)

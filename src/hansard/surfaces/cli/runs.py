@@ -42,14 +42,15 @@ def listed(args: argparse.Namespace) -> int:
             return 0
         for view in views:
             cost = view["spent"]
-            said = f"{cost['calls']:>5,} calls  {cost['tokens']:>9,} tokens  {dollars(cost['cost_usd_nano']):<9}"
+            calls = "call " if cost["calls"] == 1 else "calls"
+            said = f"{cost['calls']:>5,} {calls}  {cost['tokens']:>9,} tokens  {dollars(cost['cost_usd_nano']):<9}"
             say(
                 f"{view['run'][:SHORT]}  {view['state']:<12}{_ago(view['last']):>9}  {said}  {first_line(view['request'] or GONE, 60)}"
             )
         if not views and args.state and hansard.runs.listed(limit=1):
             note(f"no run is {args.state}; {typed(args, 'runs list')} shows the others")
         elif not views:
-            note("there are no runs yet; `hansard submit REQUEST` starts one")
+            note(f"there are no runs yet; {typed(args, 'submit REQUEST')} starts one")
         return 0
 
     return with_ledger(args.ledger, work)

@@ -29,7 +29,12 @@ def add_serve(command: argparse.ArgumentParser) -> None:
         "--allow-host", type=_host, action="append", default=[], metavar="NAME", help="also answer under this name"
     )
     doors.add_argument(
-        "--allow-origin", type=_origin, action="append", default=[], metavar="URL", help="pages that may call"
+        "--allow-origin",
+        type=_origin,
+        action="append",
+        default=[],
+        metavar="URL",
+        help="where a proxy shows it, https://NAME",
     )
     doors.add_argument("--public-log", action="store_true", help="/checkpoint and /tile without a token, for auditors")
     doors.add_argument("--allow-commands", action="store_true", help="plans may have checks that run programs here")

@@ -22,14 +22,14 @@ from hansard.errors import HansardError, UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.deliberate import call_of, conclude, see_out
 from hansard.surfaces.cli.driving import note, refuse_early, with_ledger
+from hansard.surfaces.cli.evaluating import LAST, no_last
 from hansard.surfaces.cli.evaluating import found as held
 from hansard.surfaces.cli.output import new_file
-from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.show import as_json, put, say
 from hansard.surfaces.cli.streams import show_traceback
 from hansard.surfaces.narrate import many
 
 OTHER, PINNING, MISMATCH = 1, 3, 4
-LAST = "last"
 
 
 def replay(args: argparse.Namespace) -> int:
@@ -96,11 +96,8 @@ def export(args: argparse.Namespace) -> int:
         text = sessions.as_text(session.artifact) if args.json else as_markdown(session.artifact)
     if args.output:
         new_file(args.output, text)
-    elif sys.stdout.isatty():
-        # Harmless for a terminal; byte for byte into a pipe.
-        say_lines(text.removesuffix("\n"))
     else:
-        sys.stdout.write(text)
+        put(text.encode("utf-8", "backslashreplace"))
     return 0
 
 
@@ -197,9 +194,11 @@ def _place(args: argparse.Namespace, name: str, *, gone: bool = False) -> Path:
     try:
         return sessions.place_of(name, Path(args.runs), gone=gone and name != LAST)
     except UsageError:
-        settings = read_settings(args.ledger)
-        if name != LAST or not ledger_exists(settings.ledger):
+        if name != LAST:
             raise
+    settings = read_settings(args.ledger)
+    if not ledger_exists(settings.ledger):
+        raise no_last(settings)
     with open_ledger(settings) as found:
         return sessions.newest_place(found.store)
 

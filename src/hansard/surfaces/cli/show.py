@@ -48,3 +48,13 @@ def say(text: str = "", *, at_once: bool = False) -> None:
     `at_once` is for whoever goes on for long: into a file or a pipe the line would come with the end.
     """
     print(plain(text), flush=at_once)
+
+
+def put(data: bytes) -> None:
+    """Print what was asked for itself: byte for byte into a file or a pipe, whatever its encoding is, made harmless for a terminal."""
+    if sys.stdout.isatty():
+        for line in data.decode("utf-8", "backslashreplace").removesuffix("\n").split("\n"):
+            say(line.replace("\t", "    "))
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)

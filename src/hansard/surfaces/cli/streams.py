@@ -10,9 +10,10 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any, TextIO
 
-from hansard.errors import UsageError
+from hansard.errors import UsageError, plainly
 
 EXIT_UNPRINTED = 1
 MAX_INPUT_BYTES = 64_000_000
@@ -132,3 +133,16 @@ def text_in(file: IO[bytes], named: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{named} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+
+
+def text_of(word: str) -> str:
+    """What somebody says: the word itself, `-` for standard input, `@FILE` for a file."""
+    if word == "-":
+        return read_input()
+    if not word.startswith("@"):
+        return word
+    try:
+        with Path(word[1:]).open("rb") as file:
+            return text_in(file, word[1:])
+    except OSError as error:
+        raise UsageError(f"cannot read {word[1:]}: {plainly(error)}") from error

@@ -20,16 +20,17 @@ from hansard.errors import Fenced, UsageError
 from hansard.surfaces.cli.driving import (
     EXIT,
     conclude,
+    handed_in,
     note,
     opened,
     refuse_early,
     see_run_through,
-    text_of,
     typed,
     watched,
 )
 from hansard.surfaces.cli.output import new_file
 from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.streams import text_of
 
 
 def submit(args: argparse.Namespace) -> int:
@@ -72,9 +73,9 @@ async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:
     await refuse_early(settings, hand_in)
     async with Hansard.open(settings=settings) as hansard:
         async with watched(hansard, args):
-            run = await hand_in(hansard)
+            run, told = await handed_in(hansard, hand_in(hansard))
             try:
-                ended = await see_run_through(hansard, args, run, hansard.runs.drive(run))
+                ended = None if told else await see_run_through(hansard, args, run, hansard.runs.drive(run))
             except Fenced:
                 note(f"a worker has taken the run; {typed(args, 'runs follow', run)} shows it")
                 return EXIT["interrupted"]
@@ -89,7 +90,8 @@ async def _detached(args: argparse.Namespace, settings: Settings, hand_in: Calla
     async with opened(settings, writing=True) as hansard:
         if not is_alive(hansard.store):
             raise UsageError(nobody)
-        run = await hand_in(hansard)
+        # What is on the record a worker does: whoever hears a signal then is told of the run all the same.
+        run, _ = await handed_in(hansard, hand_in(hansard))
         if args.json:
             as_json(hansard.runs.show(run))
         else:
@@ -107,11 +109,12 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
     await refuse_early(settings, hand_in)
     async with Hansard.open(settings=settings) as hansard:
         async with watched(hansard, args):
-            run = await hand_in(hansard)
-            ended = await see_run_through(hansard, args, run, hansard.runs.drive(run))
+            run, told = await handed_in(hansard, hand_in(hansard))
+            ended = None if told else await see_run_through(hansard, args, run, hansard.runs.drive(run))
         made = hansard.runs.plan(run)
         if made is None:
             return conclude(hansard, run, args, ended)
+        args.shown_by = typed(args, f"ledger get {hansard.runs.show(run)['plan']['seq']} --part plan")
     if args.output:
         new_file(args.output, json.dumps(made, indent=2, ensure_ascii=False) + "\n")
         if not args.quiet:

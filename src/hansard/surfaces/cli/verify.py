@@ -20,11 +20,16 @@ def verify(args: argparse.Namespace) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser, needs_path=False, paths=PATHS)
-    asked = parser.parse_args(args.words)
+    asked, strange = parser.parse_known_args(args.words)
+    if strange:
+        named = any(word.partition("=")[0] == "--ledger" for word in strange)
+        meant = "; the ledger stands there by itself: hansard verify PATH" if named else ""
+        parser.error(f"unrecognized arguments: {' '.join(strange)}{meant}")
     location = ledger_settings(asked.path).ledger
+    lent = tools(all_signatures=asked.all_signatures)
     with verifiable(location) as (asked.path, odd):
         if asked.path == location:
-            return command.run(asked, tools())
+            return command.run(asked, lent)
         from hansard.app.wiring import place_of
 
-        return command.run(asked, tools(), shown=place_of(location), odd=odd)
+        return command.run(asked, lent, shown=place_of(location), odd=odd)

@@ -10,7 +10,7 @@ from hansard.app.settings import ledger_settings, read_settings, state_folder
 from hansard.app.wiring import open_ledger
 from hansard.errors import HansardError, StoreError, UsageError
 from hansard.surfaces.cli.output import new_file
-from hansard.surfaces.cli.show import as_json, as_json_line, say
+from hansard.surfaces.cli.show import as_json, as_json_line, put, say
 from hansard.surfaces.plain import plain
 
 
@@ -34,7 +34,7 @@ def key(args: argparse.Namespace) -> int:
     if args.json:
         as_json({"key": found})
     else:
-        say(found)
+        put(f"{found}\n".encode())
     return 0
 
 

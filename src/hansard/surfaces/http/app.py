@@ -32,9 +32,9 @@ def make_app(desk: Desk, mcp: ASGIApp | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.desk = desk
+    problems.install(app, [*app.routes, *(route for module in MODULES for route in module.router.routes)])
     for module in MODULES:
         app.include_router(module.router)
-    problems.install(app, [route for module in MODULES for route in module.router.routes])
     app.router.routes.append(Route(MCP, mcp) if mcp else Route(MCP, _no_mcp, methods=["GET", "POST", "DELETE"]))
     # Made when somebody asks for it: that takes a quarter of the time in which a daemon starts.
     app.openapi = cache(partial(_described, app))  # type: ignore[method-assign]

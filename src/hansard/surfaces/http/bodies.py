@@ -1,7 +1,8 @@
 """What comes in, strictly, and what goes out, for the description. Outgoing views are not checked here: tests hold them against this."""
 
+from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from hansard.app.archived.documents import check_recordable, read_body
 from hansard.app.ids import RUN_ID
 from hansard.surfaces import shapes
-from hansard.surfaces.http.problems import refusing
+from hansard.surfaces.http.problems import Refused, refusing
 from hansard.surfaces.shapes import MAX_SEQ as MAX_SEQ
 from hansard.surfaces.shapes import FullGateView as FullGateView
 from hansard.surfaces.shapes import FullRunView as FullRunView
@@ -19,7 +20,6 @@ from hansard.surfaces.shapes import GateView as GateView
 from hansard.surfaces.shapes import Name as Name
 from hansard.surfaces.shapes import ReceiptView as ReceiptView
 from hansard.surfaces.shapes import RunView as RunView
-from hansard.surfaces.shapes import Seq as Seq
 from hansard.surfaces.shapes import StateView as StateView
 from hansard.surfaces.shapes import SummaryView as SummaryView
 
@@ -27,15 +27,28 @@ Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
 class Strictly(APIRoute):
-    """A route whose body is read as documents are: a name that stands twice is refused, NaN, and half a character."""
+    """A route whose body is read as documents are: a name that stands twice is refused, NaN, and half a character. A name that
+    stands twice in the query is refused, too, where it has one value.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
+        many = {name for field in self.dependant.query_params for name in _many(field.field_info.annotation)}
 
         async def strictly(request: Request) -> Response:
+            given = Counter(name for name, _ in request.query_params.multi_items() if name not in many)
+            if twice := next((name for name, times in given.items() if times > 1), None):
+                what = "it stands more than once, and has one value"
+                fault = {"where": ["query", twice], "what": what}
+                raise Refused(422, f"query/{twice}: {what}", errors=[fault])
             return await handle(_Strict(request.scope, request.receive))
 
         return strictly
+
+
+def _many(model: Any) -> list[str]:
+    """Which parameters of a query may stand in it several times."""
+    return [name for name, each in model.model_fields.items() if get_origin(each.annotation) is list]
 
 
 class _Strict(Request):
@@ -54,6 +67,18 @@ class Incoming(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def _in_digits(value: object) -> object:
+    """A number in a path or a query is text, of which Python takes more for a number than the description does: 1_0, +1, 1.0."""
+    if isinstance(value, str) and not (value.isascii() and value.isdigit()):
+        raise ValueError(f"{value[:40]!r} is not a whole number in digits")
+    return value
+
+
+DIGITS = BeforeValidator(_in_digits)
+"""Behind whatever else is asked of a whole number in a path or a query."""
+Seq = Annotated[shapes.Seq, DIGITS]
+
+
 class Listing(BaseModel):
     """Which page of a list."""
 
@@ -61,7 +86,7 @@ class Listing(BaseModel):
     after: Seq | None = Field(
         None, description="Where the page begins: the `after` of the Link header of the one before."
     )
-    limit: int = Field(20, ge=1, le=500)
+    limit: Annotated[int, Field(ge=1, le=500), DIGITS] = 20
 
 
 class RunsListing(Listing):
@@ -69,10 +94,21 @@ class RunsListing(Listing):
 
 
 class EntriesListing(Listing):
-    limit: int = Field(100, ge=1, le=1000)
+    limit: Annotated[int, Field(ge=1, le=1000), DIGITS] = 100
     run: Name | None = None
     kind: Name | None = None
     actor: Name | None = None
+
+
+class GatesListing(Listing):
+    limit: Annotated[int, Field(ge=1, le=500), DIGITS] = 100
+    run: Name | None = None
+    closed: bool = False
+
+
+class StateListing(Listing):
+    limit: Annotated[int, Field(ge=1, le=1000), DIGITS] = 100
+    at: Seq | None = None
 
 
 Id = Annotated[str, Field(pattern=RUN_ID)]
@@ -102,7 +138,7 @@ class RunRequest(Budgeted):
     single: bool = Field(False, description="One task, in the lane that the router picks.")
     judge: Literal["model", "checks"] | None = None
     answer: Literal["synthesize", "join"] | None = None
-    max_parallel: Annotated[int, Field(ge=1, le=10_000), BeforeValidator(shapes.whole)] | None = None
+    max_parallel: Annotated[int, Field(ge=1, le=10_000), shapes.WHOLE] | None = None
     gates: Annotated[list[Name], Field(max_length=100)] = Field([], description="plan, task:ID or lane:NAME")
     context: Annotated[list[Name], Field(max_length=20)] = Field([], description="Runs whose capsules are given along.")
     judge_intent: bool = False
@@ -118,14 +154,14 @@ class SessionRequest(Incoming):
     """What every session can be asked with."""
 
     run: Id | None = RUN
-    max_rounds: Annotated[int, Field(ge=1, le=1_000), BeforeValidator(shapes.whole)] | None = None
+    max_rounds: Annotated[int, Field(ge=1, le=1_000), shapes.WHOLE] | None = None
     provider: Name | None = None
     script: dict[str, Any] | None = None
     selector_script: dict[str, Any] | None = None
     experts: Annotated[list[Text], Field(max_length=8)] = Field(
         [], description="Needs, in words; for each a persona is made before the session begins."
     )
-    max_expansions: Annotated[int, Field(ge=0, le=5), BeforeValidator(shapes.whole)] | None = Field(
+    max_expansions: Annotated[int, Field(ge=0, le=5), shapes.WHOLE] | None = Field(
         None, description="How often a session may go on from another, along the whole chain."
     )
 

@@ -1,5 +1,6 @@
 """What every route works with, and how it answers: views as JSON, store reads off the event loop."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,8 @@ class Desk:
     """Whether a plan that comes in may have checks that run programs here."""
     sessions: Path | None = None
     """Where deliberations get their directories; None where they get none."""
+    answering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by whoever answers a session for which one answer is enough."""
 
 
 def desk_of(request: Request) -> Desk:
@@ -55,9 +58,10 @@ def answer(view: Any, status: int = 200, headers: Mapping[str, str] | None = Non
     return Response(encoded(view), status, dict(headers or {}), "application/json")
 
 
-def page(request: Request, views: list[Any], after: object | None) -> Response:
-    """A page of a list; where there is more, the Link header says where (RFC 8288)."""
+def page(request: Request, views: Any, after: object | None, **meant: str) -> Response:
+    """A page of a list, or of what has one in it; where there is more, the Link header says where (RFC 8288), and names what was
+    `meant` here."""
     if after is None:
         return answer(views)
-    following = request.url.include_query_params(after=after)
+    following = request.url.include_query_params(after=after, **meant)
     return answer(views, headers={"link": f'<{following.path}?{following.query}>; rel="next"'})

@@ -4,21 +4,14 @@ import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from hansard.surfaces.http.bodies import DecisionRequest, FullGateView, GateView, Name, Strictly
-from hansard.surfaces.http.desk import answer, check_role, desk_of, token_of
+from hansard.surfaces.http.bodies import DecisionRequest, FullGateView, GatesListing, GateView, Strictly
+from hansard.surfaces.http.desk import answer, check_role, desk_of, page, token_of
 from hansard.surfaces.http.problems import documented, refusing
 from hansard.surfaces.http.runs import found
 
 router = APIRouter(tags=["gates"], route_class=Strictly)
-
-
-class GatesListing(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    run: Name | None = None
-    closed: bool = False
 
 
 @router.get("/v1/gates", response_model=list[GateView], responses=documented(404))
@@ -26,7 +19,13 @@ async def listed(request: Request, query: Annotated[GatesListing, Query()]) -> R
     """Gates that wait, the oldest first; with `closed` also the others."""
     desk = desk_of(request)
     run = await found(desk, query.run) if query.run else None
-    return answer(await desk.hansard.heavily(desk.hansard.gates.listed, run=run, closed=query.closed))
+    after = -1 if query.after is None else query.after
+    views = await desk.hansard.heavily(
+        desk.hansard.gates.listed, run=run, closed=query.closed, after=after, limit=query.limit + 1
+    )
+    last = views[query.limit - 1]["seq"] if len(views) > query.limit else None
+    # The newest run may be another one by then.
+    return page(request, views[: query.limit], last, **({"run": run} if run else {}))
 
 
 @router.get("/v1/gates/{gate}", response_model=FullGateView, responses=documented(404))

@@ -202,7 +202,8 @@ class Guard:
             raise Refused(415, f"the body must be {wanted.decode()}")
 
     def _account(self, scope: Scope, request: "_Request", took_s: float) -> None:
-        route = getattr(scope.get("route"), "path", None) or "other"
+        # Only routes of the framework's own make say which they are.
+        route = getattr(scope.get("route"), "path", None) or (MCP if scope["path"] == MCP else "other")
         self._metrics.request(scope["method"], route, request.status, took_s)
         self._log(
             "request",

@@ -12,6 +12,7 @@ from hansard.app.serving import publishing
 from hansard.app.views import View
 from hansard.app.wiring import form_of
 from hansard.surfaces.http.bodies import (
+    DIGITS,
     MAX_SEQ,
     CheckpointView,
     ConsistencyView,
@@ -20,6 +21,7 @@ from hansard.surfaces.http.bodies import (
     Name,
     ReceiptView,
     Seq,
+    StateListing,
     StateView,
     Strictly,
     SummaryView,
@@ -30,7 +32,7 @@ from hansard.surfaces.http.problems import Refused, documented, refusing
 from hansard.surfaces.http.runs import found
 
 router = APIRouter(tags=["ledger"], route_class=Strictly)
-At = Annotated[int, Path(ge=0, le=MAX_SEQ)]
+At = Annotated[int, Path(ge=0, le=MAX_SEQ), DIGITS]
 BYTES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 }
@@ -50,11 +52,6 @@ class Disclosing(BaseModel):
     disclose: Annotated[list[Name], Query(max_length=20)] = []
 
 
-class Moment(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    at: Seq | None = None
-
-
 class Between(BaseModel):
     model_config = ConfigDict(extra="forbid")
     start: Annotated[Seq, Query(alias="from")]
@@ -69,11 +66,13 @@ async def entries(request: Request, query: Annotated[EntriesListing, Query()]) -
 
     def read() -> list[View]:
         after = -1 if query.after is None else query.after
-        return list(ledger.show(run=run, kind=query.kind, actor=query.actor, after=after, limit=query.limit))
+        return list(ledger.show(run=run, kind=query.kind, actor=query.actor, after=after, limit=query.limit + 1))
 
     # No index leads to an actor: that is a read of the whole ledger.
     views = await (desk.hansard.heavily(read) if query.actor else asyncio.to_thread(read))
-    return page(request, views, views[-1]["seq"] if len(views) == query.limit else None)
+    last = views[query.limit - 1]["seq"] if len(views) > query.limit else None
+    # The newest run may be another one by then.
+    return page(request, views[: query.limit], last, **({"run": run} if run else {}))
 
 
 @router.get("/v1/ledger/entries/{seq}", response_model=EntryView, responses=documented(404))
@@ -113,10 +112,16 @@ async def receipt(request: Request, seq: At, query: Annotated[Disclosing, Query(
 
 
 @router.get("/v1/ledger/state", response_model=StateView, responses=documented(404))
-async def state(request: Request, query: Annotated[Moment, Query()]) -> Response:
-    """What the record said when an entry had just been written."""
+async def state(request: Request, query: Annotated[StateListing, Query()]) -> Response:
+    """What the record said when an entry had just been written, with its runs in their order."""
+    hansard, after = desk_of(request).hansard, -1 if query.after is None else query.after
     with refusing(404):
-        return answer(await desk_of(request).hansard.heavily(desk_of(request).hansard.ledger.state_at, query.at))
+        view = await hansard.heavily(hansard.ledger.state_at, query.at, after=after, limit=query.limit + 1)
+    runs = view["runs"]
+    view["runs"] = runs[: query.limit]
+    last = runs[query.limit - 1]["first_seq"] if len(runs) > query.limit else None
+    # More may be written until the next page is asked for.
+    return page(request, view, last, at=str(view["at"]))
 
 
 @router.get("/v1/ledger/summary", response_model=SummaryView, responses=documented())

@@ -77,7 +77,7 @@ def on_record(run: str) -> Iterator[None]:
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems of a route for its description, with those that every route has."""
-    common = (400, 401, 403, 413, 421, 422, 429, 503)
+    common = (400, 401, 403, 408, 413, 421, 422, 429, 431, 503)
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {
         status: {"description": HTTPStatus(status).phrase, "content": {MEDIA: schema}}
@@ -123,7 +123,11 @@ def refused_by(error: Exception) -> Refused:
 
 
 def _invalid(error: RequestValidationError) -> Refused:
-    found = [{"where": [str(at) for at in each["loc"]], "what": str(each["msg"])} for each in error.errors()[:20]]
+    found = [
+        # What we said ourselves comes with a word of the library's before it.
+        {"where": [str(at) for at in each["loc"]], "what": str(each["msg"]).removeprefix("Value error, ")}
+        for each in error.errors()[:20]
+    ]
     first = found[0]
     where = "/".join(first["where"])
     return Refused(422, f"{where}: {first['what']}", errors=found)

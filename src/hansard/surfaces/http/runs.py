@@ -78,11 +78,19 @@ async def plan(request: Request, body: PlanRequest, query: Annotated[Planning, Q
         made = await asyncio.to_thread(desk.hansard.runs.plan, run)
         if made is None:
             view = await asyncio.to_thread(desk.hansard.runs.show, run)
-            raise Refused(409, f"run {run} is {view['state']} and has no plan", run=run)
+            raise _without_plan(run, view["state"])
     return answer(made, headers={"location": f"/v1/runs/{run}"})
 
 
-@router.post("/v1/route", response_model=RouteView, responses=documented(415))
+def _without_plan(run: str, state: str) -> Refused:
+    """What whoever waited for a plan is told; it may be there later."""
+    said = f"run {run} is {state} and has no plan"
+    if state not in ENDED:
+        said += f" yet; it goes on, and plan.seq of /v1/runs/{run} will name the entry whose part `plan` is the plan"
+    return Refused(409, said, {"location": f"/v1/runs/{run}"}, run=run)
+
+
+@router.post("/v1/route", response_model=RouteView, responses=documented(409, 415))
 async def route(request: Request, body: RouteRequest) -> Response:
     """Which lane a request belongs to, and why."""
     desk = desk_of(request)
@@ -130,7 +138,7 @@ async def followed(desk: Desk, run: str, seen: int) -> Response:
     return Response(status_code=204) if over is not None and after >= over else Events(desk, run, after)
 
 
-@router.post("/v1/runs/{run}/cancel", response_model=FullRunView, responses=documented(404, 409))
+@router.post("/v1/runs/{run}/cancel", response_model=FullRunView, responses=documented(404, 409, 415))
 async def cancel(request: Request, run: str) -> Response:
     """Stop a run, whoever drives it."""
     desk = desk_of(request)
@@ -143,7 +151,7 @@ async def cancel(request: Request, run: str) -> Response:
 
 
 @router.post(
-    "/v1/runs/{run}/resume", status_code=202, response_model=FullRunView, responses=FINISHED | documented(404, 409)
+    "/v1/runs/{run}/resume", status_code=202, response_model=FullRunView, responses=FINISHED | documented(404, 409, 415)
 )
 async def resume(request: Request, run: str, query: Annotated[Waiting, Query()]) -> Response:
     """Go on with a run that was cut short."""
@@ -158,7 +166,7 @@ async def resume(request: Request, run: str, query: Annotated[Waiting, Query()])
     "/v1/runs/{run}/tasks/{task:path}/retry",
     status_code=202,
     response_model=FullRunView,
-    responses=FINISHED | documented(404, 409),
+    responses=FINISHED | documented(404, 409, 415),
 )
 async def retry(request: Request, run: str, task: str, query: Annotated[Waiting, Query()]) -> Response:
     """Do a task again, and whatever was built on it."""

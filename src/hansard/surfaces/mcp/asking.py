@@ -5,6 +5,8 @@ Only where decisions were granted, and only a decision in so many words counts: 
 
 import asyncio
 import json
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
@@ -63,13 +65,16 @@ def _message(gate: View) -> str:
     return f"Run {gate['run']} waits at gate {gate['gate']} before {what}. Approve?\n\n{text[:SHOWN]}{cut}"
 
 
-def input_required(run: str, asked: dict[str, ElicitRequest]) -> InputRequiredResult:
-    """The answer that asks back; the state says which run it is about, and the server seals it."""
-    return InputRequiredResult(input_requests=dict(asked), request_state=json.dumps({"run": run}))
+def input_required(call: Call, run: str, asked: dict[str, ElicitRequest]) -> InputRequiredResult:
+    """The answer that asks back; the state says which run it is about and how much was told of it, and the server seals it."""
+    state = json.dumps({"run": run, "step": next(call.steps)})
+    return InputRequiredResult(input_requests=dict(asked), request_state=state)
 
 
-def run_of(state: str) -> str:
-    return str(json.loads(state)["run"])
+def taken_up(call: Call) -> tuple[Call, str]:
+    """The call that comes again as the one that it goes on from, and its run. To whoever waits the two are one."""
+    state = json.loads(call.state or "")
+    return replace(call, steps=count(state["step"])), str(state["run"])
 
 
 async def decide(call: Call, run: str, answers: InputResponses) -> int:

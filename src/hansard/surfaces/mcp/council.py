@@ -20,7 +20,7 @@ from hansard.surfaces.mcp.running import owned, seen_through, settled
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Nothing, Text, Tool, tool
 from hansard.surfaces.mcp.views import ChainView, DeliberationView, MadePersonaView, PersonasView, SessionView
-from hansard.surfaces.shapes import Name
+from hansard.surfaces.shapes import WHOLE, Name
 
 RUNS = "runs"
 MAX_NEED = 4_096
@@ -31,7 +31,7 @@ class Sitting(Arguments):
     """What every session can be asked with."""
 
     provider: Name | None = Field(None, description="A provider that is configured here, for every agent.")
-    max_rounds: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    max_rounds: Annotated[int, Field(ge=1, le=1_000), WHOLE] | None = None
     script: dict[str, Any] | None = Field(None, description="Answers to rehearse with, instead of any model.")
     selector_script: dict[str, Any] | None = None
     output_dir: Name = Field(RUNS, description="Where the session's directory is made, in the project's folder.")
@@ -57,7 +57,9 @@ class Adapting(Deliberating):
     experts: Annotated[list[Text], Field(max_length=8)] = Field(
         [], description="What experts are needed for, in words."
     )
-    max_expansions: Annotated[int, Field(ge=0, le=5)] = Field(2, description="How often it may go on with an expert.")
+    max_expansions: Annotated[int, Field(ge=0, le=5), WHOLE] = Field(
+        2, description="How often it may go on with an expert."
+    )
 
 
 class Continuing(Sitting):
@@ -66,7 +68,7 @@ class Continuing(Sitting):
     experts: Annotated[list[Text], Field(max_length=8)] = Field(
         [], description="What experts are to join for, in words."
     )
-    max_expansions: Annotated[int, Field(ge=0, le=5)] | None = Field(
+    max_expansions: Annotated[int, Field(ge=0, le=5), WHOLE] | None = Field(
         None, description="How often sessions may go on from one another, along the whole chain."
     )
 

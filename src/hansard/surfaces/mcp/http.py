@@ -9,15 +9,14 @@ from anyio import BrokenResourceError, ClosedResourceError
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.types import INVALID_REQUEST, PARSE_ERROR
+from mcp.types import INVALID_REQUEST, ErrorData
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from hansard.app.archived.documents import read_body
 from hansard.app.serving.tokens import Token
-from hansard.errors import UsageError
 from hansard.surfaces.heard import again, body_of, heard
 from hansard.surfaces.mcp.desk import Desk
+from hansard.surfaces.mcp.messages import id_of, parsed
 from hansard.surfaces.mcp.server import build
 from hansard.surfaces.mcp.sessions import MOST, Sessions
 
@@ -61,7 +60,7 @@ class HttpApp:
         who, session = token.name if isinstance(token, Token) else "", _session(scope["headers"])
         messages = await heard(receive, MAX_BODY) if scope["method"] == "POST" else []
         if messages and (fault := _fault(messages)):
-            for message in _error(BAD_REQUEST, PARSE_ERROR, fault):
+            for message in _error(BAD_REQUEST, fault, id_of(body_of(messages))):
                 await send(message)
             return
         receive = again(messages, receive)
@@ -93,20 +92,18 @@ class HttpApp:
         await self._sessions.handle_request(ending, nothing, unheard)
 
 
-def _fault(messages: list[Message]) -> str | None:
-    """What is wrong with a body that came whole, so that it has no reading or two."""
+def _fault(messages: list[Message]) -> ErrorData | None:
+    """What is wrong with a body that came whole, so that it is no message."""
     if messages[-1].get("more_body") or messages[-1]["type"] != "http.request":
         return None
-    try:
-        read_body(body_of(messages))
-    except UsageError as error:
-        return str(error)
-    return None
+    found = parsed(body_of(messages), where="the body")
+    return found if isinstance(found, ErrorData) else None
 
 
-def _error(status: int, code: int, said: str) -> list[Message]:
-    """An error of the protocol, for nobody's request in particular."""
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": said}}).encode()
+def _error(status: int, error: ErrorData, id: int | str | None = None) -> list[Message]:
+    """An error of the protocol; without an id it is for nobody's request in particular."""
+    said = {"code": error.code, "message": error.message}
+    body = json.dumps({"jsonrpc": "2.0", "id": id, "error": said}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     start = {"type": "http.response.start", "status": status, "headers": headers}
     return [start, {"type": "http.response.body", "body": body}]
@@ -141,7 +138,7 @@ class _Answer:
     def overtaken(self) -> None:
         """The session was ended while the message was on its way to it."""
         if self._held:
-            self._held = _error(NOT_FOUND, INVALID_REQUEST, "Session has been terminated")
+            self._held = _error(NOT_FOUND, ErrorData(code=INVALID_REQUEST, message="Session has been terminated"))
 
     async def release(self) -> None:
         for message in self._held:

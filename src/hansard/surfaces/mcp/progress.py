@@ -68,7 +68,5 @@ async def telling(call: Call, run: str, *, aloud: bool = False) -> AsyncIterator
 
 
 async def _report(call: Call, teller: Teller) -> None:
-    count = 0
     while (told := await teller.queue.get()) is not None:
-        count += 1
-        await call.ctx.session.report_progress(count, None, told)
+        await call.ctx.session.report_progress(next(call.steps), None, told)

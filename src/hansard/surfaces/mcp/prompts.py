@@ -64,8 +64,8 @@ JOBS = {
         title="Go through what waits for a decision",
         takes={},
         words=(
-            "List the open gates with gates_list. For each, show me what it shows and what hangs on it, and ask me to decide. "
-            "Decide nothing in my place."
+            "List the open gates with gates_list, every page of them. For each, show me what it shows and what hangs on it, and ask "
+            "me to decide. Decide nothing in my place."
         ),
     ),
 }

@@ -24,7 +24,7 @@ from hansard.surfaces.mcp.views import (
     StatusView,
     SummaryView,
 )
-from hansard.surfaces.shapes import Name, Seq
+from hansard.surfaces.shapes import WHOLE, Name, Seq
 
 MAX_PART = 200_000
 
@@ -53,11 +53,17 @@ class Receipting(Arguments):
     disclose: Annotated[list[Name], Field(max_length=20)] = Field([], description="Parts to open in the receipt.")
 
 
-class Standing(Arguments):
-    at: Seq | None = Field(None, description="The entry; default: the last.")
+class Paged(Arguments):
+    after: Seq | None = Field(None, description="Where the page begins: `after` of the page that came first.")
 
 
-class Gates(Arguments):
+class Standing(Paged):
+    limit: Annotated[int, Field(ge=1, le=1000), WHOLE] = 100
+    at: Seq | None = Field(None, description="The entry; default: the last. For the next page: `at` of the first one.")
+
+
+class Gates(Paged):
+    limit: Annotated[int, Field(ge=1, le=500), WHOLE] = 100
     run: Run | None = None
     closed: bool = Field(False, description="Also gates that do not wait any more.")
 
@@ -119,8 +125,12 @@ async def summary(call: Call, _: Nothing) -> View:
 
 @tool("Ledger state", "reads", StateView)
 async def ledger_state(call: Call, asked: Standing) -> View:
-    """Say what the record said when an entry had just been written."""
-    return await call.desk.hansard.heavily(call.desk.hansard.ledger.state_at, asked.at)
+    """Say what the record said when an entry had just been written, with its runs in their order. `after` says where the next
+    page of runs begins, and is null on the last one."""
+    hansard, after = call.desk.hansard, -1 if asked.after is None else asked.after
+    view = await hansard.heavily(hansard.ledger.state_at, asked.at, after=after, limit=asked.limit + 1)
+    runs, last = _page(view["runs"], asked.limit, "first_seq")
+    return view | {"runs": runs, "after": last}
 
 
 @tool("Receipt", "reads", ReceiptView)
@@ -131,11 +141,25 @@ async def receipt(call: Call, asked: Receipting) -> View:
 
 @tool("Gates", "reads", GatesView)
 async def gates_list(call: Call, asked: Gates) -> View:
-    """List the gates that wait for a person, the oldest first, with what each of them shows."""
+    """List the gates that wait for a person, the oldest first, with what each of them shows. `after` says where the next page
+    begins, and is null on the last one."""
     hansard = call.desk.hansard
     run = await asyncio.to_thread(hansard.runs.find, asked.run) if asked.run else None
-    found = await hansard.heavily(hansard.gates.listed, run=run, closed=asked.closed, questions=True)
-    return {"gates": found}
+    found = await hansard.heavily(
+        hansard.gates.listed,
+        run=run,
+        closed=asked.closed,
+        questions=True,
+        after=-1 if asked.after is None else asked.after,
+        limit=asked.limit + 1,
+    )
+    gates, last = _page(found, asked.limit, "seq")
+    return {"gates": gates, "after": last}
+
+
+def _page(found: list[View], limit: int, seq: str) -> tuple[list[View], int | None]:
+    """What fits on the page, and behind which entry the next one begins, where one more was found than fits."""
+    return found[:limit], int(found[limit - 1][seq]) if len(found) > limit else None
 
 
 TOOLS: tuple[Tool, ...] = (

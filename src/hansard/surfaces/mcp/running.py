@@ -14,12 +14,12 @@ from hansard.app.setup.configuring import run_config
 from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.errors import StoreError, UsageError
-from hansard.surfaces.mcp.asking import ask_now, can_be_asked, decide, input_required, questions, run_of
+from hansard.surfaces.mcp.asking import ask_now, can_be_asked, decide, input_required, questions, taken_up
 from hansard.surfaces.mcp.progress import telling
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Given, Run, Text, Tool, tool
 from hansard.surfaces.mcp.views import EventsView, FullGateView, FullRunView, PlanView, RunsView
-from hansard.surfaces.shapes import Limited, Name, Seq, State
+from hansard.surfaces.shapes import WHOLE, Limited, Name, Seq, State
 
 FOLLOW_LOOK_S = 0.2
 MAX_FOLLOWED = 200
@@ -52,7 +52,7 @@ class Planning(Budgeted):
 
 
 class Listing(Arguments):
-    limit: Annotated[int, Field(ge=1, le=200)] = 20
+    limit: Annotated[int, Field(ge=1, le=200), WHOLE] = 20
     state: State | None = Field(None, description="Only runs in this state.")
     before: Seq | None = Field(None, description="Where the page begins: `before` of the page that came first.")
 
@@ -62,7 +62,9 @@ class OfRun(Arguments):
 
 
 class Following(OfRun):
-    after: Annotated[int, Field(ge=-1)] = Field(-1, description="`after` of the answer before; -1: from the beginning.")
+    after: Annotated[int, Field(ge=-1), WHOLE] = Field(
+        -1, description="`after` of the answer before; -1: from the beginning."
+    )
     wait_seconds: Annotated[float, Field(ge=0, le=60)] = Field(10.0, description="Wait so long for something new.")
 
 
@@ -242,7 +244,7 @@ async def _seen_through(call: Call, run: str, aloud: bool) -> Given:
             return view
         asked = await asyncio.to_thread(questions, call, run)
         if asked and call.ctx.protocol_version >= MODERN:
-            return input_required(run, asked)
+            return input_required(call, run, asked)
         if not asked:
             return view
         if not await ask_now(call, run, asked) and await _waits_still(call, run, asked.keys()):
@@ -251,7 +253,7 @@ async def _seen_through(call: Call, run: str, aloud: bool) -> Given:
 
 async def answered(call: Call) -> Given:
     """The call comes again, with what the person said."""
-    run = run_of(call.state or "")
+    call, run = taken_up(call)
     answers = call.answers or {}
     if not await decide(call, run, answers) and await _waits_still(call, run, answers.keys()):
         return await call.desk.shown(run)

@@ -5,7 +5,6 @@ read or spoil the wire.
 """
 
 import asyncio
-import json
 import os
 import queue
 import threading
@@ -17,19 +16,9 @@ from typing import Any
 import anyio
 from mcp.server import Server
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCNotification,
-    jsonrpc_message_adapter,
-)
-from pydantic import ValidationError
+from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCMessage
 
-from hansard.app.archived.documents import read_body
-from hansard.errors import UsageError
+from hansard.surfaces.mcp import messages
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.server import build
 
@@ -77,7 +66,7 @@ async def _read(desk: Desk, source: int, into: Any, refusals: Any) -> None:
         while (line := await lines.get()) is not None:
             message = parsed(line)
             if isinstance(message, ErrorData):
-                await refusals.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=_id_of(line), error=message)))
+                await refusals.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=messages.id_of(line), error=message)))
             elif message is not None:
                 await into.send(SessionMessage(message))
         # Before the calls under way are dropped: a client who leaves has not cancelled them.
@@ -113,34 +102,7 @@ def parsed(line: bytes) -> JSONRPCMessage | ErrorData | None:
         return None
     if len(line) > MAX_LINE:
         return ErrorData(code=INVALID_REQUEST, message=f"the message has more than {MAX_LINE:,} bytes")
-    try:
-        found = read_body(line, where="this line")
-    except UsageError as error:
-        return ErrorData(code=PARSE_ERROR, message=str(error))
-    try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-        # A request whose id is none would pass for a notification, which nobody answers.
-        if not isinstance(message, JSONRPCNotification) or "id" not in found:
-            return message
-    except (ValidationError, RecursionError):
-        pass
-    if isinstance(found, list):
-        return ErrorData(code=INVALID_REQUEST, message="batches are not taken; send one message a line")
-    if isinstance(found, dict) and not isinstance(found.get("params", {}), dict):
-        return ErrorData(code=INVALID_REQUEST, message="params must be an object")
-    return ErrorData(code=INVALID_REQUEST, message="this is no JSON-RPC 2.0 message")
-
-
-def _id_of(line: bytes) -> int | str | None:
-    """The id of a message that cannot be used otherwise, so that its sender knows which one is meant."""
-    try:
-        found = json.loads(line)
-        id = found.get("id") if isinstance(found, dict) else None
-        # Half of a surrogate pair cannot be sent back.
-        str(id).encode()
-    except (ValueError, RecursionError):
-        return None
-    return id if isinstance(id, int | str) and not isinstance(id, bool) else None
+    return messages.parsed(line, where="this line")
 
 
 async def _write(out: Any, target: int) -> None:

@@ -1,9 +1,10 @@
 """A tool: what it takes, what it gives, what it may do, and the function behind it."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cache
 from inspect import cleandoc, signature
+from itertools import count
 from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server import ServerRequestContext
@@ -16,10 +17,10 @@ from hansard.app.serving.tokens import Token
 from hansard.app.views import View
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.views import Shown
-from hansard.surfaces.shapes import Name
+from hansard.surfaces.shapes import WHOLE, Name
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
-Count = Annotated[int, Field(ge=1, le=10**12)]
+Count = Annotated[int, Field(ge=1, le=10**12), WHOLE]
 Run = Annotated[Name, Field(description="A run's id, the beginning or the end of one, or `last`.")]
 
 Kind = Literal["reads", "runs", "changes"]
@@ -51,6 +52,8 @@ class Call:
     token: Token | None = None
     answers: InputResponses | None = None
     state: str | None = None
+    steps: Iterator[int] = field(default_factory=lambda: count(1))
+    """Numbers what its client is told meanwhile: they grow for as long as the call lasts, however many runs it takes."""
 
     @property
     def actor(self) -> str | None:

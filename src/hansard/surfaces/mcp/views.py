@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hansard.surfaces import shapes
 from hansard.surfaces.shapes import DeliberationView as DeliberationView
 from hansard.surfaces.shapes import FullGateView as FullGateView
 from hansard.surfaces.shapes import FullRunView as FullRunView
@@ -10,7 +11,6 @@ from hansard.surfaces.shapes import ReceiptView as ReceiptView
 from hansard.surfaces.shapes import RouteView as RouteView
 from hansard.surfaces.shapes import RunView as RunView
 from hansard.surfaces.shapes import Shown as Shown
-from hansard.surfaces.shapes import StateView as StateView
 from hansard.surfaces.shapes import StatusView as StatusView
 from hansard.surfaces.shapes import SummaryView as SummaryView
 
@@ -59,8 +59,13 @@ class EntriesView(Shown):
     entries: list[EntryView]
 
 
+class StateView(shapes.StateView):
+    after: int | None
+
+
 class GatesView(Shown):
     gates: list[FullGateView]
+    after: int | None
 
 
 class ChainView(Shown):

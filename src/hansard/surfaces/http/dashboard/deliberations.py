@@ -47,9 +47,12 @@ async def go_on_from(request: Request, run: str) -> Response:
     """Answer what a session asked for, and see the one that goes on from it. The form is there once, and so is its answer."""
     fields = await form(request)
     body = checked(ContinuationRequest, {"answer": one(fields, "answer")})
-    if after := await asyncio.to_thread(after_it, desk_of(request).hansard.store, run):
-        raise Refused(409, f"this was answered already, and goes on in {after}; nothing came of what you sent now")
-    accepted = await api.go_on_from(request, run, body, runs.Waiting())
+    desk = desk_of(request)
+    # Who presses twice sends both at once: the second looks when the first is on the record.
+    async with desk.answering:
+        if after := await asyncio.to_thread(after_it, desk.hansard.store, run):
+            raise Refused(409, f"this was answered already, and goes on in {after}; nothing came of what you sent now")
+        accepted = await api.go_on_from(request, run, body, runs.Waiting())
     return to(f"/dashboard/deliberations/{json.loads(bytes(accepted.body))['run']}")
 
 

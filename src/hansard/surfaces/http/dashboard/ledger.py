@@ -11,14 +11,14 @@ from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.serving import publishing
 from hansard.app.views import View
 from hansard.errors import HansardError, StoreError, UsageError
-from hansard.surfaces.http.bodies import MAX_SEQ
+from hansard.surfaces.http.bodies import DIGITS, MAX_SEQ
 from hansard.surfaces.http.dashboard.graphs import causal
 from hansard.surfaces.http.dashboard.pages import Page, page
 from hansard.surfaces.http.desk import desk_of
 from hansard.surfaces.http.problems import refusing
 
 router = APIRouter(route_class=Page)
-At = Annotated[int, Path(ge=0, le=MAX_SEQ)]
+At = Annotated[int, Path(ge=0, le=MAX_SEQ), DIGITS]
 PAGE = 100
 
 

@@ -32,10 +32,22 @@ async function listening(work) {
 function isTouched() {
   const here = document.activeElement;
   if (here && main().contains(here) && here.matches("input:not([type=checkbox]), textarea, select")) return true;
-  return [...main().querySelectorAll("input, textarea, select")].some(
-    (each) => (each.type === "checkbox" ? each.checked !== each.defaultChecked : each.value !== (each.defaultValue ?? each.value)),
-  );
+  return [...main().querySelectorAll("input, textarea, select")].some(isChanged);
 }
+
+function isChanged(each) {
+  if (each.type === "checkbox") return each.checked !== each.defaultChecked;
+  // Where no choice is marked as made, the first one is.
+  if (each.options) return each.selectedIndex !== Math.max(0, [...each.options].findIndex((choice) => choice.defaultSelected));
+  return each.value !== each.defaultValue;
+}
+
+// Whoever goes back finds what he wrote, and finds it where he wrote it: in a fold that a fresh page has closed.
+addEventListener("pageshow", () => {
+  for (const fold of main().querySelectorAll("details:not([open])")) {
+    fold.open = [...fold.querySelectorAll("input, textarea, select")].some(isChanged);
+  }
+});
 
 // News that had to wait, because somebody is writing.
 let stale = false;
@@ -157,13 +169,17 @@ async function follow() {
   for (;;) {
     await visible();
     const hidden = whileVisible();
+    let over = false;
     try {
-      if (await followed(`${main().dataset.events}?after=${after}`, hidden, (seq) => (after = seq))) break;
+      over = await followed(`${main().dataset.events}?after=${after}`, hidden, (seq) => (after = seq));
     } catch {
       if (!hidden.aborted) say("the daemon does not answer; trying again");
     }
+    if (over && !main().hasAttribute("data-again")) break;
+    // A run that is over goes on when somebody does one of its tasks again: then there is a stream once more.
+    if (over) stale ? await soon() : say("");
     await sleep(LOOK_MS);
-    await soon();
+    if (!over) await soon();
     if (!main().dataset.events) break;
   }
   await soon();

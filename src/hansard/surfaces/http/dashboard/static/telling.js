@@ -2,8 +2,12 @@
 
 const SHOWN = 4000;
 
-// Nothing that turns round or hides what follows.
-export const shown = (text) => String(text).replace(/(?![\n\t\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\p{Default_Ignorable_Code_Point}]/gu, (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`);
+const code = (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`;
+const UNSEEN = /(?![\n\t\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\p{Default_Ignorable_Code_Point}]/gu;
+const PILE = /([\p{Mn}\p{Me}]{10})([\p{Mn}\p{Me}]+)/gu;
+
+// Nothing that turns round or hides what follows, nor marks that pile up over what stands above and below.
+export const shown = (text) => String(text).replace(UNSEEN, code).replace(PILE, (_, most, rest) => most + [...rest].map(code).join(""));
 
 export function element(name, content, kind) {
   const made = document.createElement(name);

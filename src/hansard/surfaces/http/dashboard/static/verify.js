@@ -56,8 +56,11 @@ async function fetched(path) {
 }
 
 async function checkLedger() {
-  const [tell, bar] = [telling("ledger-result"), byId("progress")];
-  byId("verify").disabled = true;
+  const [button, bar] = [byId("verify"), byId("progress")];
+  if (button.ariaDisabled) return;
+  const tell = telling("ledger-result");
+  // A button that is disabled gives the focus away: whoever pressed a key there would begin at the top again.
+  button.ariaDisabled = "true";
   bar.hidden = false;
   try {
     const pin = await currentPin();
@@ -72,7 +75,7 @@ async function checkLedger() {
     tell(failure(error));
   } finally {
     bar.hidden = true;
-    byId("verify").disabled = false;
+    button.ariaDisabled = null;
   }
 }
 
