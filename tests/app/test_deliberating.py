@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -262,6 +263,26 @@ async def test_a_session_is_cancelled_from_python(tmp_path: Path) -> None:
         view = deliberation_view(service.store, run)
         assert (view["state"], view["termination_reason"]) == ("cancelled", "user_cancel")
     assert read_manifest(tmp_path / "s-1").status == "terminated"
+
+
+async def test_a_session_that_is_cancelled_while_its_claim_is_taken_ends_where_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Hansard.open("memory:", providers={"fake": scripted(ANSWERS)}) as service:
+        run, claim = await service.deliberations.convene(made(service, tmp_path)), service.store.claim
+
+        def slowly(name: str, lease_s: float) -> Claim:
+            # Slower than whoever cancels, who would have the claim first.
+            time.sleep(0.3)
+            return claim(name, lease_s)
+
+        monkeypatch.setattr(service.store, "claim", slowly)
+        holding = asyncio.ensure_future(service.deliberations.hold(run))
+        await service.deliberations.cancel(run)
+        assert (await holding).sitting.reason == "user_cancel"
+        assert deliberation_view(service.store, run)["spent"]["calls"] == 0
+        with pytest.raises(UsageError, match="has ended"):
+            await service.deliberations.cancel(run)
 
 
 async def test_the_claims_of_many_sessions_are_renewed_with_one_commit(

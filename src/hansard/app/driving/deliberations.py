@@ -227,16 +227,25 @@ class Deliberations:
     @asynccontextmanager
     async def _held(self, run: str) -> AsyncIterator[Hold]:
         """The run under a claim that is kept as long as this lasts."""
-        # What is no deliberation is refused before there is a claim of that name.
-        await asyncio.to_thread(self._progress, run)
+        # Known from the first moment on: whoever cancels while the claim is taken would else take it himself.
         cancel = asyncio.Event()
-        async with claimed(self._store, self._watch, run, cancel) as (progress, claim):
-            self._cancels[run] = cancel
-            try:
-                yield Hold(self._recorder, self._store, self._pool, progress, claim, cancel, self._tell)
-            finally:
-                self._cancels.pop(run, None)
-                self._recorder.seal_soon()
+        self._cancels.setdefault(run, cancel)
+        try:
+            # What is no deliberation is refused before there is a claim of that name.
+            await asyncio.to_thread(self._progress, run)
+            async with claimed(self._store, self._watch, run, cancel) as (progress, claim):
+                try:
+                    yield Hold(self._recorder, self._store, self._pool, progress, claim, cancel, self._tell)
+                finally:
+                    self._let_go(run, cancel)
+                    self._recorder.seal_soon()
+        finally:
+            self._let_go(run, cancel)
+
+    def _let_go(self, run: str, cancel: asyncio.Event) -> None:
+        """Whoever cancels the run from now on carries it out himself."""
+        if self._cancels.get(run) is cancel:
+            del self._cancels[run]
 
     def _free_id(self, made: Convening, run: str) -> str:
         """The session's own id; the run's where it has none, another where its directory is taken."""
