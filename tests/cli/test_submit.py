@@ -370,7 +370,8 @@ def test_what_was_found_of_an_answer_is_shown_with_it(run: Run, place: Path) -> 
     assert (code, [each["check"] for each in checks]) == (0, ["intent", "delivery", "verifier"])
     assert (checks[2]["outcome"], checks[2]["detail"]) == ("refused", "no source is named\x1b[31m\nnone")
     intent, delivery, verifier = run("runs", "show", "last")[1].splitlines()[-3:]
-    assert intent == f"checked  intent: {checks[0]['outcome']} (entry {checks[0]['seq']})"
+    nothing = "the request names nothing that could be looked for"
+    assert intent == f"checked  intent: abstained (entry {checks[0]['seq']}): {nothing}"
     assert delivery == f"checked  delivery: passed (entry {checks[1]['seq']})"
     assert verifier == f"checked  verifier: refused (entry {checks[2]['seq']}): no source is named\\x1b[31m"
     assert "no source is named" in run("runs", "page", "last")[1]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hansard.app.telling.escaping import escape
+from hansard.app.telling.findings import said_of_answer, said_of_result
 from hansard.app.telling.runviews import of_which
 from hansard.app.telling.waves import levels
 from hansard.app.views import View, moment, usd
@@ -93,7 +94,7 @@ def _answer(view: View) -> str:
 def _checks(checks: Sequence[View], answer_seq: int | None) -> str:
     return "".join(
         f"<details><summary>{escape(check['check'])} {escape(check['outcome'])} <small class=dim>entry {check['seq']}"
-        f"{of_which(check, answer_seq)}</small></summary>{_pre(check['detail'])}</details>"
+        f"{of_which(check, answer_seq)}</small></summary>{_pre(said_of_answer(check['check'], check['detail']))}</details>"
         for check in checks
     )
 
@@ -154,7 +155,7 @@ def _task(store: Store, task: View) -> str:
         if result:
             parts.append(_fold("output", _body(store, result["seq"], "output")))
         if verdict and verdict["reasons"] != "":
-            parts.append(_fold("reasons", verdict["reasons"]))
+            parts.append(_fold("reasons", said_of_result(verdict["reasons"])))
     head = f"<strong>{escape(task['task'])}</strong> <span class=dim>{escape(str(task['lane'] or ''))}</span> {_state_of(task)}"
     return f"<details><summary>{head}</summary>{''.join(parts)}</details>"
 

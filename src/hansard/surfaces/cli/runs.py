@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hansard.app.service import Hansard
+from hansard.app.telling.findings import BY_RULE, said_of_answer
 from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.runviews import of_which
 from hansard.app.views import View
@@ -198,10 +199,12 @@ def _tell(view: View, args: argparse.Namespace) -> None:
 
 
 def _check(check: View, answer_seq: int) -> str:
-    """What a check came to. What those by rule found is made for programs; whoever else was asked says why in words."""
+    """What a check came to, and why. What passed by rule has measures and nothing to say."""
     said = f"{words(check['check'])}: {check['outcome']} (entry {check['seq']}{of_which(check, answer_seq)})"
-    by_rule = check["check"] in ("intent", "delivery", "code") and check["outcome"] != "crashed"
-    return said if by_rule or not check["detail"] else f"{said}: {first_line(check['detail'], 100)}"
+    if check["check"] in BY_RULE and check["outcome"] == "passed":
+        return said
+    why = first_line(said_of_answer(check["check"], check["detail"]) or "", 100)
+    return f"{said}: {why}" if why else said
 
 
 def _tell_gates(hansard: Hansard, view: View, args: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from starlette.responses import RedirectResponse, Response
 
 from hansard.app.serving.tokens import Token
 from hansard.app.telling.escaping import spelled
+from hansard.app.telling.findings import said_of_answer, said_of_result
 from hansard.app.views import usd
 from hansard.errors import HansardError
 from hansard.surfaces.http.dashboard import session
@@ -56,23 +57,6 @@ def plain(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, list, tuple, dict)) else str(value)
 
 
-def prose(text: str | None) -> str | None:
-    """JSON that a check or a judge wrote, as lines of text; whatever else it is stays as it is."""
-    try:
-        value = json.loads(text or "")
-    except (ValueError, RecursionError):
-        return text
-    rows = value if isinstance(value, list) else [value]
-    return "\n".join(
-        ", ".join(
-            f"{name.replace('_', ' ')}: {plain(each)}" for name, each in row.items() if each not in ("", [], None)
-        )
-        if isinstance(row, dict)
-        else plain(row)
-        for row in rows
-    )
-
-
 def cut(text: str | None, most: int = SHOWN_CHARACTERS) -> str | None:
     """The beginning of a long text, and how much is left out."""
     if text is None or len(text) <= most:
@@ -103,7 +87,8 @@ def _environment() -> Environment:
     found.filters |= {
         "cut": cut,
         "plain": plain,
-        "prose": prose,
+        "said_of_answer": lambda each: said_of_answer(each["check"], each["detail"]),
+        "said_of_result": said_of_result,
         "usd": usd,
         "seconds": seconds,
         "clock": clock,

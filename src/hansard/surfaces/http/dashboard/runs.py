@@ -124,7 +124,7 @@ def spend(view: View) -> list[dict[str, Any]]:
 
 
 def _figure(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}".rstrip("0").rstrip(".")
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".removesuffix(".00")
 
 
 def _share(used: float | None, limit: float | None) -> float | None:
