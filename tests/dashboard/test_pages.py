@@ -27,7 +27,7 @@ from hansard.surfaces.http.app import make_app
 from hansard.surfaces.http.dashboard.deliberations import disagreements
 from hansard.surfaces.http.dashboard.graphs import causal, timeline, waves
 from hansard.surfaces.http.dashboard.pages import page
-from hansard.surfaces.http.dashboard.runs import spend
+from hansard.surfaces.http.dashboard.spending import spend
 from hansard.surfaces.http.desk import Desk
 from hansard.surfaces.http.metrics import Metrics
 from shell import hansard
@@ -117,6 +117,28 @@ def test_a_run_shows_its_request_answer_verdicts_and_spend(daemon: Served, visit
         assert each in text, each
     assert [each["check"] for each in run["checks"]] == ["intent", "delivery"]
     assert all(f'<th scope="row">{each["check"]} ' in text for each in run["checks"])
+
+
+def test_a_deliberation_shows_its_spend_and_its_digest_and_is_kept_as_one_file(
+    daemon: Served, visitor: Visitor, debated: str
+) -> None:
+    view = daemon.get(f"/v1/deliberations/{debated}").json()
+    assert view["budget"]["max_tokens"] == 500_000
+    text = visitor.text(f"/dashboard/deliberations/{debated}")
+    for each in (view["transcript_digest"], "of 500,000", "share of tokens", f"/{debated}/page"):
+        assert each in text, each
+    said = visitor.see(f"/dashboard/deliberations/{debated}/page")
+    assert said.headers["content-disposition"] == f'attachment; filename="session-{debated}.html"'
+    assert view["transcript_digest"] in said.text
+    assert "<script" not in said.text
+
+
+def test_a_deliberation_without_an_end_is_not_kept_as_a_file(daemon: Served, visitor: Visitor) -> None:
+    run = daemon.post("/v1/deliberations", {"problem": "x", "provider": "stuck"}).json()["run"]
+    assert "/page" not in visitor.text(f"/dashboard/deliberations/{run}")
+    said = visitor.see(f"/dashboard/deliberations/{run}/page")
+    assert (said.status_code, "has no artifact on the record" in said.text) == (404, True)
+    daemon.post(f"/v1/runs/{run}/cancel", {})
 
 
 def test_an_unknown_run_is_told_as_a_page(visitor: Visitor) -> None:

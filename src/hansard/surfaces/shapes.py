@@ -147,6 +147,7 @@ class DeliberationView(Shown):
     session_id: str | None
     state: str
     spent: dict[str, Any]
+    budget: dict[str, Any]
     problem: str | None
     selected_agents: list[str]
     coordinator: str | None

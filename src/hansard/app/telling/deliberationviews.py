@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from hansard.app.setup.convening import Convening
 from hansard.app.telling.compare import end_of
-from hansard.app.telling.runviews import spent_view
+from hansard.app.telling.runviews import budget_view, spent_view
 from hansard.app.views import View, moment
 from hansard.deliberation.archive import MANIFEST, read_manifest
 from hansard.deliberation.story import read_artifact
@@ -64,8 +64,9 @@ def held_none(store: Store, run: str) -> bool:
 def deliberation_view(store: Store, run: str) -> View:
     """One deliberation. Where its configuration was redacted, what the rest of the record tells of it."""
     entries = list(read_entries(store, Query(run=run)))
-    configured = next((entry.seq for entry in entries if entry.kind == "run.configured"), None)
-    made, artifact = _recorded_convening(store, configured), _artifact(store, run)
+    configured = next((entry for entry in entries if entry.kind == "run.configured"), None)
+    made = _recorded_convening(store, configured.seq if configured else None)
+    artifact = _artifact(store, run)
     convened, selected = _last(store, run, "session.convened"), _last(store, run, "panel.selected")
     session = str(convened.data["session"]) if convened else made.config.session_id if made else None
     state = fold(entries).runs[run]
@@ -76,6 +77,7 @@ def deliberation_view(store: Store, run: str) -> View:
         "state": state.state,
         "started": moment(state.started_us),
         "spent": spent_view(state, end_of(entries)),
+        "budget": budget_view(configured),
         "problem": made.config.problem_statement if made else read_text(store, entries[0], "request"),
         "selected_agents": list(selected.data["agents"]) if selected else [],
         "coordinator": made.config.coordinator.id if made else selected.data["coordinator"] if selected else None,

@@ -71,7 +71,7 @@ def _head(state: RunState, entries: Sequence[Entry], ended: Entry | None, reques
         "first_seq": state.first_seq,
         "last_seq": state.last_seq,
         "spent": spent_view(state, ended),
-        "budget": _budget(configured),
+        "budget": budget_view(configured),
         "open_gates": sorted(state.open_gates),
     }
 
@@ -86,7 +86,8 @@ def spent_view(state: RunState, ended: Entry | None) -> View:
     }
 
 
-def _budget(configured: Entry | None) -> View:
+def budget_view(configured: Entry | None) -> View:
+    """What a run may take; None where nothing limits it."""
     names = ("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")
     return {name: configured.data.get(name) if configured else None for name in names}
 

@@ -11,15 +11,16 @@ from starlette.responses import Response
 from hansard.app.driving.chaining import after_it, before_it
 from hansard.app.service import Hansard
 from hansard.app.serving.publishing import exact_deliberation
-from hansard.app.telling.deliberationviews import deliberation_view
+from hansard.app.telling.deliberationviews import artifact_on_record, deliberation_view
 from hansard.app.telling.recorded import ENDED
-from hansard.app.telling.sessionpage import said
+from hansard.app.telling.sessionpage import said, session_page
 from hansard.app.views import View
 from hansard.errors import HansardError, StoreError
 from hansard.surfaces.http import deliberations as api
 from hansard.surfaces.http import runs
 from hansard.surfaces.http.bodies import ContinuationRequest
-from hansard.surfaces.http.dashboard.pages import Page, checked, form, one, page, to
+from hansard.surfaces.http.dashboard.pages import Page, checked, form, one, page, to, to_keep
+from hansard.surfaces.http.dashboard.spending import spend
 from hansard.surfaces.http.desk import Desk, desk_of
 from hansard.surfaces.http.problems import Refused, refusing
 
@@ -40,6 +41,20 @@ async def show(request: Request, run: str) -> Response:
             f"a message of {known} is not what was recorded ({error!r:.80}); hansard verify --deep names it"
         ) from error
     return await page(request, "deliberation.html", **values)
+
+
+@router.get("/dashboard/deliberations/{run}/page")
+async def kept(request: Request, run: str) -> Response:
+    """A session that has ended, as one file."""
+    desk = desk_of(request)
+    with refusing(404):
+        known = await asyncio.to_thread(exact_deliberation, desk.hansard.store, run)
+        html = await desk.hansard.heavily(_kept, desk.hansard, known)
+    return to_keep(f"session-{known}.html", html)
+
+
+def _kept(hansard: Hansard, run: str) -> str:
+    return session_page(artifact_on_record(hansard.store, run))
 
 
 @router.post("/dashboard/deliberations/{run}/continue")
@@ -77,6 +92,7 @@ def _deliberation(desk: Desk, run: str) -> dict[str, Any]:
         "disagreements": disagreements(messages),
         "failures": failures,
         "gone": [entry for entry in entries if entry["kind"] == "turn.taken" and entry["seq"] not in found],
+        "spend": spend(view),
         "over": view["state"] in ENDED,
         "last_seq": entries[-1]["seq"],
     }

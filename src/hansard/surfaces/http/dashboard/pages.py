@@ -132,6 +132,12 @@ def to(place: str) -> Response:
     return RedirectResponse(place, 303, HEADERS)
 
 
+def to_keep(name: str, html: str) -> Response:
+    """A page as a file that needs nothing else, to be kept or sent."""
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(html.encode("utf-8", "backslashreplace"), 200, headers, "text/html; charset=utf-8")
+
+
 async def form(request: Request) -> dict[str, list[str]]:
     """The fields of a form of ours; refused unless a page of this very session sent it."""
     fields = await plain_form(request)

@@ -13,11 +13,12 @@ from hansard.app.service import Hansard
 from hansard.app.serving.publishing import is_deliberation, runs_page
 from hansard.app.telling.compare import has_answers, shown
 from hansard.app.telling.recorded import ENDED, STATES
-from hansard.app.views import View, usd
+from hansard.app.views import View
 from hansard.surfaces.http import runs as api
 from hansard.surfaces.http.bodies import Seq
 from hansard.surfaces.http.dashboard.graphs import timeline, waves
-from hansard.surfaces.http.dashboard.pages import Page, form, page, to
+from hansard.surfaces.http.dashboard.pages import Page, form, page, to, to_keep
+from hansard.surfaces.http.dashboard.spending import spend
 from hansard.surfaces.http.desk import desk_of
 from hansard.surfaces.http.problems import Refused
 
@@ -102,35 +103,6 @@ def _with_texts(runs: Runs, view: View, entries: list[View]) -> None:
             left -= 1
 
 
-def spend(view: View) -> list[dict[str, Any]]:
-    """What a run took of what it may take."""
-    spent, budget = view["spent"], view["budget"]
-    elapsed = spent["elapsed_us"]
-    rows = (
-        ("calls", spent["calls"], budget["max_calls"], _figure),
-        ("tokens", spent["tokens"], budget["max_tokens"], _figure),
-        ("US$, an estimate unless billed", spent["cost_usd_nano"], budget["max_cost_usd_nano"], usd),
-        ("seconds", None if elapsed is None else elapsed / 1e6, budget["max_seconds"], _figure),
-    )
-    return [
-        {
-            "name": name,
-            "used": None if used is None else said(used),
-            "limit": None if limit is None else said(limit),
-            "share": _share(used, limit),
-        }
-        for name, used, limit, said in rows
-    ]
-
-
-def _figure(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".removesuffix(".00")
-
-
-def _share(used: float | None, limit: float | None) -> float | None:
-    return None if used is None or not limit else min(1.0, used / limit)
-
-
 @router.get("/dashboard/data/runs/{run}/events")
 async def follow(request: Request, run: str, after: int = -1) -> Response:
     """The entries of a run behind `after`, for the page that is open."""
@@ -144,8 +116,7 @@ async def kept(request: Request, run: str) -> Response:
     desk = desk_of(request)
     known = await api.found(desk, run)
     html = await desk.hansard.heavily(desk.hansard.runs.page, known)
-    headers = {"content-disposition": f'attachment; filename="run-{known}.html"'}
-    return Response(html.encode("utf-8", "backslashreplace"), 200, headers, "text/html; charset=utf-8")
+    return to_keep(f"run-{known}.html", html)
 
 
 @router.get("/dashboard/compare")

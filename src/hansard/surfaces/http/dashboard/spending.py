@@ -1,0 +1,34 @@
+"""What a run or a session took beside what it may take, as the rows of a page."""
+
+from typing import Any
+
+from hansard.app.views import View, usd
+
+
+def spend(view: View) -> list[dict[str, Any]]:
+    """What was taken of what may be taken, a row each."""
+    spent, budget = view["spent"], view["budget"]
+    elapsed = spent["elapsed_us"]
+    rows = (
+        ("calls", spent["calls"], budget["max_calls"], _figure),
+        ("tokens", spent["tokens"], budget["max_tokens"], _figure),
+        ("US$, an estimate unless billed", spent["cost_usd_nano"], budget["max_cost_usd_nano"], usd),
+        ("seconds", None if elapsed is None else elapsed / 1e6, budget["max_seconds"], _figure),
+    )
+    return [
+        {
+            "name": name,
+            "used": None if used is None else said(used),
+            "limit": None if limit is None else said(limit),
+            "share": _share(used, limit),
+        }
+        for name, used, limit, said in rows
+    ]
+
+
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4f}".rstrip("0").rstrip(".")
+
+
+def _share(used: float | None, limit: float | None) -> float | None:
+    return None if used is None or not limit else min(1.0, used / limit)
