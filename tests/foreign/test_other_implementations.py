@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from components import need
+from handed_out import Handed, flip
 from hansard.ledger.merkle import EMPTY_ROOT
 from hansard.ledger.note import Signature, VerifierKey, format_note, open_note, parse_note
 from hansard.ledger.receipt import parse_proof
 from hansard.ledger.witness import Refused
-from hansard.record.export import export
-from hansard.record.receipts import make_consistency, make_receipt
+from hansard.record.receipts import make_consistency
 from hansard.seal.signing import SigningKey, sign_checkpoint
 from hansard.seal.witness import Witness
 from signed_log import ORIGIN, SignedLog
@@ -98,29 +98,6 @@ def ask(theirs: Path) -> Ask:
     return call
 
 
-class Handed:
-    """What a log of three epochs of life hands out."""
-
-    def __init__(self, folder: Path) -> None:
-        log = SignedLog.create(folder / "log")
-        log.ask_many(10)
-        self.old = log.checkpoint()
-        self.line = log.store.entry(5).line
-        log.ask_many(600)
-        log.rotate()
-        log.ask_many(3)
-        self.new = log.checkpoint()
-        self.receipt = make_receipt(log.store, 5)
-        self.first = make_consistency(log.store, 0, self.old)
-        self.second = make_consistency(log.store, self.old.size, self.new)
-        self.key = log.identity
-        self.tiles = folder / "out"
-        export(log.store, self.tiles)
-        log.store.close()
-        (folder / "key").write_text(f"{self.key}\n")
-        (folder / "old").write_text(self.old.note)
-
-
 @pytest.fixture
 def handed(tmp_path: Path) -> Handed:
     return Handed(tmp_path)
@@ -140,12 +117,6 @@ def says(theirs: Path, folder: Path, *arguments: str) -> bool:
     if ok:
         assert json.loads(done.stdout)["ok"] is True
     return ok
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 def test_a_checkpoint_of_ours_is_accepted_and_an_altered_one_refused(
