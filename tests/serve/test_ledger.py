@@ -1,8 +1,12 @@
 import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from components import need
 from daemons import Served, wait_for
 from hansard.ledger.checkpoint import parse_checkpoint
 from hansard.ledger.merkle import leaf_hash, root_of
@@ -174,6 +178,21 @@ def test_status_health_and_metrics(daemon: Served, run: str) -> None:
     assert 'hansard_runs_ended_total{state="answered"}' in text
     assert 'route="/v1/runs/{run}"' in text
     assert f"hansard_ledger_entries {status['entries']}" in text
+
+
+def test_every_metric_says_what_it_is(daemon: Served, run: str) -> None:
+    lines = daemon.get("/metrics").text.splitlines()
+    for at, line in enumerate(lines):
+        if line.startswith("# TYPE "):
+            assert re.fullmatch(rf"# HELP {line.split()[2]} \S.*\.", lines[at - 1]), line
+
+
+@pytest.mark.long
+def test_promtool_finds_nothing_in_the_metrics(daemon: Served, run: str) -> None:
+    need(shutil.which("promtool") is not None, "promtool (apt install prometheus)")
+    text = daemon.get("/metrics").text
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_what_agents_ask_over_mcp_is_counted_under_its_name(daemon: Served) -> None:

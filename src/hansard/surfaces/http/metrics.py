@@ -11,6 +11,22 @@ BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 BOUNDS = (*BUCKETS_S, float("inf"))
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 
+KNOWN = {
+    "hansard_requests_open": ("gauge", "Requests under way."),
+    "hansard_runs_driving": ("gauge", "Runs that this daemon drives."),
+    "hansard_followers": ("gauge", "Streams of events that are open."),
+    "hansard_ledger_up": ("gauge", "Whether the ledger can be read."),
+    "hansard_ledger_entries": ("gauge", "Entries of the ledger."),
+    "hansard_ledger_signed_entries": ("gauge", "Entries that the newest signed checkpoint covers."),
+    "hansard_start_time_seconds": ("gauge", "When this daemon began, in seconds since 1970."),
+    "hansard_runs_submitted_total": ("counter", "Runs that were handed in here."),
+    "hansard_runs_untraced_total": ("counter", "Ended runs that the collector was not told of."),
+    "hansard_runs_ended_total": ("counter", "Runs that ended here, by their state."),
+    "hansard_http_requests_total": ("counter", "Requests that were answered."),
+    "hansard_http_request_seconds": ("histogram", "How long requests took."),
+}
+"""Of each name its type and what it says."""
+
 
 class Metrics:
     """What the surface counts."""
@@ -34,26 +50,26 @@ class Metrics:
         """Everything, for a scraper; of the ledger, where it can be read."""
         tally = daemon.tally
         read = {"entries": ledger["entries"], "signed_entries": ledger["signed"]} if ledger else {}
-        gauges = {
+        values = {
             "hansard_requests_open": self.open,
             "hansard_runs_driving": daemon.driving,
             "hansard_followers": daemon.follower.count,
             "hansard_ledger_up": int(ledger is not None),
             **{f"hansard_ledger_{name}": value for name, value in read.items()},
             "hansard_start_time_seconds": tally.started_s,
+            "hansard_runs_submitted_total": tally.submitted,
+            "hansard_runs_untraced_total": self.untraced(),
         }
-        lines = [f"# TYPE {name} gauge\n{name} {value}" for name, value in gauges.items()]
-        lines.append(f"# TYPE hansard_runs_submitted_total counter\nhansard_runs_submitted_total {tally.submitted}")
-        lines.append("# TYPE hansard_runs_ended_total counter")
+        lines = [line for name, value in values.items() for line in (_head(name), f"{name} {value}")]
+        lines.append(_head("hansard_runs_ended_total"))
         lines += [f'hansard_runs_ended_total{{state="{state}"}} {count}' for state, count in tally.ended.items()]
-        lines.append(f"# TYPE hansard_runs_untraced_total counter\nhansard_runs_untraced_total {self.untraced()}")
         return "\n".join([*lines, *self._http()]) + "\n"
 
     def _http(self) -> Iterator[str]:
-        yield "# TYPE hansard_http_requests_total counter"
+        yield _head("hansard_http_requests_total")
         for (method, route, status), count in self._requests.items():
             yield f'hansard_http_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}'
-        yield "# TYPE hansard_http_request_seconds histogram"
+        yield _head("hansard_http_request_seconds")
         total = 0
         for bound in BUCKETS_S:
             total += self._took[bound]
@@ -62,3 +78,8 @@ class Metrics:
         yield f'hansard_http_request_seconds_bucket{{le="+Inf"}} {total}'
         yield f"hansard_http_request_seconds_sum {self._took_s:.6f}"
         yield f"hansard_http_request_seconds_count {total}"
+
+
+def _head(name: str) -> str:
+    kind, says = KNOWN[name]
+    return f"# HELP {name} {says}\n# TYPE {name} {kind}"
