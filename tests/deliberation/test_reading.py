@@ -100,6 +100,14 @@ def test_yaml_with_two_readings_or_none_is_refused(text: str) -> None:
 
 
 @pytest.mark.usefixtures("_yaml")
+@pytest.mark.parametrize("tag", ["bool", "int", "float"])
+@pytest.mark.parametrize("said", ["", "''", "maybe", "[a]", "{a: b}"])
+def test_what_is_tagged_as_a_number_or_a_claim_and_is_none_is_refused(tag: str, said: str) -> None:
+    with pytest.raises(UsageError, match=r"^here is no YAML: "):
+        read_yaml(f"a: !!{tag} {said}", where="here")
+
+
+@pytest.mark.usefixtures("_yaml")
 @pytest.mark.untraced
 def test_many_names_in_one_object_take_no_longer_than_they_must() -> None:
     """Looking for each name among all of them took minutes."""

@@ -26,6 +26,11 @@ def read_yaml(text: str, *, where: str = "document") -> Any:
         value = yaml.load(text, Loader=_loader(yaml))
         _count(value)
         return value
+    except LookupError as error:
+        # As PyYAML stumbles over what it did not expect behind !!bool, !!int and !!float.
+        raise UsageError(
+            f"{where} is no YAML: what is tagged as a number or a claim is none ({error})"[:300]
+        ) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{where} is no YAML: {' '.join(str(error).split())}"[:300]) from error
 
@@ -46,7 +51,8 @@ def _loader(yaml: Any) -> Any:
             return dict(super().construct_mapping(node, deep=deep))
 
         def construct_scalar(self, node: Any) -> Any:
-            if node.tag in _DECIDED and _TWO_READINGS.fullmatch(node.value):
+            # A list that is tagged as a number is refused by PyYAML itself.
+            if node.tag in _DECIDED and type(node.value) is str and _TWO_READINGS.fullmatch(node.value):
                 raise ValueError(f"{node.value!r:.60} has two readings; put it in quotes, or write it as JSON does")
             return super().construct_scalar(node)
 
