@@ -97,6 +97,14 @@ async def test_a_request_that_was_refused_may_have_any_target(target: Any) -> No
     assert {each.rule for each in artifact_breaches(artifact)} == {"R-7.7-1", "R-4.5-5"}
 
 
+@pytest.mark.parametrize("of_a_message", [False, True])
+async def test_a_cost_of_more_digits_than_any_number_has_is_a_breach(of_a_message: bool) -> None:
+    artifact = (await Room().hold(config(), [turn(), turn(), verdict("finalize"), synthesis()])).artifact
+    spender = artifact["canonical_transcript"][1]["usage"] if of_a_message else artifact["cumulative_usage"]
+    spender["cost_usd"] = 10**400
+    assert any(each.message.startswith("must be a number") for each in artifact_breaches(artifact))
+
+
 @pytest.mark.parametrize(
     "answers",
     [

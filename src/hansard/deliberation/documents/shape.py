@@ -129,7 +129,11 @@ class Number(Plain):
 
 
 def _finite(value: float) -> bool:
-    return isinstance(value, int) or isfinite(value)
+    try:
+        return isfinite(value)
+    except OverflowError:
+        # An integer with so many digits that it can be added to no fraction.
+        return False
 
 
 def _between(least: int, most: int | None) -> str:
