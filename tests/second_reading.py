@@ -194,6 +194,8 @@ class _Reader:
             or "" in lines
             or not rest.endswith("\n")
             or re.search(r"[\x00-\x09\x0b-\x1f]", note)
+            or len(note.encode()) > 1 << 20
+            or rest.count("\n") > 100
         ):
             raise Odd("C1")
         if not re.fullmatch("0|[1-9][0-9]{0,15}", lines[1]) or int(lines[1]) > MOST or len(_base64(lines[2])) != 32:

@@ -1,6 +1,7 @@
 """The verifier in the browser against the one in Python: on whatever a forger does, both conclude the same."""
 
 import json
+import random
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import spoiled
 from daemons import Served
 from hansard.ledger import ed25519
 from hansard.ledger.canonical import Malformed, dump
@@ -45,6 +47,17 @@ RECEIPTS = """async (cases) => {
   const { fromBase64 } = await import("/dashboard/static/bytes.js");
   const check = async ({ data, pin }) => verifyReceipt(fromBase64(data, "it"), pin ? await parsePin(pin) : null);
   return Promise.all(cases.map(async (each) => (await check(each)).findings));
+}"""
+CONCLUSIONS = """async (cases) => {
+  const { verifyReceipt } = await import("/dashboard/static/receipt.js");
+  const { parsePin } = await import("/dashboard/static/note.js");
+  const { fromBase64 } = await import("/dashboard/static/bytes.js");
+  return Promise.all(cases.map(async ({ data, pin }) => {
+    const found = await verifyReceipt(fromBase64(data, "it"), pin ? await parsePin(pin) : null);
+    if (found.findings.length) return found.findings;
+    const { entry, opened, closed, origin, size, signers, epoch, pinned } = found;
+    return { seq: entry.seq, opened: Object.keys(opened).sort(), closed: closed.sort(), origin, size, signers, epoch, pinned };
+  }));
 }"""
 WITNESSED = """async (cases) => {
   const { verifyReceipt } = await import("/dashboard/static/receipt.js");
@@ -412,6 +425,40 @@ def test_both_conclude_the_same_of_a_receipt(page: Page, pinned: bool) -> None:
         report = check_receipt(data, pin=Pin.parse(pin) if pin else None, tools=FAST)
         failing = [each for each in report.findings if each.grade in FAILING]
         assert bool(findings) == bool(failing), (findings, failing)
+
+
+@pytest.mark.parametrize("numbers", [range(200), pytest.param(range(200, 6_000), marks=pytest.mark.long)])
+def test_both_conclude_the_same_of_a_receipt_that_chance_spoiled(page: Page, numbers: range) -> None:
+    accepted = 0
+    for start in range(numbers.start, numbers.stop, 200):
+        made = [spoiled.receipt(random.Random(number)) for number in numbers[start - numbers.start :][:200]]
+        pins = [log.pin if number % 2 else None for number, (log, _) in enumerate(made)]
+        given = [{"data": base64(data), "pin": pin} for (_, data), pin in zip(made, pins, strict=True)]
+        found = page.evaluate(CONCLUSIONS, given)
+        for number, (_, data), pin, js in zip(numbers[start - numbers.start :], made, pins, found, strict=False):
+            report = check_receipt(data, pin=Pin.parse(pin) if pin else None, tools=FAST)
+            failing = [each for each in report.findings if each.grade in FAILING]
+            assert isinstance(js, list) == bool(failing), (number, js, failing)
+            if not failing:
+                assert js == concluded(report), number
+                accepted += 1
+    assert len(numbers) / 10 < accepted < len(numbers) / 2
+
+
+def concluded(report: Report) -> dict[str, Any]:
+    """What a receipt that holds shows, as the browser says it."""
+    shown, signed = report.receipt, report.signed
+    assert shown
+    return {
+        "seq": shown.index,
+        "opened": list(shown.opened),
+        "closed": list(shown.closed),
+        "origin": report.origin,
+        "size": report.size,
+        "signers": list(shown.signed_by),
+        "epoch": signed.epochs - 1,
+        "pinned": signed.keys == "pinned",
+    }
 
 
 def cosignature(key: VerifierKey, private: Key, text: str, time_s: int, *, said: int | None = None) -> str:

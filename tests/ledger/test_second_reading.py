@@ -12,6 +12,7 @@ from hansard.ledger.merkle import root_of
 from hansard.ledger.verify import Options, verify
 from second_reading import read_log
 from specimens import FAST, Body, Key, Log
+from spoiled import respelled, signed_oddly
 
 ODD: tuple[Any, ...] = (None, True, 0, -1, 7, 2**53, 1.5, "", "x", "é", [], {}, [0, 0], {"a": "b"}, "0" * 64)
 CONTENTS = (b"", b"x", b"\xff\xfe", "größe\u2028".encode(), b"a\x00b\n")
@@ -107,6 +108,8 @@ def another_note(log: Log, chance: random.Random) -> None:
         note + first[:-8] + "AAAAAA=\n",
         note + Key.of(log.origin, "another").sign("text").line(),
         note + Key.of(f"{log.origin}/epoch/0", log.seed).sign("another text").line(),
+        note + "".join(f"\N{EM DASH} k{number} AAAAAAAA\n" for number in range(100)),
+        note.replace("\n\n", f"\n{'x' * (1 << 20)}\n\n", 1),
         note[:-1],
     )
     log.checkpoints[at] = chance.choice(notes)
@@ -138,16 +141,38 @@ def test_both_conclude_the_same(tmp_path: Path, spoil: Callable[[Log, random.Ran
         log = made(chance)
         if spoil:
             spoil(log, chance)
-        path = log.write_jsonl(tmp_path / "x.jsonl")
-        report, second = verify(path, Options(deep=True, all_signatures=True), FAST), read_log(path)
-        told = [(each.code, each.seq, each.message) for each in report.findings]
-        assert report.exit_code == second.exit_code, (number, told, second.odd)
-        assert (report.size, report.root) == (second.size, second.root)
-        if not second.odd:
-            bodies, signed = report.bodies, report.signed
-            ours = (bodies.opened, bodies.redacted, bodies.pending, bodies.missing)
-            assert ours == (second.opened, second.redacted, second.pending, second.missing), (number, told)
-            sealed = (signed.sealed_to, len(signed.unsealed_rotations))
-            assert sealed == (second.sealed, second.unsealed_rotations), (number, told)
-        codes.add(report.exit_code)
+        codes.add(code_of_both(log.write_jsonl(tmp_path / "x.jsonl"), number))
     assert codes >= ({20} if spoil else {0})
+
+
+@pytest.mark.parametrize("numbers", [range(120), pytest.param(range(120, 6_000), marks=pytest.mark.long)])
+def test_both_conclude_the_same_of_files_that_chance_spoiled(tmp_path: Path, numbers: range) -> None:
+    """Line by line, in any of the three files, and with checkpoints that the keys of the log signed oddly."""
+    for number in numbers:
+        chance = random.Random(number)
+        log = made(chance)
+        if log.checkpoints and chance.random() < 0.4:
+            log.checkpoints[-1] = signed_oddly(log, log.checkpoints[-1], chance)
+        path = log.write_jsonl(tmp_path / "x.jsonl")
+        for _ in range(chance.choice((0, 1, 1, 2))):
+            file = path.with_suffix(chance.choice((".jsonl", ".bodies.jsonl", ".checkpoints.jsonl")))
+            *lines, torn = file.read_bytes().split(b"\n")
+            if lines:
+                at = chance.randrange(len(lines))
+                lines[at : at + chance.randrange(2)] = [respelled(lines[at], chance)]
+                file.write_bytes(b"\n".join((*lines, torn)))
+        code_of_both(path, number)
+
+
+def code_of_both(path: Path, number: int) -> int:
+    report, second = verify(path, Options(deep=True, all_signatures=True), FAST), read_log(path)
+    told = [(each.code, each.seq, each.message) for each in report.findings]
+    assert report.exit_code == second.exit_code, (number, told, second.odd)
+    assert (report.size, report.root) == (second.size, second.root), number
+    if not second.odd:
+        bodies, signed = report.bodies, report.signed
+        ours = (bodies.opened, bodies.redacted, bodies.pending, bodies.missing)
+        assert ours == (second.opened, second.redacted, second.pending, second.missing), (number, told)
+        sealed = (signed.sealed_to, len(signed.unsealed_rotations))
+        assert sealed == (second.sealed, second.unsealed_rotations), (number, told)
+    return report.exit_code
