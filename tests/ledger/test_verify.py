@@ -519,6 +519,23 @@ class TestSince:
         assert [(each.size, each.ok) for each in report.anchors] == [(300, False), (520, True)]
         assert (codes(report), report.exit_code) == (["fork"], 21)
 
+    def test_an_older_anchor_is_held_against_the_lines_where_a_node_was_changed(self, tmp_path: Path) -> None:
+        """The tree of --since was told by a larger node, the older one by this; the log was called forked."""
+        log = Log.begun()
+        # What lies before --since is not read, only hashed.
+        log.lines += [b'{"causes":[]}'] * (1 << 16)
+        log.append()
+        log.checkpoint()
+        (tmp_path / "kept").write_text(log.checkpoints[0])
+        (tmp_path / "older").write_text(log.note(31))
+        path = log.write_sqlite(tmp_path / "x.db")
+        asked = Options(since=str(tmp_path / "kept"), against=(str(tmp_path / "older"),))
+        assert codes(verify(path, asked, FAST)) == []
+        tampered(path, "UPDATE nodes SET hash = zeroblob(32) WHERE level = 8 AND idx = 5")
+        report = verify(path, asked, FAST)
+        assert [(each.size, each.ok) for each in report.anchors] == [(31, True), (log.size, True)]
+        assert (codes(report), report.exit_code) == (["node"], 20)
+
 
 class TestBodies:
     def test_are_not_read_unless_asked_for(self, check: Check) -> None:

@@ -60,6 +60,7 @@ class Audit:
         self._redactions = Redactions()
         self._brackets = Brackets()
         self._tally = Tally()
+        self._by_lines = not isinstance(source, SqliteSource)
 
     def run(self) -> Report:
         """Verify everything that was asked for."""
@@ -127,8 +128,20 @@ class Audit:
 
     def _before(self, sizes: list[int], start: State) -> dict[int, bytes]:
         """The roots at sizes that the walk does not pass, of the very tree that it starts from; none where that is not shown."""
-        found = self._source.roots([*sizes, start.size]) if sizes else {}
-        return found if found.get(start.size) == start.frontier.root() else {}
+        root = start.frontier.root()
+        for by_lines in dict.fromkeys((self._by_lines, True)) if sizes else ():
+            found = self._source.roots([*sizes, start.size], by_lines=by_lines)
+            if found.get(start.size) == root:
+                self._go_by_lines(by_lines)
+                return found
+        return {}
+
+    def _go_by_lines(self, by_lines: bool) -> None:
+        """The lines give the tree of --since where the nodes do not: those that are wrong say nothing of the log."""
+        if by_lines and not self._by_lines:
+            self._by_lines = True
+            message = "[H6] the nodes stored before --since do not give the tree of that checkpoint, and the lines do"
+            self._findings.add("node", "structure", message)
 
     def _walk_alone(self, start: State, wanted: tuple[int, ...], size: int) -> State:
         self._source.examine(self._asked.deep, start.size)

@@ -125,8 +125,9 @@ class Source(Protocol):
         """The tree at this size from what is stored, without checking it; Malformed when that is not there."""
         ...
 
-    def roots(self, sizes: Iterable[int]) -> dict[int, bytes]:
-        """The roots at these sizes, which must rise, from what is stored; those that cannot be had are left out.
+    def roots(self, sizes: Iterable[int], *, by_lines: bool = False) -> dict[int, bytes]:
+        """The roots at these sizes, which must rise, from what is stored, or from nothing but the lines; those that cannot
+        be had are left out.
 
         They are of one tree that grows: whoever knows the last one to be right knows it of all.
         """

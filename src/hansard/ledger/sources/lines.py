@@ -217,7 +217,7 @@ class LinesSource:
             raise Malformed(f"the log has fewer than {size} entries")
         return tree
 
-    def roots(self, sizes: Iterable[int]) -> dict[int, bytes]:
+    def roots(self, sizes: Iterable[int], *, by_lines: bool = False) -> dict[int, bytes]:
         tree, lines = Frontier(), self._entries.split(MAX_LINE)
         found = {}
         for size in sizes:

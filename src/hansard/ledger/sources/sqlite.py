@@ -226,19 +226,19 @@ class SqliteSource:
         self._grow(tree, size)
         return tree
 
-    def roots(self, sizes: Iterable[int]) -> dict[int, bytes]:
+    def roots(self, sizes: Iterable[int], *, by_lines: bool = False) -> dict[int, bytes]:
         tree, found = Frontier(), {}
         with suppress(Malformed):
             for size in sizes:
-                self._grow(tree, size)
+                self._grow(tree, size, by_lines=by_lines)
                 found[size] = tree.root()
         return found
 
-    def _grow(self, tree: Frontier, size: int) -> None:
-        """Let a tree grow to this size by the largest nodes that fit, and by lines where none does."""
+    def _grow(self, tree: Frontier, size: int, *, by_lines: bool = False) -> None:
+        """Let a tree grow to this size by the largest nodes that fit, and by lines where none does or none is wanted."""
         while (at := tree.size) < size:
             fits = (each for each in range(56, 0, -8) if at % (1 << each) == 0 and size - at >= 1 << each)
-            if level := next(fits, 0):
+            if level := 0 if by_lines else next(fits, 0):
                 tree.push_subtree(level, self._node(level, at >> level))
                 continue
             for _, line in self.lines(at, min(size, (at | 255) + 1)):
