@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
-from daemons import Served, place, serving
+from daemons import ONE, Served, place, serving
+from forging import database
 
 SEED = 20261115
 
@@ -55,3 +57,63 @@ def test_every_route_says_which_problems_it_has(daemon: Served) -> None:
             assert sent <= problems, (method, path)
             for status in problems:
                 assert list(operation["responses"][status]["content"]) == ["application/problem+json"]
+
+
+def exactly(schema: Any) -> Any:
+    """The same schema, which takes no members besides those that it names."""
+    if isinstance(schema, list):
+        return [exactly(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if "properties" in schema and schema.get("type") == "object" else {}
+    return {name: exactly(each) for name, each in schema.items()} | closed
+
+
+def described(daemon: Served, method: str, route: str, *, body: Any = None, **named: object) -> Any:
+    """An answer, all of whose members stand in the description of its route."""
+    path = route.format(**named) if named else route
+    said = daemon.get(path) if method == "get" else daemon.post(path, body)
+    description = daemon.get("/openapi.json").json()
+    answers = description["paths"][route.split("?")[0]][method]["responses"]
+    schema = answers[str(said.status_code)]["content"][said.headers["content-type"].split(";")[0]]["schema"]
+    components = exactly(description["components"])
+    jsonschema.Draft202012Validator(exactly(schema) | {"components": components}).validate(said.json())
+    return said.json()
+
+
+def test_every_member_of_an_answer_is_described(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "quick") as daemon:
+        run = described(daemon, "post", "/v1/runs?wait=60", body={"request": "please"})["run"]
+        described(daemon, "get", "/v1/runs/{run}", run=run)
+        described(daemon, "get", "/v1/runs")
+        described(daemon, "post", "/v1/route", body={"text": "fix the stylesheet"})
+        waits = described(daemon, "post", "/v1/runs", body={"request": "x", "plan": ONE, "gates": ["plan"]})["run"]
+        daemon.until(waits, "waiting")
+        [gate] = described(daemon, "get", "/v1/gates")
+        described(daemon, "get", "/v1/gates/{gate}", gate=gate["gate"])
+        described(daemon, "post", "/v1/gates/{gate}/decision", gate=gate["gate"], body={"decision": "reject"})
+        # One that comes to an answer, and one whose provider fails.
+        for provider in ("rehearsal", "quick"):
+            body = {"problem": "why?", "provider": provider}
+            held = described(daemon, "post", "/v1/deliberations?wait=60", body=body)["run"]
+            described(daemon, "get", "/v1/deliberations/{run}", run=held)
+            described(daemon, "get", "/v1/runs/{run}", run=held)
+        described(daemon, "get", "/v1/deliberations")
+        described(daemon, "get", "/v1/ledger/entries?limit=1000")
+        described(daemon, "get", "/v1/ledger/entries/{seq}", seq=2)
+        described(daemon, "get", "/v1/ledger/entries/{seq}/causes", seq=5)
+        for name in ("state", "summary", "checkpoint", "proof/consistency?from=0"):
+            described(daemon, "get", f"/v1/ledger/{name}")
+        described(daemon, "get", "/v1/status")
+        taken = described(daemon, "post", "/v1/runs", body={"request": "x", "run": run})
+        assert (taken["status"], taken["run"]) == (409, run)
+
+
+def test_an_entry_that_cannot_be_read_is_described_too(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "quick") as daemon:
+        daemon.submit(wait=60)
+    with database(tmp_path / "l.db") as found:
+        found.execute("UPDATE entries SET line = replace(line, '\"v\":1}', '\"v\":2}') WHERE seq = 5")
+    with serving(tmp_path, "--provider", "quick") as daemon:
+        listed = described(daemon, "get", "/v1/ledger/entries")
+        assert [each["seq"] for each in listed if "line" in each] == [5]

@@ -47,6 +47,14 @@ class Shown(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
+
+
+MAYBE: Any = Field(None, json_schema_extra=_without_default)
+"""Behind a member that is not always there."""
+
+
 class RunView(Shown):
     """One run, as the record tells it."""
 
@@ -74,6 +82,8 @@ class FullRunView(RunView):
     missing: list[str]
     checks: list[dict[str, Any]]
     unusable: dict[str, Any] | None
+    run_dir: str | None = MAYBE
+    why: str | None = MAYBE
 
 
 class RouteView(Shown):
@@ -95,13 +105,50 @@ class StatusView(Shown):
     custody: str
 
 
+class EntryView(Shown):
+    seq: int
+    time: str
+    ts: int
+    run: str
+    kind: str
+    actor: str
+    causes: list[int]
+    data: dict[str, Any]
+    body: dict[str, str]
+    prev: str
+    leaf: str
+    broken: str | None
+
+
+class PartView(Shown):
+    part: str
+    commitment: str
+    state: str
+    media: str = MAYBE
+    bytes: int = MAYBE
+
+
+class FullEntryView(EntryView):
+    effects: list[int]
+    parts: list[PartView]
+
+
 class SummaryView(Shown):
     entries: int
     broken_at: int | None
     origin: str
+    key_epoch: int
+    parts: int
+    redacted: int
     runs: int
     run_states: dict[str, int]
+    calls: int
+    tokens: int
+    cost_usd_nano: int
+    verdicts: dict[str, int]
+    calls_by_model: dict[str, int]
     kinds: dict[str, int]
+    actors: dict[str, int]
     checkpoints: int
     broken: str | None
 
@@ -157,3 +204,12 @@ class DeliberationView(Shown):
     cut: list[str]
     outcome: str | None
     why: str | None
+    rounds: int = MAYBE
+    messages: int = MAYBE
+    transcript_digest: str = MAYBE
+    cumulative_usage: dict[str, Any] = MAYBE
+    unresolved: list[Any] = MAYBE
+    synthesis_answer: str | None = MAYBE
+    termination_reason: str = MAYBE
+    pending: dict[str, Any] = MAYBE
+    last_provider_failure: dict[str, Any] = MAYBE

@@ -14,6 +14,8 @@ from hansard.app.ids import RUN_ID
 from hansard.surfaces import shapes
 from hansard.surfaces.http.problems import Refused, refusing
 from hansard.surfaces.shapes import MAX_SEQ as MAX_SEQ
+from hansard.surfaces.shapes import EntryView as EntryView
+from hansard.surfaces.shapes import FullEntryView as FullEntryView
 from hansard.surfaces.shapes import FullGateView as FullGateView
 from hansard.surfaces.shapes import FullRunView as FullRunView
 from hansard.surfaces.shapes import GateView as GateView
@@ -205,11 +207,13 @@ class RouteView(shapes.RouteView):
     entry: int
 
 
-class EntryView(BaseModel):
-    """One entry; one that cannot be read has `seq`, `broken` and its `line`."""
+class BrokenEntryView(BaseModel):
+    """An entry that cannot be read, or does not follow the one before."""
 
+    model_config = ConfigDict(extra="forbid")
     seq: int
-    broken: str | None
+    broken: str
+    line: str
 
 
 class DeliberationView(shapes.DeliberationView):

@@ -14,10 +14,12 @@ from hansard.app.wiring import form_of
 from hansard.surfaces.http.bodies import (
     DIGITS,
     MAX_SEQ,
+    BrokenEntryView,
     CheckpointView,
     ConsistencyView,
     EntriesListing,
     EntryView,
+    FullEntryView,
     Name,
     ReceiptView,
     Seq,
@@ -58,7 +60,7 @@ class Between(BaseModel):
     to: Seq | None = None
 
 
-@router.get("/v1/ledger/entries", response_model=list[EntryView], responses=documented(404))
+@router.get("/v1/ledger/entries", response_model=list[EntryView | BrokenEntryView], responses=documented(404))
 async def entries(request: Request, query: Annotated[EntriesListing, Query()]) -> Response:
     """Entries in their order behind `after`, from the beginning where it is left out."""
     desk = desk_of(request)
@@ -75,7 +77,7 @@ async def entries(request: Request, query: Annotated[EntriesListing, Query()]) -
     return page(request, views[: query.limit], last, **({"run": run} if run else {}))
 
 
-@router.get("/v1/ledger/entries/{seq}", response_model=EntryView, responses=documented(404))
+@router.get("/v1/ledger/entries/{seq}", response_model=FullEntryView, responses=documented(404))
 async def entry(request: Request, seq: At) -> Response:
     """One entry with its parts, what caused it and what it caused."""
     with refusing(404):

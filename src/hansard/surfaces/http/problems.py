@@ -39,6 +39,7 @@ SCHEMA: dict[str, Any] = {
         "status": {"type": "integer"},
         "detail": {"type": "string"},
         "request_id": {"type": "string"},
+        "run": {"type": "string", "description": "The run that this is about, which is on the record."},
         "errors": {"type": "array", "items": {"type": "object"}},
     },
 }

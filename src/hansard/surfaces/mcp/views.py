@@ -4,6 +4,8 @@ from typing import Any
 
 from hansard.surfaces import shapes
 from hansard.surfaces.shapes import DeliberationView as DeliberationView
+from hansard.surfaces.shapes import EntryView as EntryView
+from hansard.surfaces.shapes import FullEntryView as FullEntryView
 from hansard.surfaces.shapes import FullGateView as FullGateView
 from hansard.surfaces.shapes import FullRunView as FullRunView
 from hansard.surfaces.shapes import GateView as GateView
@@ -35,24 +37,6 @@ class PlanView(Shown):
 
 class ReportView(Shown):
     ok: bool
-
-
-class EntryView(Shown):
-    seq: int
-    kind: str
-    run: str
-    actor: str
-    time: str
-    causes: list[int]
-    data: dict[str, Any]
-    body: dict[str, Any]
-    leaf: str
-    broken: str | None
-
-
-class FullEntryView(EntryView):
-    effects: list[int]
-    parts: list[dict[str, Any]]
 
 
 class EntriesView(Shown):
