@@ -60,12 +60,13 @@ def test_every_route_says_which_problems_it_has(daemon: Served) -> None:
 
 
 def exactly(schema: Any) -> Any:
-    """The same schema, which takes no members besides those that it names."""
+    """The same schema, which takes no members besides those that it names, as clients that are generated from it do."""
     if isinstance(schema, list):
         return [exactly(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    closed = {"additionalProperties": False} if "properties" in schema and schema.get("type") == "object" else {}
+    named = "properties" in schema or "additionalProperties" not in schema
+    closed = {"additionalProperties": False} if schema.get("type") == "object" and named else {}
     return {name: exactly(each) for name, each in schema.items()} | closed
 
 
@@ -105,8 +106,17 @@ def test_every_member_of_an_answer_is_described(tmp_path: Path) -> None:
         for name in ("state", "summary", "checkpoint", "proof/consistency?from=0"):
             described(daemon, "get", f"/v1/ledger/{name}")
         described(daemon, "get", "/v1/status")
+        described(daemon, "post", "/v1/runs", body={"request": 1, "zork": 2})
         taken = described(daemon, "post", "/v1/runs", body={"request": "x", "run": run})
         assert (taken["status"], taken["run"]) == (409, run)
+
+
+def test_a_part_is_described_as_bytes_first_and_never_as_a_text_that_is_bytes(daemon: Served) -> None:
+    answers = daemon.get("/openapi.json").json()["paths"]["/v1/ledger/entries/{seq}/parts/{part}"]["get"]["responses"]
+    assert list(answers["200"]["content"].items()) == [
+        ("application/octet-stream", {"schema": {"type": "string", "format": "binary"}}),
+        ("text/plain", {"schema": {"type": "string"}}),
+    ]
 
 
 def test_an_entry_that_cannot_be_read_is_described_too(tmp_path: Path) -> None:

@@ -40,7 +40,14 @@ SCHEMA: dict[str, Any] = {
         "detail": {"type": "string"},
         "request_id": {"type": "string"},
         "run": {"type": "string", "description": "The run that this is about, which is on the record."},
-        "errors": {"type": "array", "items": {"type": "object"}},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["where", "what"],
+                "properties": {"where": {"type": "array", "items": {"type": "string"}}, "what": {"type": "string"}},
+            },
+        },
     },
 }
 
