@@ -63,10 +63,16 @@ class _Strict(Request):
         return found
 
 
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """Of what has a default some generators of clients make something that has to be given."""
+    for each in schema.get("properties", {}).values():
+        each.pop("default", None)
+
+
 class Incoming(BaseModel):
     """Nothing is guessed: unknown members and wrong types are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=_without_defaults)
 
 
 def _in_digits(value: object) -> object:
