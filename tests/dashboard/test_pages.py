@@ -134,7 +134,7 @@ def test_a_deliberation_shows_its_spend_and_its_digest_and_is_kept_as_one_file(
 
 
 def test_a_deliberation_without_an_end_is_not_kept_as_a_file(daemon: Served, visitor: Visitor) -> None:
-    run = daemon.post("/v1/deliberations", {"problem": "x", "provider": "stuck"}).json()["run"]
+    run = daemon.post("/v1/deliberations", {"problem": "x", "provider": "silent"}).json()["run"]
     assert "/page" not in visitor.text(f"/dashboard/deliberations/{run}")
     said = visitor.see(f"/dashboard/deliberations/{run}/page")
     assert (said.status_code, "has no artifact on the record" in said.text) == (404, True)
