@@ -25,12 +25,13 @@ from hansard.domain.fact import Body
 from hansard.domain.gate import GateDecided
 from hansard.domain.work import RunConfigured, RunRequested, TaskJudged
 from hansard.errors import StoreError, UsageError
-from hansard.orchestration import engine, judge
+from hansard.orchestration import engine, judge, roles
 from hansard.orchestration import gates as gates_module
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.journal import Journal
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.seams import Verification
+from hansard.orchestration.templates import Template
 from hansard.providers.base import failure
 from hansard.record.recorder import Step
 from hansard.store.base import StoredBody
@@ -99,6 +100,16 @@ async def test_a_result_may_begin_like_the_reason_of_a_failure() -> None:
     ended = await at.run(plan=plan(task("a"), task("b", "a")))
     report = await again(at, ended.run)
     assert report["identical"] is True, report
+
+
+async def test_a_run_that_was_asked_with_other_words_than_todays_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = desk(Answers())
+    with monkeypatch.context() as earlier:
+        earlier.setattr(roles, "VALIDATOR", Template("validator/1", "You judge, as an earlier version said it."))
+        ended = await at.run(plan=plan(task("a")))
+    report = await again(at, ended.run)
+    assert report["identical"] is False
+    assert report["note"] == "our prompts have other words since (validator/1); nobody has answered these"
 
 
 async def test_a_planned_run_and_a_classified_one_are_re_run_too() -> None:

@@ -30,6 +30,7 @@ from hansard.domain.work import CancelAsked, RetryAsked, RunConfigured, RunReque
 from hansard.errors import HansardError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.asking import Means
+from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.engine import Engine
 from hansard.orchestration.gates import Gate, is_bound
@@ -37,6 +38,7 @@ from hansard.orchestration.nested import is_panel
 from hansard.orchestration.progress import Progress, progress_of, take_gate
 from hansard.orchestration.route import Route, recorded_route
 from hansard.orchestration.seams import Source
+from hansard.orchestration.templates import TEMPLATES
 from hansard.providers.base import Provider
 from hansard.providers.prices import Price
 from hansard.record.reading import came_of
@@ -176,9 +178,14 @@ class _Rerun:
         return self._first(before, after), len(before)
 
     def _note(self) -> str:
+        notes = []
         if self._progress.ended is None:
-            return "the recorded run has not ended; its decisions so far were compared"
-        return "the recorded run was cut short; its decisions until then were compared" if self._cut else ""
+            notes.append("the recorded run has not ended; its decisions so far were compared")
+        elif self._cut:
+            notes.append("the recorded run was cut short; its decisions until then were compared")
+        if changed := _worded_otherwise(self._entries):
+            notes.append(f"our prompts have other words since ({', '.join(changed)}); nobody has answered these")
+        return "; ".join(notes)
 
     @property
     def _cut(self) -> bool:
@@ -437,6 +444,13 @@ def _is_timed(config: RunConfig) -> bool:
 def _models(entries: Sequence[Entry]) -> dict[str, str]:
     asked = [entry.data for entry in entries if entry.kind in ("task.attempted", "role.asked")]
     return {str(data["provider"]): str(data["model"]) for data in asked}
+
+
+def _worded_otherwise(entries: Sequence[Entry]) -> list[str]:
+    """The templates that were asked with, and have other words in this version of ours."""
+    ours = {template.id for template in (*TEMPLATES.values(), *CHECK_TEMPLATES.values())}
+    asked = {str(entry.data["template"]) for entry in entries if entry.kind in ("task.attempted", "role.asked")}
+    return sorted({id.partition("@")[0] for id in asked - ours})
 
 
 def _metered(entries: Sequence[Entry]) -> set[str]:
