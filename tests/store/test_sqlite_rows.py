@@ -134,8 +134,21 @@ def test_what_sqlite_would_run_for_somebody_else_is_not_opened(
     with database(path) as into:
         for each in statements:
             into.execute(each)
-    with pytest.raises(StoreError, match=f"has {what}.* is not opened; run: hansard verify"):
+    with pytest.raises(StoreError, match=f"has {what}.* is not opened; .*run: hansard verify"):
         SqliteStore.open(path)
+
+
+def test_whoever_made_an_index_of_his_own_is_told_to_drop_it_and_may_go_on(original: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(original.read_bytes())
+    with database(path) as into:
+        into.execute("CREATE INDEX entries_by_actor ON entries(actor)")
+    with pytest.raises(StoreError, match="is not opened; if you made it, drop it again, else run: hansard verify"):
+        SqliteStore.open(path)
+    with database(path) as into:
+        into.execute("DROP INDEX entries_by_actor")
+    with closing(SqliteStore.open(path)) as store:
+        put(store, draft())
 
 
 def test_an_index_of_other_words_is_never_worked_out_and_is_made_anew_by_a_repair(

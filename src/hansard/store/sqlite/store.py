@@ -354,7 +354,9 @@ class SqliteStore:
         wanted = {each.encode() for each in TABLES if each not in INDEXES.values()}
         if odd or not wanted <= {sql for _, _, sql in found}:
             what = f"the {odd[0]}, which no ledger has" if odd else "other tables than a ledger"
-            raise StoreError(f"{self.place} has {what}, and is not opened; {verify_of(self.place)}")
+            # Verifying calls it broken and says no more: whoever made it has to hear that taking it away is all.
+            yours = "if you made it, drop it again, else " if odd else ""
+            raise StoreError(f"{self.place} has {what}, and is not opened; {yours}{verify_of(self.place)}")
 
     def _position(self, seq: int, part: str) -> int:
         """Where a part stands among those of its entry. Read quickly; the strict way says what is wrong."""
