@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
@@ -386,6 +387,29 @@ async def crashed(ledger: str, runs: Path) -> str:
         holding.cancel()
         await asyncio.wait([holding])
     return run
+
+
+async def test_a_directory_that_is_further_than_the_record_is_to_be_moved_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, folder = tmp_path / "kept", tmp_path / "runs" / "s-1"
+    kept.mkdir()
+    monkeypatch.setenv("HANSARD_STATE", str(kept / "state"))
+    ledger = str(kept / "log.db")
+    run = await crashed(ledger, tmp_path / "runs")
+    copytree(kept, tmp_path / "backup")
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        await service.deliberations.resume(run)
+    rmtree(kept)
+    copytree(tmp_path / "backup", kept)
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        with pytest.raises(
+            UsageError, match=r"the record has not come so far: .* move the folder away, and resume then"
+        ):
+            await service.deliberations.resume(run)
+        folder.rename(tmp_path / "away")
+        assert (await service.deliberations.resume(run)).sitting.reason == "synthesis"
+        assert validated(folder, service.store).ok
 
 
 async def test_a_session_with_which_nobody_can_go_on_is_not_told_as_running(tmp_path: Path) -> None:

@@ -115,7 +115,10 @@ class Archive:
                 raise UsageError(f"{folder / foreign[0]} was written by no session; move it away, and resume then")
             status = read_manifest(folder).status if (folder / MANIFEST).exists() else "in_progress"
             if status not in {"in_progress", "crashed"} and not ended:
-                raise UsageError(f"{folder} is {status}; there is nothing to resume")
+                raise UsageError(
+                    f"{folder} is {status}, and the record has not come so far: this ledger was put back to an earlier "
+                    "state, or another copy of it went on; move the folder away, and resume then"
+                )
             recorded = b"".join(line + b"\n" for line in lines)
             written = read_file(folder / JOURNAL) if (folder / JOURNAL).exists() else b""
             if not recorded.startswith(written):
