@@ -16,7 +16,7 @@ import pytest
 
 from hansard.errors import UsageError
 from hansard.providers.programs import process
-from hansard.providers.programs.process import NotStarted, Process, Program, Ran, encoded, run, to_the_end
+from hansard.providers.programs.process import NotStarted, Process, Program, Ran, encoded, run
 from providers.programs import SEES, alive, marked_sleep, program, ran, resident_mib, soon
 
 IN_AN_ARCHIVE = """
@@ -176,21 +176,6 @@ async def test_a_second_cancellation_does_not_leave_the_first_half_done() -> Non
     with pytest.raises(asyncio.CancelledError):
         await task
     assert alive(mark) == []
-
-
-async def test_work_that_must_be_finished_is_finished_before_a_cancellation_passes() -> None:
-    done: list[str] = []
-
-    async def work() -> None:
-        await asyncio.sleep(0.1)
-        done.append("all of it")
-
-    task = asyncio.create_task(to_the_end(work()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert done == ["all of it"]
 
 
 async def test_a_program_that_does_not_exist_is_named() -> None:

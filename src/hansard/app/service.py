@@ -21,9 +21,9 @@ from hansard.app.wiring import open_or_found
 from hansard.domain.fact import Body
 from hansard.domain.work import Surface
 from hansard.errors import ProviderError, UsageError
+from hansard.finishing import to_the_end
 from hansard.orchestration.ending import Ended
 from hansard.providers.base import Provider, check_provider
-from hansard.providers.programs.process import to_the_end
 from hansard.record.recorder import Recorder
 from hansard.record.threads import begun
 from hansard.store.base import Claim, Store

@@ -26,6 +26,7 @@ from hansard.domain.work import (
     TaskSkipped,
 )
 from hansard.errors import Fenced, HansardError, StoreError, Unavailable, UsageError
+from hansard.finishing import to_the_end
 from hansard.orchestration.answering import Answer, Answers
 from hansard.orchestration.asking import Asker, Means, NoAnswer
 from hansard.orchestration.config import RunConfig
@@ -40,7 +41,6 @@ from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
 from hansard.orchestration.watching import Watch, give_back, take
 from hansard.orchestration.working import Crew, breached
-from hansard.providers.programs.process import to_the_end
 from hansard.providers.secrets import Secrets
 from hansard.record.reading import read_entries
 from hansard.record.recorder import Cause, Recorder, Step, Within

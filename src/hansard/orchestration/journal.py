@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from hansard.domain.fact import Body, Fact
 from hansard.domain.work import ResultsJoined, RoleAnswered, RunInterrupted, TaskReturned
+from hansard.finishing import to_the_end
 from hansard.ledger.entry import MAX_CAUSES
-from hansard.providers.programs.process import to_the_end
 from hansard.providers.secrets import Secrets
 from hansard.record.recorder import Cause, Recorded, Recorder, Step
 from hansard.store.base import Claim

@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from hansard.errors import HansardError, StoreError
+from hansard.finishing import to_the_end
 from hansard.orchestration.news import News
-from hansard.providers.programs.process import to_the_end
 from hansard.record.threads import begun
 from hansard.store.base import Claim, Store
 

@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.fact import Fact
 from hansard.errors import Broken, HansardError, StoreError, UsageError
+from hansard.finishing import to_the_end
 from hansard.ledger.entry import new
 from hansard.record.draft import Drafter
 from hansard.record.encoder import fastest
@@ -304,7 +305,7 @@ class Recorder:
             # A sealer belongs to one thread at a time: who records meanwhile waits in the queue.
             self._writing = True
             try:
-                await _seen_home(asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep))
+                await to_the_end(asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep))
             finally:
                 self._writing = False
 
@@ -323,7 +324,7 @@ class Recorder:
         work = loop.run_in_executor(self._thread, self._write_on, loop)
         nudge = _Nudge(loop, work)
         try:
-            return await _seen_home(work)
+            return await to_the_end(work)
         except asyncio.CancelledError:
             _answer(self._batch, work.result())
             raise
@@ -407,15 +408,6 @@ class _Nudge:
 
     def stop(self) -> None:
         self._timer.cancel()
-
-
-async def _seen_home(work: "asyncio.Future[T]") -> T:
-    """What a thread does: it cannot be called back, so a cancellation is passed on when it is done."""
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise
 
 
 def _answer(batch: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:

@@ -28,10 +28,10 @@ from hansard.domain.budget import MOST_SPENT
 from hansard.domain.fact import Body
 from hansard.domain.work import EndState, RunAnswered, RunClaimed, RunEnded, RunInterrupted
 from hansard.errors import Fenced, HansardError, ProviderError, StoreError, Unavailable, UsageError
+from hansard.finishing import to_the_end
 from hansard.ledger.entry import Entry
 from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.progress import Progress
-from hansard.providers.programs.process import to_the_end
 from hansard.record.codec import MAX_TEXT, decode
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
 from functools import cache
@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
+from hansard.finishing import to_the_end
 from hansard.providers.programs.environment import found
 from hansard.providers.programs.pipes import Inflow, Outflow
 
@@ -141,23 +142,6 @@ def _reaper() -> tuple[str, ...]:
     text = get_data(__name__, REAPER.name)
     assert text is not None
     return "-c", text.decode()
-
-
-async def to_the_end(work: Awaitable[T]) -> T:
-    """Do work that a cancellation may not leave half done: it waits, and passes on afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        if not task.cancelled():
-            # Looked at, so that nobody warns of it; the cancellation says more.
-            task.exception()
-        raise asyncio.CancelledError
-    return task.result()
 
 
 def encoded(prompt: str) -> bytes:

@@ -18,9 +18,10 @@ from typing import Literal, assert_never, get_args
 
 from hansard.domain.value import value
 from hansard.errors import ProviderError, UsageError
+from hansard.finishing import to_the_end
 from hansard.providers.options import Options
 from hansard.providers.programs.environment import passed_on
-from hansard.providers.programs.process import Program, run, to_the_end
+from hansard.providers.programs.process import Program, run
 from hansard.providers.programs.temporary import PREFIX, REPOSITORY, new_folder, remove, unlist, worktree_name
 
 MAX_BYTES = 512 * 1024 * 1024

@@ -1,0 +1,24 @@
+"""What a cancellation may not leave half done."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """Do this work, or wait for it, whoever cancels meanwhile and however often: that is passed on when it is over."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        if not task.cancelled():
+            # Looked at, so that nobody warns of it; the cancellation says more.
+            task.exception()
+        raise asyncio.CancelledError
+    return task.result()
