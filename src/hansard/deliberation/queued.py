@@ -18,7 +18,7 @@ def longest_queue(messages: Sequence[Json], config: Json, reason: str | None) ->
         if message["round"] != round:
             # Whatever comes of a request that is due, it waits no more.
             round, length = message["round"], max(0, length - drains)
-        if message["type"] == "primary_turn" and at != undecided:
+        if message["type"] == "primary_turn" and at != undecided and _requests(message):
             length += _deferred(messages, at, places)
             longest = max(longest, length)
     return longest
