@@ -42,6 +42,8 @@ ERRORS: tuple[tuple[int, str, str, str], ...] = (
     (400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", "context_length_exceeded"),
     (400, "invalid_request_error", "input length and max_tokens exceed context limit", "context_length_exceeded"),
     (400, "invalid_request_error", "Your credit balance is too low to access the API", "quota_exhausted"),
+    (400, "invalid_request_error", "You have reached your specified API usage limits.", "quota_exhausted"),
+    (400, "invalid_request_error", "You have reached your specified workspace API usage limits.", "quota_exhausted"),
     (400, "exceed_context_size_error", "the request exceeds the available context size", "context_length_exceeded"),
     (401, "authentication_error", "invalid x-api-key", "auth_failure"),
     (402, "billing_error", "pay first", "quota_exhausted"),

@@ -50,6 +50,7 @@ class TestResponsesStreamed(OpenaiConformance):
 ERRORS: tuple[tuple[int, dict[str, Any], str], ...] = (
     (429, {"code": "insufficient_quota", "type": "insufficient_quota"}, "quota_exhausted"),
     (429, {"code": "billing_hard_limit_reached"}, "quota_exhausted"),
+    (429, {"type": "exceeded_current_quota_error", "message": "not active: insufficient balance"}, "quota_exhausted"),
     (429, {"code": "rate_limit_exceeded", "type": "requests"}, "rate_limit"),
     (404, {"code": "model_not_found", "message": "gone"}, "model_unavailable"),
     (404, {"message": "The model `x` does not exist.", "type": "NotFoundError"}, "model_unavailable"),
@@ -58,6 +59,9 @@ ERRORS: tuple[tuple[int, dict[str, Any], str], ...] = (
     (400, {"code": "context_length_exceeded"}, "context_length_exceeded"),
     (400, {"message": "This model's maximum context length is 4096 tokens."}, "context_length_exceeded"),
     (400, {"message": "too long", "type": "exceed_context_size_error", "n_ctx": 2048}, "context_length_exceeded"),
+    (400, {"code": 400, "message": "API key not valid. Please pass a valid API key."}, "auth_failure"),
+    (400, {"code": 400, "message": "API key expired. Please renew the API key."}, "auth_failure"),
+    (400, {"message": "Incorrect API key provided: no***ne."}, "auth_failure"),
     (400, {"code": "content_filter"}, "content_filter"),
     (400, {"code": "content_policy_violation"}, "content_filter"),
     (400, {"code": "invalid_value", "param": "temperature"}, "invalid_request"),
@@ -80,6 +84,14 @@ def test_an_error_that_is_only_a_text_is_read(form: Form, wire: Wire) -> None:
     failure = failure_of(answers(form, wire, Refuse(status=404, body={"error": "model 'x' not found, try pulling it"})))
     assert failure.kind == "model_unavailable"
     assert "try pulling it" in failure.message
+
+
+@ALL
+def test_an_error_in_a_list_of_one_is_read(form: Form, wire: Wire) -> None:
+    error = {"code": 429, "message": "Resource has been exhausted.", "status": "RESOURCE_EXHAUSTED"}
+    failure = failure_of(answers(form, wire, Refuse(status=429, body=[{"error": error}])))
+    assert failure.kind == "rate_limit"
+    assert failure.message.endswith("answered 429: Resource has been exhausted.")
 
 
 IN_STREAM: tuple[tuple[dict[str, Any], str], ...] = (

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from hansard.domain.exchange import ErrorKind
 from hansard.providers.hosted.faults import Fault
 
-_QUOTA_PHRASES = ("quota", "monthly_limit", "monthly limit", "credit balance", "daily limit", "spend limit")
+_QUOTA_PHRASES = (
+    *("quota", "monthly_limit", "monthly limit", "credit balance", "daily limit", "spend limit"),
+    "api usage limits",
+)
 _QUOTA = frozenset({"billing_error", "enforced_spend_limit_reached"})
 _CONTEXT_PHRASES = (
     *("context length", "context_length_exceeded", "maximum context", "context limit", "context size"),

@@ -105,7 +105,9 @@ def fault_of(error: Exception) -> Fault:
 
 
 def read_error(body: Any) -> Fault:
-    """The error object of a body, bare or in its envelope."""
+    """The error object of a body, bare or in its envelope. Gemini sends it as the one member of a list."""
+    if isinstance(body, list) and len(body) == 1:
+        [body] = body
     inner = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(inner, Mapping):
         return Fault(message=inner.strip() if isinstance(inner, str) else "")

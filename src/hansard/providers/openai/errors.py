@@ -3,7 +3,9 @@
 from hansard.domain.exchange import ErrorKind
 from hansard.providers.hosted.faults import Fault
 
-_QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+_QUOTA = frozenset(
+    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "exceeded_current_quota_error"}
+)
 _CONTEXT = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
 _FILTER = frozenset({"content_filter", "content_policy_violation", "responsible_ai_policy_violation"})
 _MODEL = frozenset({"model_not_found", "model_not_available"})
@@ -18,6 +20,8 @@ _CONTEXT_PHRASES = (
     *("context length", "maximum context", "context size", "context window"),
     *("too many tokens", "exceeds the maximum", "prompt is too long"),
 )
+# Gemini and xAI say it with status 400.
+_KEY_PHRASES = ("incorrect api key", "pass a valid api key", "api key expired")
 
 
 def kind_of(fault: Fault) -> ErrorKind:
@@ -46,6 +50,8 @@ def _by_status(fault: Fault, status: int) -> ErrorKind:
             return "rate_limit"
         case 400 | 422 if fault.says(*_CONTEXT_PHRASES):
             return "context_length_exceeded"
+        case 400 if fault.says(*_KEY_PHRASES):
+            return "auth_failure"
     if status >= 500:
         return "network"
     return "invalid_request"
