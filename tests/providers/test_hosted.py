@@ -186,6 +186,16 @@ def test_an_error_whose_body_is_no_error_object_still_has_its_kind(form: Form, w
     assert "502" in failure.message
 
 
+@pytest.mark.parametrize("status", [404, 405])
+def test_where_a_server_has_nothing_the_address_is_asked_after(form: Form, wire: Wire, status: int) -> None:
+    nothing = Refuse(status=status, body=b"404 page not found")
+    why = failure_of(answers(form, wire, nothing))
+    assert why.message.endswith("404 page not found; is the address right? base_url mostly ends in /v1")
+    for error in ({"message": "model: x"}, {"message": "gone", "code": "model_not_found"}):
+        unknown = Refuse(status=status, body={"error": error})
+        assert "base_url" not in failure_of(answers(form, wire, unknown)).message
+
+
 def test_what_a_server_says_in_words_of_its_own_is_told_and_understood(form: Form, wire: Wire) -> None:
     said = failure_of(answers(form, wire, Refuse(status=422, body={"detail": [{"msg": "no such field: seed"}]})))
     assert (said.kind, "no such field: seed" in said.message) == ("invalid_request", True)

@@ -11,13 +11,15 @@ from math import isfinite
 from typing import Any, get_args
 
 from hansard.domain.exchange import ErrorKind, Failure
-from hansard.domain.value import value
+from hansard.domain.value import replace, value
 from hansard.providers.base import failure
 from hansard.providers.hosted import transport
 
 LONGEST_MESSAGE = 2_000
 LONGEST_BODY = 64 * 1024
 _KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
+_NOWHERE = frozenset({404, 405})
+"""What a server says of an address at which it has nothing, and of a model that it has not."""
 _STATUS = re.compile(r"[345][0-9]{2}")
 
 
@@ -52,7 +54,11 @@ def failure_of(error: Exception, classify: Classify, *, server: str, key: str) -
         retryable = False if kind == "malformed_response" else None
         return failure(kind, f"{server}: {message}", retryable=retryable), None
     fault = fault_of(error)
-    return told(fault, classify(fault), server=server, key=key), fault.body
+    why = told(fault, classify(fault), server=server, key=key)
+    if fault.status in _NOWHERE and "model" not in f"{fault.code} {fault.message}".lower():
+        # The address is not told: a gateway's may hold what is nobody's business.
+        why = replace(why, message=f"{why.message}; is the address right? base_url mostly ends in /v1")
+    return why, fault.body
 
 
 def told(fault: Fault, kind: ErrorKind, *, server: str, key: str) -> Failure:
