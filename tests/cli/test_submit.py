@@ -349,6 +349,17 @@ def test_a_run_shows_what_a_role_gave_instead_of_a_usable_answer(run: Run, place
         assert said in run("runs", "page", "last")[1]
 
 
+def test_a_model_without_a_price_is_named_beside_what_was_spent(run: Run, place: Path) -> None:
+    table = f'kind = "command"\nargv = ["{sys.executable}", "echo.py"]\nmodel = "house-blend"\n'
+    (place / "hansard.toml").write_text(f"[providers.billed]\n{table}unmetered = false\n[providers.free]\n{table}")
+    for provider, said in (("billed", "$0 (no price is known of house-blend)"), ("free", "$0")):
+        words = ("--provider", provider, "--lane", "backend", "--judge", "checks", "--progress", "plain")
+        code, _, err = run("submit", "x", *words)
+        assert (code, f"tokens, {said}, " in err) == (0, True), err
+        assert f"tokens, {said}, " in run("runs", "show", "last")[1]
+    assert json.loads(run("runs", "show", "last", "--json")[1])["unpriced"] == []
+
+
 def test_flags_say_who_looks_at_the_answer_and_what_is_told_along(run: Run, place: Path) -> None:
     code, out, _ = run("submit", "first", *REHEARSAL, "--json")
     first = json.loads(out)["run"]

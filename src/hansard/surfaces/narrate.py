@@ -1,7 +1,7 @@
 """A run told in plain lines, one for each thing that happens: for terminals without rich, for logs, for `runs follow`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hansard.app.views import of_limit, usd
@@ -114,8 +114,10 @@ def first_line(text: str, most: int = 80) -> str:
     return found if len(found) <= most else f"{found[: most - 1]}…"
 
 
-def spent(calls: int, tokens: int, cost_usd_nano: int) -> str:
-    return f"{many(calls, 'call')}, {tokens:,} tokens, {dollars(cost_usd_nano)}"
+def spent(calls: int, tokens: int, cost_usd_nano: int, unpriced: Sequence[str] = ()) -> str:
+    """What was spent; of models without a price nobody knows how much that was."""
+    unknown = f" (no price is known of {', '.join(map(first_line, unpriced))})" if unpriced else ""
+    return f"{many(calls, 'call')}, {tokens:,} tokens, {dollars(cost_usd_nano)}{unknown}"
 
 
 def dollars(usd_nano: int) -> str:

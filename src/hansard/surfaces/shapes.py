@@ -82,6 +82,7 @@ class FullRunView(RunView):
     missing: list[str]
     checks: list[dict[str, Any]]
     unusable: dict[str, Any] | None
+    unpriced: list[str]
     run_dir: str | None = MAYBE
     why: str | None = MAYBE
 

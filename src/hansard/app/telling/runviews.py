@@ -50,6 +50,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
         **_answer(store, entries),
         "checks": _checks(store, entries),
         "unusable": _unusable(store, entries),
+        "unpriced": _unpriced(entries),
     }
 
 
@@ -278,6 +279,15 @@ def _unusable(store: Store, entries: Sequence[Entry]) -> View | None:
         # Programs say last what ended them.
         said = "".join((read_text(store, last, "stderr") or "").strip().splitlines()[-1:])
     return {"seq": last.seq, "role": last.data["role"], "error": last.data.get("error"), "said": said[:SAID_SHOWN]}
+
+
+def _unpriced(entries: Sequence[Entry]) -> list[str]:
+    """The models that were paid for at a price that nobody knew: what they cost is not in the sum."""
+    answers = [entry.data for entry in entries if entry.kind in ("task.returned", "role.answered")]
+    unknown = [
+        each for each in answers if each["cost_basis"] == "unknown" and each["input_tokens"] + each["output_tokens"]
+    ]
+    return sorted({str(each["model"]) for each in unknown})
 
 
 def of_which(check: View, answer_seq: int | None) -> str:

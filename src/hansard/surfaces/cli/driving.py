@@ -148,7 +148,7 @@ def _remark(view: View, args: argparse.Namespace, why: str) -> None:
         case "answered":
             if not args.quiet and (sys.stderr.isatty() or args.progress == "plain"):
                 cost = view["spent"]
-                said = spent(cost["calls"], cost["tokens"], cost["cost_usd_nano"])
+                said = spent(cost["calls"], cost["tokens"], cost["cost_usd_nano"], view["unpriced"])
                 took = duration((cost["elapsed_us"] or 0) / 1e6)
                 note(f"{said}, {took}; {typed(args, 'runs show', run)} tells how it came about")
         case "interrupted" | "running" | "planned" | "requested":

@@ -173,7 +173,7 @@ def _tell(view: View, args: argparse.Namespace) -> None:
         say(f"why      the {unusable['role']} gave no usable answer: {found}")
     say(f"request  {first_line(view['request'] or GONE, 200)}")
     say(f"started  {view['started']}, last entry {_ago(view['last'])} ago")
-    say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}{took}")
+    say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'], view['unpriced'])}{took}")
     if limits:
         say(f"limits   {', '.join(_limit(name, value) for name, value in limits.items())}")
     if route := view["route"]:
