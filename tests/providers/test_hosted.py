@@ -447,6 +447,21 @@ def test_the_address_may_come_from_the_environment_that_was_given(
     assert answers(form, wire, base_url_env="ADDRESS").ok
 
 
+def test_the_vendors_own_variables_say_the_address_and_the_key_where_a_table_names_none(
+    form: Form, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vendor = "ANTHROPIC" if form.api == "messages" else "OPENAI"
+    address = wire.url if form.api == "messages" else f"{wire.url}/v1"
+    monkeypatch.setitem(asking_environment(), f"{vendor}_BASE_URL", address)
+    assert answers(form, wire, base_url="", api_key_env="").ok
+    assert KEY not in str(wire.last.headers)
+    monkeypatch.setitem(asking_environment(), f"{vendor}_API_KEY", KEY)
+    assert answers(form, wire, base_url="", api_key_env="").ok
+    assert KEY in str(wire.last.headers)
+    assert answers(form, wire, api_key_env="").ok
+    assert KEY not in str(wire.last.headers)
+
+
 def test_the_environment_of_the_process_is_not_asked(form: Form, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.setenv(name, "from-the-process")

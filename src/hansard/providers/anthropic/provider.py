@@ -21,7 +21,7 @@ from hansard.providers.options import Options
 from hansard.providers.prices import Prices
 
 BASE_URL = "https://api.anthropic.com"
-KEY_ENV = "ANTHROPIC_API_KEY"
+URL_ENV, KEY_ENV = "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"
 
 
 class _Anthropic:
@@ -82,7 +82,7 @@ def open_anthropic(
 ) -> Hosted:
     """A provider from its table in hansard.toml."""
     options = Options(id, table)
-    place = place_of(id, options, environment, base_url=BASE_URL, key_env=KEY_ENV)
+    place = place_of(id, options, environment, base_url=BASE_URL, url_env=URL_ENV, key_env=KEY_ENV)
     # The SDK adds the version; whoever has written it as for other servers means the same place.
     place = replace(place, base_url=place.base_url.removesuffix("/").removesuffix("/v1"))
     known = "anthropic" if is_at(place.base_url, BASE_URL) else "other"

@@ -27,13 +27,17 @@ class Place:
         return urlsplit(self.base_url).netloc
 
 
-def place_of(id: str, options: Options, environment: Mapping[str, str], *, base_url: str, key_env: str) -> Place:
+def place_of(
+    id: str, options: Options, environment: Mapping[str, str], *, base_url: str, url_env: str, key_env: str
+) -> Place:
     """From `base_url` or `base_url_env`, and `api_key_env`.
 
-    `key_env` is read where nothing is named, and only for the vendor's own address: a key goes where it belongs.
+    `url_env` and `key_env` are the vendor's own variables, and read where nothing is named: the key for the address in the
+    other one and for the vendor's alone, since a key goes where it belongs.
     """
     where = f"[providers.{id}]"
-    url = _url(where, options, environment).strip() or base_url
+    named = _url(where, options, environment)
+    url = (named or environment.get(url_env, "")).strip() or base_url
     if not url.isprintable() or " " in url or len(url) > LONGEST_URL:
         raise UsageError(f"{where}: base_url is no address: it holds spaces or control characters, or is too long")
     try:
@@ -48,7 +52,9 @@ def place_of(id: str, options: Options, environment: Mapping[str, str], *, base_
         raise UsageError(f"{where}: base_url must hold no user, password or query; name the key with api_key_env")
     if parts.scheme == "http" and is_at(url, base_url):
         raise UsageError(f"{where}: base_url must begin with https:// there; your key would be read on its way")
-    name = options.text("api_key_env") or (key_env if is_at(url, base_url) else "")
+    # A server of one's own may want no key.
+    belongs = is_at(url, base_url) or bool(not named and environment.get(key_env))
+    name = options.text("api_key_env") or (key_env if belongs else "")
     if not name:
         return Place(base_url=url)
     if not (key := environment.get(name, "").strip()):

@@ -19,7 +19,7 @@ from hansard.providers.options import Options
 from hansard.providers.prices import Prices
 
 BASE_URL = "https://api.openai.com/v1"
-KEY_ENV = "OPENAI_API_KEY"
+URL_ENV, KEY_ENV = "OPENAI_BASE_URL", "OPENAI_API_KEY"
 Api = Literal["chat", "responses"]
 
 
@@ -86,7 +86,7 @@ def open_openai(
 ) -> Hosted:
     """A provider from its table in hansard.toml."""
     options = Options(id, table)
-    place = place_of(id, options, environment, base_url=BASE_URL, key_env=KEY_ENV)
+    place = place_of(id, options, environment, base_url=BASE_URL, url_env=URL_ENV, key_env=KEY_ENV)
     api: Any = options.one_of("api", get_args(Api))
     known = "openai" if is_at(place.base_url, BASE_URL) else "other"
     server = SERVERS[options.one_of("server", (known, *(name for name in SERVERS if name != known)))]
