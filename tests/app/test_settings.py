@@ -186,6 +186,16 @@ def test_doctor_tells_of_each_provider_by_itself(tmp_path: Path) -> None:
     assert again["codex"]["ok"]
 
 
+def test_doctor_says_that_a_provider_has_no_model_and_a_variable_of_blanks_no_key(tmp_path: Path) -> None:
+    at = 'kind = "openai"\nbase_url = "https://example.org/v1"\n'
+    config(tmp_path, f'[providers.any]\n{at}[providers.one]\n{at}model = "m"\n')
+    environ = {"HOME": str(tmp_path), "PATH": "", "OPENAI_API_KEY": " \n"}
+    found = {each["name"]: each for each in examine(read_settings(environ=environ, folder=tmp_path))}
+    assert found["provider any"]["detail"].endswith("; it has no model, and is asked as any:MODEL alone")
+    assert "no model" not in found["provider one"]["detail"]
+    assert not found["OPENAI_API_KEY"]["ok"]
+
+
 @pytest.mark.parametrize(
     ("module", "extra"), [("openai", "openai"), ("anthropic", "anthropic"), ("fastapi", "serve"), ("mcp", "mcp")]
 )

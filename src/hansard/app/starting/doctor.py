@@ -140,6 +140,8 @@ def _configured(settings: Settings) -> Iterator[View]:
             [provider] = open_providers(replace(settings, providers={name: table})).values()
             described = provider.describe()
             told = ", ".join(f"{key} {value}" for key, value in described.items() if value)
+            if described.get("base_url") and not described.get("model"):
+                told += f"; it has no model, and is asked as {name}:MODEL alone"
             silent = _silent(str(described.get("base_url") or ""))
             yield _finding(f"provider {name}", not silent, f"nobody listens at {silent}; {told}" if silent else told)
         except HansardError as error:
@@ -154,7 +156,7 @@ def _at_hand(environment: Mapping[str, str]) -> Iterator[View]:
             program, found is not None, f'kind = "{kind}"' if found else f'not installed; kind = "{kind}" needs it'
         )
     for variable, kind in _KEYS:
-        here = bool(environment.get(variable))
+        here = bool(environment.get(variable, "").strip())
         yield _finding(variable, here, f'set; kind = "{kind}"' if here else f'not set; kind = "{kind}" needs a key')
     yield _finding("Ollama", _listens("127.0.0.1", 11434), 'kind = "openai", base_url = "http://127.0.0.1:11434/v1"')
     local = importlib.util.find_spec("xllamacpp") is not None
