@@ -3,9 +3,10 @@ import time
 
 import pytest
 
-from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.exchange import Completion, Exchange, Failure
 from hansard.errors import UsageError
-from hansard.providers.limits import Bucket, Limited, Turnstile
+from hansard.providers.base import failure
+from hansard.providers.limits import LONGEST_REST_S, Bucket, Limited, Turnstile
 from providers.pretend import Doing, asking, says
 
 
@@ -152,6 +153,30 @@ async def test_calls_are_spread_over_the_minute() -> None:
     for _ in range(4):
         await limited.complete(asking())
     assert starts == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("why", "rest_s"),
+    [
+        (failure("rate_limit", "slow down", retry_after_s=5.0), 5.0),
+        (failure("network", "503", retry_after_s=5.0), 5.0),
+        (failure("rate_limit", "come back tomorrow", retry_after_s=86_400.0), LONGEST_REST_S),
+        (failure("rate_limit", "slow down"), 0.0),
+        (failure("quota_exhausted", "not asked", retry_after_s=5.0), 0.0),
+    ],
+)
+async def test_who_asks_for_time_is_left_alone_by_all(why: Failure, rest_s: float) -> None:
+    clock = Time()
+    starts: list[float] = []
+
+    async def do(_: Exchange) -> Completion:
+        starts.append(clock())
+        return says("x") if len(starts) > 1 else says("x", failure=why)
+
+    limited = Limited(Doing(do), max_concurrent=8, clock=clock, sleep=clock.sleep)
+    for _ in range(3):
+        await limited.complete(asking())
+    assert starts == [0.0, rest_s, rest_s]
 
 
 async def test_a_burst_after_a_rest_is_as_large_as_it_may_be() -> None:

@@ -1,4 +1,5 @@
-"""Keeps a provider from being asked too often or too much at once. First come, first served.
+"""Keeps a provider from being asked too often or too much at once. First come, first served. One that wants to be left alone
+for a while is left alone by all.
 
 Waiting for a turn is not part of the call: the time limit of an exchange begins when it is really asked. Who does not
 want to wait longer cancels, and leaves no trace in the queue.
@@ -11,9 +12,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from sys import float_info
 
-from hansard.domain.exchange import Completion, Exchange
+from hansard.domain.exchange import Completion, Exchange, Failure
 from hansard.errors import UsageError
 from hansard.providers.base import Provider, Wrapper
+
+LONGEST_REST_S = 60.0
+"""Who wants to be left alone for longer is asked all the same: whoever asks is to learn why nothing goes on."""
 
 
 class Turnstile:
@@ -112,6 +116,8 @@ class Limited(Wrapper):
         super().__init__(inner)
         self._places = Turnstile(max_concurrent) if max_concurrent is not None else None
         self._bucket = Bucket(per_minute, burst=burst, clock=clock, sleep=sleep) if per_minute is not None else None
+        self._clock, self._sleep = clock, sleep
+        self._rests_until = clock()
 
     async def complete(self, exchange: Exchange) -> Completion:
         if self._places is None:
@@ -122,4 +128,14 @@ class Limited(Wrapper):
     async def _paced(self, exchange: Exchange) -> Completion:
         if self._bucket:
             await self._bucket.take()
-        return await self.inner.complete(exchange)
+        while (rest_s := self._rests_until - self._clock()) > 0:
+            await self._sleep(rest_s)
+        completion = await self.inner.complete(exchange)
+        if completion.failure is not None:
+            self._rest(completion.failure)
+        return completion
+
+    def _rest(self, why: Failure) -> None:
+        """Ask nobody else into a limit that one call has met: each would be refused, and be an attempt that came to nothing."""
+        if why.retryable and why.retry_after_s:
+            self._rests_until = max(self._rests_until, self._clock() + min(why.retry_after_s, LONGEST_REST_S))
