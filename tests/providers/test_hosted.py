@@ -1,6 +1,7 @@
 """What holds for every provider that asks over HTTP, in every format, whole and streamed."""
 
 import asyncio
+import gc
 import gzip
 import json
 import logging
@@ -394,6 +395,17 @@ def test_connections_are_used_again(form: Form, wire: Wire) -> None:
         return {seen.headers["x-peer"] for seen in wire.seen[-3:]}
 
     assert len(run(several())) == 1
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_provider_serves_one_event_loop_after_another(form: Form, wire: Wire) -> None:
+    provider = form.open(wire.url)
+    for _ in range(4):
+        wire.will(Say(text="Paris."))
+        assert run(provider.complete(asked())).ok
+    run(provider.close())
+    # What the earlier loops have left open is to be told of here, and not in another test.
+    gc.collect()
 
 
 @pytest.mark.parametrize(

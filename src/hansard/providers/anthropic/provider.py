@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 import anthropic
@@ -32,15 +33,7 @@ class _Anthropic:
 
     def __init__(self, place: Place, best: Structured) -> None:
         self._best: Structured = best
-        self._client = anthropic.AsyncAnthropic(
-            api_key=place.key or NO_KEY,
-            base_url=place.base_url,
-            max_retries=0,
-            open_telemetry=False,
-            http_client=transport.client(anthropic.DefaultAsyncHttpxClient, place.base_url),
-        )
-        # The SDK fills these from the process's environment, which we were not given.
-        self._client._custom_headers = {}
+        self._client = transport.OfTheLoop(partial(_client, place))
 
     def body(self, exchange: Exchange, model: str) -> dict[str, Any]:
         return messages.body(exchange, model, self._best)
@@ -65,11 +58,24 @@ class _Anthropic:
         return kind_of(fault)
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._client.here().close()
 
     @property
     def _messages(self) -> Any:
-        return self._client.messages
+        return self._client.here().messages
+
+
+def _client(place: Place) -> anthropic.AsyncAnthropic:
+    client = anthropic.AsyncAnthropic(
+        api_key=place.key or NO_KEY,
+        base_url=place.base_url,
+        max_retries=0,
+        open_telemetry=False,
+        http_client=transport.client(anthropic.DefaultAsyncHttpxClient, place.base_url),
+    )
+    # The SDK fills these from the process's environment, which we were not given.
+    client._custom_headers = {}
+    return client
 
 
 def open_anthropic(

@@ -29,7 +29,7 @@ Progress = Callable[[Exchange, str], None]
 
 
 class Hosted:
-    """A model behind an HTTP server. Made once per event loop."""
+    """A model behind an HTTP server."""
 
     def __init__(
         self,

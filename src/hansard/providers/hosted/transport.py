@@ -5,6 +5,7 @@ Proxies are those of the SDK; a server on this machine is asked without one, whi
 Imported together with an SDK, which brings httpx2 along. Knows neither vendors nor wire formats.
 """
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
@@ -12,6 +13,7 @@ from functools import cache, partial
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import ref
 
 import httpx2
 
@@ -92,6 +94,25 @@ def _trust() -> ssl.SSLContext:
             "the certificates that the environment names (SSL_CERT_FILE, SSL_CERT_DIR) cannot be used: "
             f"{error.strerror or error}"
         ) from error
+
+
+class OfTheLoop:
+    """An SDK's client for the event loop that runs, made anew in another one: its connections belong to the loop that opened them.
+
+    Made at once for whichever comes first, so that what cannot work is told when a provider is opened.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._client = make, make()
+        # Not held: with its connections it could never be let go of.
+        self._loop: ref[asyncio.AbstractEventLoop] | None = None
+
+    def here(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop() is not loop:
+            self._client = self._make()
+        self._loop = ref(loop)
+        return self._client
 
 
 def client(make: Callable[..., Any], url: str) -> Any:

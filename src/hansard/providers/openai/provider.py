@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, Literal, get_args
 
 import openai
@@ -30,15 +31,7 @@ class _Openai:
 
     def __init__(self, place: Place, api: Api, server: Server, structured: Structured) -> None:
         self._api, self._server, self._structured = api, server, structured
-        self._client = openai.AsyncOpenAI(
-            api_key=place.key or NO_KEY,
-            base_url=place.base_url,
-            max_retries=0,
-            http_client=transport.client(openai.DefaultAsyncHttpxClient, place.base_url),
-        )
-        # The SDK fills these from the process's environment, which we were not given.
-        self._client.organization = self._client.project = self._client.admin_api_key = None
-        self._client._custom_headers = {}
+        self._client = transport.OfTheLoop(partial(_client, place))
 
     @property
     def name(self) -> str:
@@ -70,10 +63,24 @@ class _Openai:
         return kind_of(fault)
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._client.here().close()
 
     def _resource(self) -> Any:
-        return self._client.chat.completions if self._api == "chat" else self._client.responses
+        client = self._client.here()
+        return client.chat.completions if self._api == "chat" else client.responses
+
+
+def _client(place: Place) -> openai.AsyncOpenAI:
+    client = openai.AsyncOpenAI(
+        api_key=place.key or NO_KEY,
+        base_url=place.base_url,
+        max_retries=0,
+        http_client=transport.client(openai.DefaultAsyncHttpxClient, place.base_url),
+    )
+    # The SDK fills these from the process's environment, which we were not given.
+    client.organization = client.project = client.admin_api_key = None
+    client._custom_headers = {}
+    return client
 
 
 def open_openai(
