@@ -94,6 +94,27 @@ def test_an_error_in_a_list_of_one_is_read(form: Form, wire: Wire) -> None:
     assert failure.message.endswith("answered 429: Resource has been exhausted.")
 
 
+@ALL
+@pytest.mark.parametrize(
+    ("headers", "said", "wait_s"),
+    [
+        ({}, "45.837906927s", 45.837906927),
+        ({}, "7s", 7.0),
+        ({"retry-after": "3"}, "7s", 3.0),
+        ({}, "soon", None),
+        ({}, 7, None),
+        ({}, "-1s", None),
+    ],
+)
+def test_a_server_may_say_in_its_error_how_long_to_wait(
+    form: Form, wire: Wire, headers: dict[str, str], said: object, wait_s: float | None
+) -> None:
+    details = [{"@type": "type.googleapis.com/google.rpc.Help"}, "x", {"@type": "RetryInfo", "retryDelay": said}]
+    body = [{"error": {"code": 429, "message": "You exceeded your current quota.", "details": details}}]
+    failure = failure_of(answers(form, wire, Refuse(status=429, body=body, headers=headers)))
+    assert (failure.kind, failure.retry_after_s) == ("rate_limit", wait_s)
+
+
 IN_STREAM: tuple[tuple[dict[str, Any], str], ...] = (
     ({"message": "boom", "type": "server_error", "code": None}, "network"),
     ({"message": "boom", "type": "server_error", "code": 500}, "network"),

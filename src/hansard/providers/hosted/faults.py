@@ -21,6 +21,7 @@ _KINDS: Mapping[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
 _NOWHERE = frozenset({404, 405})
 """What a server says of an address at which it has nothing, and of a model that it has not."""
 _STATUS = re.compile(r"[345][0-9]{2}")
+_DELAY = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?s")
 
 
 @value
@@ -94,6 +95,7 @@ def fault_of(error: Exception) -> Fault:
     response = getattr(error, "response", None)
     headers: Mapping[str, str] = getattr(response, "headers", {})
     said = read_error(getattr(error, "body", None))
+    wait_s = retry_after_s(headers)
     status = getattr(error, "status_code", None)
     body = response.content[:LONGEST_BODY] if response is not None and status != 200 else None
     # Not every server knows an error object: what it says in words of its own is more than its status.
@@ -104,7 +106,7 @@ def fault_of(error: Exception) -> Fault:
         code=said.code,
         type=said.type,
         message=said.message or quoted or getattr(error, "message", "") or str(error),
-        retry_after_s=retry_after_s(headers),
+        retry_after_s=said.retry_after_s if wait_s is None else wait_s,
         request_id=headers.get("x-request-id") or headers.get("request-id") or "",
         body=body,
     )
@@ -125,7 +127,16 @@ def read_error(body: Any) -> Fault:
         code="" if status else _word(code)[:LONGEST_MESSAGE],
         type=_word(inner.get("type"))[:LONGEST_MESSAGE],
         message=_word(inner.get("message")),
+        retry_after_s=_delay_s(details),
     )
+
+
+def _delay_s(details: Any) -> float | None:
+    """How long Gemini asks to wait, which it says in no header."""
+    said = (
+        (each.get("retryDelay") for each in details if isinstance(each, Mapping)) if isinstance(details, list) else ()
+    )
+    return next((float(each[:-1]) for each in said if isinstance(each, str) and _DELAY.fullmatch(each)), None)
 
 
 def _word(value: Any) -> str:
