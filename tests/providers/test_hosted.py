@@ -472,6 +472,9 @@ def test_the_vendors_own_variables_say_the_address_and_the_key_where_a_table_nam
     assert KEY in str(wire.last.headers)
     assert answers(form, wire, api_key_env="").ok
     assert KEY not in str(wire.last.headers)
+    monkeypatch.setitem(asking_environment(), f"{vendor}_BASE_URL", "gateway.example")
+    with pytest.raises(UsageError, match=f"{vendor}_BASE_URL must begin with http"):
+        form.open("", api_key_env="", base_url="")
 
 
 def test_the_environment_of_the_process_is_not_asked(form: Form, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,21 +37,22 @@ def place_of(
     """
     where = f"[providers.{id}]"
     named = _url(where, options, environment)
+    what = options.text("base_url_env") or ("base_url" if named else url_env)
     url = (named or environment.get(url_env, "")).strip() or base_url
     if not url.isprintable() or " " in url or len(url) > LONGEST_URL:
-        raise UsageError(f"{where}: base_url is no address: it holds spaces or control characters, or is too long")
+        raise UsageError(f"{where}: {what} is no address: it holds spaces or control characters, or is too long")
     try:
         parts = urlsplit(url)
         # Looked at because it is read only then: a port that is none is a ValueError.
         _ = parts.port
     except ValueError as error:
-        raise UsageError(f"{where}: base_url is no address: {error}") from error
+        raise UsageError(f"{where}: {what} is no address: {error}") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise UsageError(f"{where}: base_url must begin with http:// or https:// and name a host")
+        raise UsageError(f"{where}: {what} must begin with http:// or https:// and name a host")
     if parts.username or parts.password or parts.query:
-        raise UsageError(f"{where}: base_url must hold no user, password or query; name the key with api_key_env")
+        raise UsageError(f"{where}: {what} must hold no user, password or query; name the key with api_key_env")
     if parts.scheme == "http" and is_at(url, base_url):
-        raise UsageError(f"{where}: base_url must begin with https:// there; your key would be read on its way")
+        raise UsageError(f"{where}: {what} must begin with https:// there; your key would be read on its way")
     # A server of one's own may want no key.
     belongs = is_at(url, base_url) or bool(not named and environment.get(key_env))
     name = options.text("api_key_env") or (key_env if belongs else "")
