@@ -357,6 +357,7 @@ def test_a_model_without_a_price_is_named_beside_what_was_spent(run: Run, place:
         code, _, err = run("submit", "x", *words)
         assert (code, f"tokens, {said}, " in err) == (0, True), err
         assert f"tokens, {said}, " in run("runs", "show", "last")[1]
+        assert ("no price is known of house-blend" in run("runs", "page", "last")[1]) == (provider == "billed")
     assert json.loads(run("runs", "show", "last", "--json")[1])["unpriced"] == []
 
 

@@ -457,6 +457,16 @@ def test_what_was_spent_is_not_shown_as_nothing() -> None:
     assert said == [("3", None), ("1,381", None), ("0.000000045", "0.0155"), ("0.4176", "2")]
 
 
+def test_models_without_a_price_are_named_beside_the_money() -> None:
+    view = {
+        "spent": dict.fromkeys(("calls", "tokens", "cost_usd_nano", "elapsed_us"), 0),
+        "budget": dict.fromkeys(("max_calls", "max_tokens", "max_cost_usd_nano", "max_seconds")),
+    }
+    said = "US$, an estimate unless billed"
+    assert spend(view)[2]["name"] == spend({**view, "unpriced": []})[2]["name"] == said
+    assert spend({**view, "unpriced": ["a", "b"]})[2]["name"] == f"{said}; no price is known of a, b"
+
+
 def test_a_circle_of_tasks_does_not_hang_the_drawing() -> None:
     drawn = waves([task("a", "b"), task("b", "a"), task("c")])
     assert [node.name for node in drawn.nodes] == ["c"]

@@ -19,6 +19,13 @@ View = dict[str, Any]
 _dump = fast_dumper()
 
 
+def price_basis(view: View) -> str:
+    """How far a sum of money is to be believed. Of models without a price nobody knows what they cost."""
+    unpriced = view.get("unpriced")
+    unknown = f"; no price is known of {', '.join(unpriced)}" if unpriced else ""
+    return f"an estimate unless billed{unknown}"
+
+
 def encoded(view: Any) -> bytes:
     """A view as JSON on one line."""
     if _dump is not None:

@@ -7,7 +7,7 @@ from hansard.app.telling.escaping import escape
 from hansard.app.telling.findings import said_of_answer, said_of_result
 from hansard.app.telling.runviews import of_which
 from hansard.app.telling.waves import levels
-from hansard.app.views import View, moment, usd
+from hansard.app.views import View, moment, price_basis, usd
 from hansard.ledger.entry import Entry
 from hansard.record.reading import read_text
 from hansard.store.base import Store
@@ -104,7 +104,7 @@ def _spent(view: View) -> str:
     rows = [
         ("calls", spent["calls"], budget["max_calls"]),
         ("tokens", spent["tokens"], budget["max_tokens"]),
-        ("cost, US$ (an estimate unless billed)", _usd(spent["cost_usd_nano"]), _usd(budget["max_cost_usd_nano"])),
+        (f"cost, US$ ({price_basis(view)})", _usd(spent["cost_usd_nano"]), _usd(budget["max_cost_usd_nano"])),
         ("seconds", _seconds(spent["elapsed_us"]), budget["max_seconds"]),
     ]
     cells = "".join(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hansard.app.views import View, usd
+from hansard.app.views import View, price_basis, usd
 
 
 def spend(view: View) -> list[dict[str, Any]]:
@@ -12,7 +12,7 @@ def spend(view: View) -> list[dict[str, Any]]:
     rows = (
         ("calls", spent["calls"], budget["max_calls"], _figure),
         ("tokens", spent["tokens"], budget["max_tokens"], _figure),
-        ("US$, an estimate unless billed", spent["cost_usd_nano"], budget["max_cost_usd_nano"], usd),
+        (f"US$, {price_basis(view)}", spent["cost_usd_nano"], budget["max_cost_usd_nano"], usd),
         ("seconds", None if elapsed is None else elapsed / 1e6, budget["max_seconds"], _figure),
     )
     return [
