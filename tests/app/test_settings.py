@@ -196,6 +196,17 @@ def test_doctor_says_that_a_provider_has_no_model_and_a_variable_of_blanks_no_ke
     assert not found["OPENAI_API_KEY"]["ok"]
 
 
+def test_doctor_says_which_variables_a_provider_names_and_nobody_has_set(tmp_path: Path) -> None:
+    config(
+        tmp_path,
+        '[providers.cat]\nkind = "command"\nargv = ["cat"]\nsecrets = ["MINE", "MIEN"]\nenv = ["LANG", "TOKN"]\n',
+    )
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "MINE": "0123456789", "LANG": "C"}
+    found = {each["name"]: each for each in examine(read_settings(environ=environ, folder=tmp_path))}["provider cat"]
+    assert found["detail"].endswith("; MIEN, which secrets names, is not set; TOKN, which env names, is not set")
+    assert (found["ok"], "MINE" in found["detail"]) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("module", "extra"), [("openai", "openai"), ("anthropic", "anthropic"), ("fastapi", "serve"), ("mcp", "mcp")]
 )

@@ -142,10 +142,18 @@ def _configured(settings: Settings) -> Iterator[View]:
             told = ", ".join(f"{key} {value}" for key, value in described.items() if value)
             if described.get("base_url") and not described.get("model"):
                 told += f"; it has no model, and is asked as {name}:MODEL alone"
+            told += _unset(table, settings.environment)
             silent = _silent(str(described.get("base_url") or ""))
             yield _finding(f"provider {name}", not silent, f"nobody listens at {silent}; {told}" if silent else told)
         except HansardError as error:
             yield _finding(f"provider {name}", False, str(error))
+
+
+def _unset(table: Mapping[str, Any], environment: Mapping[str, str]) -> str:
+    """The variables that a table names and nobody has set: one that is misspelt removes no secret, and gives a program nothing."""
+    lists = {option: table[option] for option in ("secrets", "env") if isinstance(table.get(option), list)}
+    named = ((option, each) for option, names in lists.items() for each in names)
+    return "".join(f"; {each}, which {option} names, is not set" for option, each in named if not environment.get(each))
 
 
 def _at_hand(environment: Mapping[str, str]) -> Iterator[View]:
