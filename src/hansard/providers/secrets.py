@@ -95,7 +95,7 @@ class Secrets:
     @overload
     def _whole(self, text: bytes) -> bytes: ...
     def _whole(self, text: str | bytes) -> str | bytes:
-        if not (names := set(self.found_in(text))):
+        if not (names := self.found_in(text)):
             return text
         forms = sorted((form for form, name in self._forms.items() if name in names), key=len, reverse=True)
         pattern = "|".join(map(self._pattern, forms))
@@ -123,15 +123,15 @@ class Secrets:
                 return value
 
     def found_in(self, text: str | bytes) -> list[str]:
-        """The names of the secrets that this text holds."""
+        """The names of the secrets that this text holds, each once, in however many writings it does."""
         # One plain search per form: many times faster than one pattern for all of them.
         if isinstance(text, str):
             found = [self._forms[core] for core, _ in self._cores if core in text]
             joined = _joined(text) if "\n" in text or "\\" in text else ""
-            return found + [self._forms[form] for form in self._in_base64 if form in joined]
+            return _once(found + [self._forms[form] for form in self._in_base64 if form in joined])
         found = [self._forms[core] for core, data in self._cores if data in text]
         bare = _joined_bytes(text) if b"\n" in text or b"\\" in text else b""
-        return found + [self._forms[form] for form, data in self._in_base64.items() if data in bare]
+        return _once(found + [self._forms[form] for form, data in self._in_base64.items() if data in bare])
 
     def _pattern(self, form: str) -> str:
         return _BREAK.join(map(re.escape, form)) if form in self._in_base64 else re.escape(form)
@@ -139,6 +139,10 @@ class Secrets:
     def _mark(self, form: str) -> str:
         known = self._forms.get(form) or self._forms[_joined(form)]
         return f"[secret {known}]"
+
+
+def _once(names: list[str]) -> list[str]:
+    return list(dict.fromkeys(names)) if len(names) > 1 else names
 
 
 def _bytes(text: str) -> bytes:
