@@ -1028,6 +1028,22 @@ async def test_a_run_that_was_cut_and_then_retried_is_cut_and_retried_again(
     assert report["note"] == ""
 
 
+async def test_gates_that_were_closed_one_right_behind_the_other_are_so_again_wherever_the_record_ends() -> None:
+    at = desk(Answers(), store=Ledger())
+    rules = read_rules([{"tasks": ["a", "b", "c"]}], "test")
+    config = replace(at.config(Wishes(judge="checks")), gates=rules)
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c", "a")))
+    gates = Gates(at.recorder, at.store)
+    while (ended := await at.runs.drive(run)).state == "waiting":
+        for gate in ended.gates:
+            await gates.decide(gate, "approve", actor="human:ann")
+    assert ended.state == "answered"
+    assert isinstance(at.store, Ledger)
+    for commits in range(3, len(at.store.commits)):
+        report = await again(desk(store=at.store.until(commits)), run)
+        assert report["identical"] is True, (commits, report)
+
+
 async def test_a_run_that_was_cancelled_at_a_gate_and_then_retried_stands_there_again() -> None:
     at = desk(Answers())
     rules = read_rules([{"tasks": ["b"]}], "test")
