@@ -95,6 +95,17 @@ async def test_a_rejected_plan_ends_the_run_and_nothing_was_asked() -> None:
     audit(at.store, run)
 
 
+async def test_a_plan_that_was_rejected_has_no_task_to_do_again() -> None:
+    at = desk(Answers())
+    run, gate = await started(at, {"before": "plan"})
+    await gates_of(at).decide(gate, "reject")
+    await at.runs.drive(run)
+    entries = at.entries(run)
+    with pytest.raises(UsageError, match="has carried out no plan"):
+        await at.runs.retry(run, "a")
+    assert at.entries(run) == entries
+
+
 async def test_an_edited_plan_is_the_plan_that_runs() -> None:
     told = Answers()
     at = desk(told)

@@ -316,7 +316,8 @@ class Runs(RecordedRuns):
         if progress.plan is None and progress.ended is None:
             resume = f"hansard runs resume {run} --ledger {quote(self._store.place)}"
             raise UsageError(f"run {run} has no plan yet; `{resume}` goes on with it")
-        if progress.plan is None or progress.mode == "plan_only":
+        rejected = progress.ended is not None and progress.ended.data["reason"] == "gate_rejected"
+        if progress.plan is None or progress.mode == "plan_only" or rejected:
             raise UsageError(f"run {run} has carried out no plan, so there is no task to do again; {SUBMIT_AGAIN}")
         plan = json.loads(self._body(progress.plan, "plan"))
         ids = [each["id"] for each in plan["tasks"]]
