@@ -285,6 +285,7 @@ def test_doctor_says_when_what_hansard_toml_names_is_not_there(tmp_path: Path) -
         '[[gate]]\nbefore = "plan"\nneeded = 9007199254740992',
         '[[gate]]\nbefore = "plan"\nlanes = ["backend"]',
         '[[gate]]\nbefore = "plan"\non_expiry = "approve"',
+        '[[gate]]\nbefore = "plan"\napprovers = ["Ann Doe"]',
         '[[gate]]\ntasks = ["t"]\nasked = true',
         "[[context]]",
         '[[context]]\nurl = "zork"',

@@ -19,6 +19,7 @@ from hansard.domain.exchange import Usage
 from hansard.domain.fields import Fields
 from hansard.domain.roster import Policy, Roster
 from hansard.errors import UsageError
+from hansard.ledger.entry import ACTOR
 from hansard.orchestration.checks.asking import TEMPLATES as CHECK_TEMPLATES
 from hansard.orchestration.checks.delivery import PROFILES
 from hansard.orchestration.config import RunConfig, Tuning, read_budget
@@ -285,6 +286,10 @@ def _refuse_idle(rule: Rule, row: Mapping[str, Any], where: str) -> None:
         raise UsageError(f'{where} stands before = "plan", the whole of it; give tasks and lanes a gate of their own')
     if "on_expiry" in row and rule.deadline_s is None:
         raise UsageError(f"{where} says what happens on_expiry, and has no deadline_s; give it one, or leave it out")
+    if nobody := next((each for each in rule.approvers if not ACTOR.fullmatch(each)), None):
+        raise UsageError(
+            f"{where}: approver {nobody!r:.80} is no name that the record can have; write one like human:ann"
+        )
 
 
 def _context(settings: Settings, wishes: Wishes, where: str) -> tuple[Mapping[str, Any], ...]:
