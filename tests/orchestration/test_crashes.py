@@ -183,6 +183,14 @@ async def test_a_rejection_before_the_cut_still_climbs_after_it() -> None:
     assert prompts[0] == prompts[1]
 
 
+async def test_a_task_that_is_cancelled_on_its_way_up_is_skipped_and_says_so() -> None:
+    store, expected, _ = await whole({"plan": PLAN})
+    made, _, _ = opened(store.until(first_commit(store, "task.escalated")))
+    assert (await made.runs.cancel(expected.run)) is not None
+    assert "b" in [each.data["task"] for each in made.entries(expected.run, "task.skipped")]
+    assert {each["state"] for each in made.runs.show(expected.run)["tasks"]} <= {"passed", "skipped"}
+
+
 async def test_what_a_long_rejection_says_is_cut_once_whatever_is_cut_off() -> None:
     def strict(exchange: Exchange) -> Said:
         role, _, attempt = who(exchange)

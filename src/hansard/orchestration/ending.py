@@ -71,9 +71,13 @@ def closed(progress: Progress, why: str) -> list[Step]:
 def _settled(progress: Progress, id: str) -> bool:
     """Whether the record already says that a task will not be done."""
     task = progress.tasks.get(id)
-    if task is None:
+    if task is None or task.skipped is not None:
+        return task is not None
+    last = task.last
+    if last is None or last.judged is None or last.passed:
         return False
-    return task.skipped is not None or bool(task.last and task.last.judged is not None and not task.last.passed)
+    # Whoever climbs is still to be tried on the rung above.
+    return task.escalated is None or task.escalated < last.judged
 
 
 def undone(progress: Progress, plan: Plan) -> list[str]:
