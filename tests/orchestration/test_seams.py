@@ -538,6 +538,19 @@ async def test_a_capsule_of_an_earlier_run_is_context_for_the_next() -> None:
     assert first.run in user_text(told.asked("worker")[-1])
 
 
+async def test_a_capsule_of_a_long_run_is_given_whole_in_any_script() -> None:
+    said = {"worker": "结果" * 3_000, "synthesizer": "答案" * 5_000}
+    at = desk(Answers(lambda e: said.get(who(e)[0]) or obliging(e)))
+    first = await at.run("写出设计" * 4_000, plan=plan(*(task(f"t{number}") for number in range(20))))
+    second = await at.run("go on", wishes=Wishes(context=(first.run,)), plan=plan(task("b")))
+    [given] = at.entries(second.run, "context.given")
+    assert given.data["admitted_tokens"] == given.data["offered_tokens"]
+    capsule = json.loads(at.text(given, "context"))
+    assert (len(capsule["results"]), len(capsule["tasks"])) == (8, 20)
+    for text in (capsule["request"], capsule["answer"], capsule["results"][0]["output"]):
+        assert text.endswith("more characters stand in the record]")
+
+
 async def test_a_capsule_reaches_who_works_where_nobody_plans() -> None:
     told = Answers()
     at = desk(told)

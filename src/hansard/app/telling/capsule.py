@@ -11,7 +11,8 @@ from hansard.record.reading import read_text
 from hansard.store.base import Store
 
 SCHEMA = "hansard.capsule/1"
-RESULTS, CHARACTERS, ANSWER_CHARACTERS = 8, 400, 8_000
+RESULTS, RESULT_BYTES, REQUEST_BYTES, ANSWER_BYTES = 8, 400, 2_000, 8_000
+"""In any script: together they fit into what a source of context may give, so that nothing is cut off without a word."""
 
 
 def capsule(store: Store, run: str, entries: Sequence[Entry]) -> View:
@@ -32,13 +33,13 @@ def capsule(store: Store, run: str, entries: Sequence[Entry]) -> View:
         "run": run,
         "entries": [entries[0].seq, entries[-1].seq],
         "state": ended.data["state"] if ended else "unfinished",
-        "request": _text(store, requested, "request", ANSWER_CHARACTERS),
-        "answer": capped(answer, ANSWER_CHARACTERS) if answer else None,
-        "tasks": verdicts,
+        "request": _text(store, requested, "request", REQUEST_BYTES),
+        "answer": _within(answer, ANSWER_BYTES) if answer else None,
         "results": [
-            {"task": each.data["task"], "entry": each.seq, "output": _text(store, each, "output", CHARACTERS)}
+            {"task": each.data["task"], "entry": each.seq, "output": _text(store, each, "output", RESULT_BYTES)}
             for each in results[-RESULTS:]
         ],
+        "tasks": verdicts,
     }
 
 
@@ -46,6 +47,11 @@ def capsule_text(store: Store, run: str, entries: Sequence[Entry]) -> str:
     return json.dumps(capsule(store, run, entries), ensure_ascii=False, indent=1)
 
 
-def _text(store: Store, entry: Entry | None, part: str, characters: int) -> str | None:
+def _text(store: Store, entry: Entry | None, part: str, size: int) -> str | None:
     text = read_text(store, entry, part) if entry else None
-    return capped(text, characters) if text is not None else None
+    return _within(text, size) if text is not None else None
+
+
+def _within(text: str, size: int) -> str:
+    """As much of a text as fits into so many bytes, with a word on how much is missing."""
+    return capped(text, len(text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")))
