@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from hansard.app.setup.wishes import Wishes
@@ -62,3 +64,13 @@ def test_a_ladder_with_two_rungs_of_one_name_is_refused_before_there_is_a_run(la
     at = desk(Answers(), settings={"tiers": {"lane": "told:other"}})
     with pytest.raises(UsageError, match="twice"):
         at.config(Wishes(ladder=ladder, roster=roster(beta={"provider": "told:own"})))
+
+
+def test_a_lane_whose_tier_nobody_is_named_for_is_refused_where_others_are() -> None:
+    wishes = Wishes(roster=roster(beta={"tier": "frontier"}))
+    at = desk(Answers(), settings={"tiers": {"cheap": "told", "capable": "told:better"}})
+    with pytest.raises(UsageError, match=r"lane 'beta' .* has the tier 'frontier', and there are cheap, capable"):
+        at.config(wishes)
+    # Whoever is the only one to be asked does it all.
+    assert desk(Answers()).config(wishes).rungs("beta") == (Rung("frontier", "told"),)
+    assert at.config(replace(wishes, provider="told")).rungs("beta") == (Rung("frontier", "told"),)

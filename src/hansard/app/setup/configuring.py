@@ -353,8 +353,16 @@ def _check_names(config: RunConfig) -> None:
 
 
 def _check_rungs(config: RunConfig, where: str) -> None:
-    """UsageError where two rungs of a ladder have one name: what is rejected on the upper one would go on below it, for ever."""
+    """UsageError where two rungs of a ladder have one name: what is rejected on the upper one would go on below it, for ever. And
+    where a lane has a tier that nobody is named for, while others are: it would be done by whoever is asked elsewhere.
+    """
+    tiers = dict.fromkeys((*config.tiers, *config.ladder))
     for lane in config.roster.lanes:
+        if tiers and lane.tier is not None and lane.tier not in tiers:
+            raise UsageError(
+                f"{where} [tiers]: lane {lane.name!r} of roster {config.roster.name!r} has the tier {lane.tier!r}, and "
+                f"there are {', '.join(tiers)}; name somebody for it there, or give the lane another"
+            )
         names = [rung.name for rung in config.rungs(lane.name)]
         if twice := next((name for name in names if names.count(name) > 1), None):
             once = "name each rung once (`tries` says how often one is tried)"
