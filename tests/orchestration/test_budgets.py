@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -279,7 +280,15 @@ async def test_a_deadline_after_the_answer_cuts_off_the_look_at_it_and_not_the_a
     assert ended.state == "answered"
     assert made.answer(ended.run) == "the answer"
     assert breach_of(made, ended.run)["unit"] == "seconds"
+    [said] = [each for each in made.runs.show(ended.run)["checks"] if each["check"] == "verifier"]
+    assert (said["outcome"], "time of the run was over" in said["detail"]) == ("crashed", True)
     audit(made.store, ended.run)
+    config = replace(made.config(Wishes(max_seconds=1)), verifier={"python": "slow"})
+    made.pool.seams["slow"] = Slow()
+    run = await made.runs.submit("please", config, plan=plan(task("a"), task("b")))
+    assert (await made.runs.drive(run)).state == "answered"
+    again = await made.runs.rerun(run, {})
+    assert again["identical"] is True, again
 
 
 async def test_what_was_spent_before_an_interruption_and_what_was_under_way_then_count_after_it() -> None:

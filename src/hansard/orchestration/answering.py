@@ -104,12 +104,21 @@ class Answers:
                 await self._ask_intent(answer, look.coverage)
             if self._is_to_be_revised and look.delivery.flagged:
                 answer = await self._revise(answer, look.delivery)
-        revised = self._progress.revised
-        if revised is not None and revised.data["accepted"] is True:
-            # By an earlier driver: what it left is what is verified.
-            answer = replace(answer, seq=revised.seq, text=self._text(revised))
         if self._means.verifier is not None and "verifier" not in done:
-            await self._verify(answer)
+            await self._verify(self._standing(answer))
+
+    async def cut_off(self, answer: Answer) -> None:
+        """Say of an answer whose run has no time left that nobody has verified it, where somebody was to."""
+        if self._means.verifier is not None and "verifier" not in self._progress.checked:
+            late = "the time of the run was over before it had said anything"
+            await self._say("verifier", "crashed", late, self._standing(answer).seq)
+
+    def _standing(self, answer: Answer) -> Answer:
+        """The answer, or what an earlier driver left of it."""
+        revised = self._progress.revised
+        if revised is None or revised.data["accepted"] is not True:
+            return answer
+        return replace(answer, seq=revised.seq, text=self._text(revised))
 
     def _needs_look(self) -> bool:
         """Whether something is left that an earlier driver did not come to. Results that stand joined are judged already."""

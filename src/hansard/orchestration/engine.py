@@ -373,7 +373,9 @@ class _Drive:
         recorded = await self._journal.record_all([*steps, *self._skipped(progress, "budget", Within(breach))])
         if progress.answered is not None:
             # The answer came in time. What was cut off is a look at it, and those never block.
-            return with_answer(self._answers(progress).recorded(progress.answered))
+            answers = self._answers(progress)
+            await answers.cut_off(answer := answers.recorded(progress.answered))
+            return with_answer(answer)
         return Ending(state="stopped", reason="deadline", causes=(recorded[breach].seq,))
 
     async def _abandon(self, why: Because) -> None:
