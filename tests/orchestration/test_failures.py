@@ -7,6 +7,7 @@ import pytest
 
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import RETRYABLE, Completion, ErrorKind, Exchange
+from hansard.errors import UsageError
 from providers.pretend import Doing
 from running import FINE, Answers, Said, audit, completion, desk, fails, one, plan, reasons, task, who
 
@@ -183,3 +184,14 @@ async def test_tries_on_one_rung_come_before_the_next_rung() -> None:
     rungs = [each.data["rung"] for each in made.entries(ended.run, "task.attempted")]
     assert rungs == ["cheap", "cheap", "capable", "capable"]
     audit(made.store, ended.run)
+
+
+async def test_a_check_whose_program_is_not_there_is_refused_before_anybody_is_paid_to_be_rejected_by_it() -> None:
+    provider = Answers()
+    at = desk(provider)
+    with pytest.raises(UsageError, match="there is no program 'no-such-program' on the PATH"):
+        await at.submit(plan=plan(task("a", checks=[{"command": ["no-such-program"]}])))
+    assert list(at.store.lines()) == list(at.store.lines(0, 1))
+    # What lies at a path may be what another task makes.
+    ended = await at.run(plan=plan(task("a", checks=[{"command": ["./made-by-nobody"]}])))
+    assert ended.state == "failed"

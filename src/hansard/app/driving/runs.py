@@ -41,6 +41,7 @@ from hansard.orchestration.plan import Plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
 from hansard.providers.base import Provider
+from hansard.providers.programs.environment import found, passed_on
 from hansard.record.reading import read_body
 from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Query, Store
@@ -193,11 +194,24 @@ class Runs(RecordedRuns):
     ) -> Plan | None:
         """The plan that the user brings: whole, or one task in a lane, which he named `where`."""
         if plan is not None:
-            return brought_plan(plan, config, where="the plan", commands=commands)
+            written = brought_plan(plan, config, where="the plan", commands=commands)
+            self._refuse_missing_programs(written)
+            return written
         if lane is not None:
             refuse_lane(lane, config.roster, config.policy, where)
             return Plan.single(lane, request)
         return None
+
+    def _refuse_missing_programs(self, plan: Plan) -> None:
+        """UsageError where a check names a program that is not on the PATH: every result would be rejected, on every rung, after
+        it was paid for. One with a slash may be what an earlier task makes.
+        """
+        environment = passed_on(self._pool.settings.environment)
+        checks = ((task.id, check) for task in plan.tasks for check in task.checks)
+        for program, id in {check.value[0]: id for id, check in checks if check.kind == "command"}.items():
+            if "/" not in program and found(program, environment) is None:
+                none = f"there is no program {program!r:.80} on the PATH"
+                raise UsageError(f"the plan: task {id!r} has a check whose command cannot be run: {none}")
 
     async def drive(self, run: str, *, wait: bool = False) -> Ended:
         """Drive a run to its end, here and now. `wait`: also past gates, whose deadlines are kept here meanwhile."""
@@ -412,12 +426,12 @@ def read_plan(path: Path) -> Any:
     """A plan file, JSON or TOML. What has two readings is none."""
     try:
         text = read_text(path)
-        found = read_toml(text) if path.suffix == ".toml" else read_json(text, where=f"the plan {path}")
+        plan = read_toml(text) if path.suffix == ".toml" else read_json(text, where=f"the plan {path}")
     except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot read the plan {path}: {plainly(error)}") from error
-    if not isinstance(found, dict):
+    if not isinstance(plan, dict):
         raise UsageError(f'{path} holds no plan; write {{"tasks": [...]}}, or let one be made: hansard plan REQUEST')
-    return found
+    return plan
 
 
 def _readable(config: RunConfig) -> bytes:
