@@ -1044,6 +1044,30 @@ async def test_gates_that_were_closed_one_right_behind_the_other_are_so_again_wh
         assert report["identical"] is True, (commits, report)
 
 
+async def test_whoever_comes_to_a_gate_behind_the_end_of_the_record_holds_nobody_up_at_his_own() -> None:
+    async def decide_on_b(said: Said) -> Said:
+        [waiting] = [gate["gate"] for gate in gates.listed() if gate["task"] == "b"]
+        await gates.decide(waiting, "approve", actor="human:ann")
+        return said
+
+    def says(exchange: Exchange) -> Any:
+        said = obliging(exchange)
+        return decide_on_b(said) if who(exchange)[:2] == ("worker", "a") else said
+
+    at = desk(Answers(says), store=Ledger())
+    rules = read_rules([{"tasks": ["a", "b", "c"]}], "test")
+    config = replace(at.config(Wishes(judge="checks")), gates=rules)
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b"), task("c", "a")))
+    gates = Gates(at.recorder, at.store)
+    first, _ = (await at.runs.drive(run)).gates
+    await gates.decide(first, "approve", actor="human:ann")
+    await at.runs.drive(run)
+    assert isinstance(at.store, Ledger)
+    for commits in range(3, len(at.store.commits)):
+        report = await again(desk(store=at.store.until(commits)), run)
+        assert report["identical"] is True, (commits, report)
+
+
 async def test_a_run_that_was_cancelled_at_a_gate_and_then_retried_stands_there_again() -> None:
     at = desk(Answers())
     rules = read_rules([{"tasks": ["b"]}], "test")

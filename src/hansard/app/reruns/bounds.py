@@ -10,6 +10,7 @@ from typing import TypeVar
 from hansard.app.reruns.phases import Deed, Phase, deed, is_said_of_the_cut
 from hansard.domain.exchange import Exchange
 from hansard.domain.fact import Fact
+from hansard.domain.gate import GateOpened
 from hansard.domain.work import RoleAnswered, RoleAsked, TaskAttempted
 from hansard.providers.recording import Call, call_of, opened
 from hansard.record.recorder import Cause, Recorded, Recorder, Step
@@ -36,6 +37,7 @@ class Until:
         self._to_ask: set[Call] = set()
         self._owed: list[Callable[[], None]] = []
         self._is_bound = False
+        self._free = ""
 
     def stands_at(self, exchange: Exchange) -> bool:
         """Whether the recorded run came no further than this question."""
@@ -62,8 +64,11 @@ class Until:
         finally:
             self._live -= 1
 
-    def begin(self, phase: Phase) -> None:
+    def begin(self, phase: Phase, *, is_last: bool) -> None:
         self.phase, self._is_bound = phase, phase.cut
+        # Nobody decides at a gate that the record did not come to; but who waited to open it would hold up those at others.
+        # Before another phase it stays shut: there it may be opened for something else.
+        self._free = GateOpened.KIND if is_last else ""
         self._to_ask = {each for each in phase.order if isinstance(each, Call)}
         self._stands.clear()
 
@@ -90,7 +95,8 @@ class Until:
         name = deed(fact.KIND, said)
         if name is not None:
             is_live = isinstance(fact, RoleAnswered) and fact.role in self._swapped
-            if self._is_bound and not is_live and self._done[name] >= self.phase.done[name]:
+            is_bound = self._is_bound and not is_live and fact.KIND != self._free
+            if is_bound and self._done[name] >= self.phase.done[name]:
                 return False
             # What is said when a phase is cut would pass for the same in the next one, which would be cut before it came to that.
             self._done[name] += not is_said_of_the_cut(fact.KIND, said)

@@ -244,7 +244,7 @@ class _Rerun:
         for phase in self._phases:
             if phase.retry is not None:
                 await self._retry(recorder, phase.retry)
-            self._until.begin(phase)
+            self._until.begin(phase, is_last=phase is self._phases[-1])
             self._order.begin(phase)
             self._lose(phase)
             await self._decide(recorder, self._decided_before(phase))
@@ -308,19 +308,15 @@ class _Rerun:
     def _closed(self, gates: Sequence[str], beside: bool) -> list[Entry]:
         """Where the recorded run closed these gates in this phase, for what people decided or because they were silent.
 
-        In a phase that was cut they are closed one after another, those at once between which nothing else was said; and where
-        others work `beside` them, not before all is done that was done before: whoever comes to where it was cut holds the
-        others up.
+        In a phase that was cut they are closed one after another; and where others work `beside` them, not before all is done
+        that was done before: whoever comes to where it was cut holds the others up.
         """
         closed = [entry for entry in self._closings if entry.data["gate"] in gates]
         closed = [entry for entry in closed if entry.seq <= self._until.phase.last and is_decided(entry)]
         if not self._until.phase.cut or not closed:
             return closed
-        if beside and not self._until.has_done(deeds(entry for entry in self._kept if entry.seq < closed[0].seq)):
-            return []
-        behind = (entry.seq for entry in self._kept if entry.seq > closed[0].seq and entry.kind not in OF_GATES)
-        until = next(behind, closed[-1].seq + 1)
-        return [entry for entry in closed if entry.seq < until]
+        before = deeds(entry for entry in self._kept if entry.seq < closed[0].seq)
+        return closed[:1] if not beside or self._until.has_done(before) else []
 
     async def _decide(self, recorder: Recorder, gates: Sequence[str], *, beside: bool = False) -> None:
         """Hand over what people decided at these gates and the recorded run heard in this phase."""
