@@ -23,7 +23,7 @@ from hansard.ledger.entry import Entry
 from hansard.orchestration import engine, watching, working
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.ending import Ended
-from hansard.orchestration.gatekeeping import Gatekeeper
+from hansard.orchestration.gatekeeping import Gatekeeper, wall_clock_us
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.watching import give_back
 from hansard.store.base import Claim, Query, Store
@@ -583,6 +583,25 @@ async def test_a_gate_expires_by_itself_while_somebody_waits(default: str, state
     ended = await asyncio.wait_for(at.runs.drive(run, wait=True), 20)
     assert ended.state == state
     assert one(at.entries(run, "gate.closed")).data["expired"] is True
+
+
+async def test_a_decision_in_time_counts_also_where_the_driver_has_just_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    at, late_us = desk(Answers()), 0
+    listen = Gatekeeper.listen
+
+    async def and_then_somebody_decides(keeper: Gatekeeper) -> None:
+        nonlocal late_us
+        await listen(keeper)
+        if not late_us:
+            late_us = 600_000_000
+            await gates_of(at).decide(gate, "approve")
+
+    run, gate = await started(at, {"tasks": ["b"], "deadline_s": 300})
+    monkeypatch.setattr(Gatekeeper, "listen", and_then_somebody_decides)
+    at.runs._engine.clock_us = lambda: wall_clock_us() + late_us
+    assert (await at.runs.drive(run)).state == "answered"
+    closed = one(at.entries(run, "gate.closed")).data
+    assert (closed["outcome"], closed["expired"]) == ("approved", False)
 
 
 async def test_a_decision_after_the_deadline_does_not_count() -> None:

@@ -177,7 +177,12 @@ class Gatekeeper:
         return min(self._clock_us() + int(min(rule.deadline_s * 1_000_000, MAX_INT)), MAX_INT)
 
     async def _close(self, gate: Gate, rule: Rule) -> bool:
-        end = closing(gate, rule, self._clock_us())
+        now_us = self._clock_us()
+        end = closing(gate, rule, now_us)
+        if end is not None and end.expired:
+            # Somebody may have decided in time, and after the last look.
+            await self.listen()
+            end = closing(gate, rule, now_us)
         if end is None:
             return False
         await self._record_close(gate, end.outcome, end.because, expired=end.expired)

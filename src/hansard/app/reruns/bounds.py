@@ -95,7 +95,7 @@ class Until:
         name = deed(fact.KIND, said)
         if name is not None:
             is_live = isinstance(fact, RoleAnswered) and fact.role in self._swapped
-            is_bound = self._is_bound and not is_live and fact.KIND != self._free
+            is_bound = self._is_bound and not is_live and self._free != fact.KIND
             if is_bound and self._done[name] >= self.phase.done[name]:
                 return False
             # What is said when a phase is cut would pass for the same in the next one, which would be cut before it came to that.
