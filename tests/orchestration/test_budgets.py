@@ -17,7 +17,7 @@ from hansard.domain.exchange import Exchange
 from hansard.errors import Unavailable, UsageError
 from hansard.providers.checks import MOST_USD_NANO
 from hansard.store.base import Group, Outcome, Seal
-from running import FINE, Answers, Desk, Ledger, Said, audit, completion, desk, one, plan, roster, task, who
+from running import FINE, Answers, Desk, Ledger, Said, audit, completion, desk, obliging, one, plan, roster, task, who
 
 PRICES = {"prices": {"told": {"input": 1, "output": 5}}}
 FAN = [task(f"t{each}") for each in range(20)]
@@ -283,10 +283,25 @@ async def test_a_deadline_after_the_answer_cuts_off_the_look_at_it_and_not_the_a
     [said] = [each for each in made.runs.show(ended.run)["checks"] if each["check"] == "verifier"]
     assert (said["outcome"], "time of the run was over" in said["detail"]) == ("crashed", True)
     audit(made.store, ended.run)
-    config = replace(made.config(Wishes(max_seconds=1)), verifier={"python": "slow"})
-    made.pool.seams["slow"] = Slow()
-    run = await made.runs.submit("please", config, plan=plan(task("a"), task("b")))
+
+
+@pytest.mark.parametrize("slow", ["verifier", "intent_judge"])
+async def test_a_verifier_that_the_deadline_went_before_is_no_decision_of_the_run(slow: str) -> None:
+    async def late(said: Said) -> Said:
+        await asyncio.sleep(60)
+        return said
+
+    class Verifier:
+        async def verify(self, request: str, answer: str) -> None:
+            if slow == "verifier":
+                await asyncio.sleep(60)
+
+    made = desk(Answers(lambda e: late("") if who(e)[0] == slow else obliging(e)))
+    made.pool.seams["own"] = Verifier()
+    wanted = replace(made.config(Wishes(max_seconds=1, judge_intent=True)), verifier={"python": "own"})
+    run = await made.runs.submit("compare bananas and deployments", wanted, plan=plan(task("a"), task("b")))
     assert (await made.runs.drive(run)).state == "answered"
+    assert [each["outcome"] for each in made.runs.show(run)["checks"] if each["check"] == "verifier"] == ["crashed"]
     again = await made.runs.rerun(run, {})
     assert again["identical"] is True, again
 

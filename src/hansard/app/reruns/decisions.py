@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from typing import Any
 
-from hansard.app.reruns.phases import is_answer, is_out_of_time
+from hansard.app.reruns.phases import SAID_AT_THE_END, is_answer, is_out_of_time
 from hansard.ledger.entry import Entry
 from hansard.record.replaying import CUT_SHORT, Reader
 
@@ -101,12 +101,12 @@ def _at_the_end_of_a_budget(entries: Sequence[Entry]) -> dict[int, str]:
 
 
 def _ends_out_of_time(entries: Sequence[Entry]) -> set[int]:
-    """How phases ended whose seconds were over."""
+    """How phases ended whose seconds were over, and what was said of their answers then."""
     found: set[int] = set()
     over = False
     for entry in entries:
         over = is_out_of_time(entry) or (over and entry.kind != "run.retry_asked")
-        if over and entry.kind == "run.ended":
+        if over and entry.kind in SAID_AT_THE_END:
             found.add(entry.seq)
     return found
 

@@ -37,6 +37,8 @@ _DEEDS = frozenset(
     }
 )
 _NAMES = ("task", "attempt", "role", "turn", "gate", "check", "source", "lane", "unit")
+SAID_AT_THE_END = ("answer.checked", "run.ended")
+"""What is said of a run whose seconds are over: no re-run comes to that."""
 
 
 @value
@@ -252,7 +254,7 @@ def deeds(entries: Iterable[Entry]) -> Counter[Deed]:
             asked[entry.seq] = entry.data
         elif is_of_the_cut(entry) or (entry.kind == "task.skipped" and not late.isdisjoint(entry.causes)):
             late.add(entry.seq)
-        elif entry.kind == "run.ended" and out_of_time:
+        elif entry.kind in SAID_AT_THE_END and out_of_time:
             continue
         else:
             data = {**(asked.get(entry.causes[0], {}) if entry.causes else {}), **entry.data}
