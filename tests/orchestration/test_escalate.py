@@ -69,7 +69,7 @@ def test_a_ladder_with_two_rungs_of_one_name_is_refused_before_there_is_a_run(la
 def test_a_lane_whose_tier_nobody_is_named_for_is_refused_where_others_are() -> None:
     wishes = Wishes(roster=roster(beta={"tier": "frontier"}))
     at = desk(Answers(), settings={"tiers": {"cheap": "told", "capable": "told:better"}})
-    with pytest.raises(UsageError, match=r"lane 'beta' .* has the tier 'frontier', and there are cheap, capable"):
+    with pytest.raises(UsageError, match=r"lane 'beta' .* has the tier 'frontier'; known are cheap, capable"):
         at.config(wishes)
     # Whoever is the only one to be asked does it all.
     assert desk(Answers()).config(wishes).rungs("beta") == (Rung("frontier", "told"),)

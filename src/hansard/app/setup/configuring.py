@@ -360,8 +360,8 @@ def _check_rungs(config: RunConfig, where: str) -> None:
     for lane in config.roster.lanes:
         if tiers and lane.tier is not None and lane.tier not in tiers:
             raise UsageError(
-                f"{where} [tiers]: lane {lane.name!r} of roster {config.roster.name!r} has the tier {lane.tier!r}, and "
-                f"there are {', '.join(tiers)}; name somebody for it there, or give the lane another"
+                f"{where} [tiers]: lane {lane.name!r} of roster {config.roster.name!r} has the tier {lane.tier!r}; "
+                f"known are {', '.join(tiers)}; name somebody for it there, or give the lane another"
             )
         names = [rung.name for rung in config.rungs(lane.name)]
         if twice := next((name for name in names if names.count(name) > 1), None):
