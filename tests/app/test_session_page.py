@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from deliberating import Heard, Room, config, fails, says, synthesis, turn, verdict
+from hansard.app.driving.chaining import problem_with
 from hansard.app.telling.deliberationviews import rounds_of
 from hansard.app.telling.markdown import as_markdown
 from hansard.app.telling.sessionpage import session_page
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
+from hansard.domain.value import replace
 from hansard.errors import UsageError
 
 HOSTILE = '</p></div></style><script>alert(1)</script><img src=x onerror="alert(2)">&lt;b&gt; \u202e'
@@ -156,6 +158,55 @@ async def test_nothing_that_anybody_said_comes_to_life_in_the_markdown() -> None
     assert "[1]:" not in as_markdown(made)
     made["canonical_transcript"][1]["content"]["text"] = "https://elsewhere.invalid www.elsewhere.invalid @somebody"
     assert not re.search(r"https://|www\.|@", as_markdown(made))
+
+
+async def test_a_topic_and_a_claim_come_to_no_more_life_in_the_markdown_than_a_turn_does() -> None:
+    words = "see https://elsewhere.invalid www.elsewhere.invalid @somebody <b>"
+    left = {"topic": words, "positions": [{"agent": "ada", "claim": words}]}
+    ending = says({"integrated_answer": "a", "resolved_disagreements": [], "unresolved_disagreements": [left]})
+    made = (await Room().hold(config(), [turn(), turn(), turn(), verdict("finalize"), ending])).artifact
+    said = as_markdown(made)
+    assert "elsewhere.invalid &#64;somebody &lt;b" in said
+    assert not re.search(r"https://|www\.|@|<", said)
+
+
+async def test_the_markdown_has_what_was_settled_left_open_and_not_asked() -> None:
+    said = as_markdown(await artifact())
+    assert "- settled: where (here " in said
+    assert said.count("- open: when ") == 2
+    assert "nobody of that name could be: nobody" in said
+
+
+ASKING = {
+    "request_user_input": {"user_input_request": {"question": "which one?", "context": "A is dear.\nB is slow."}},
+    "request_external_research": {
+        "external_research_request": {
+            "query": "which one?",
+            "rationale": "A is dear.\nB is slow.",
+            "suggested_sources": ["the ledger"],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("last", list(ASKING))
+async def test_what_a_session_asks_for_is_told_whole_wherever_it_is_read(last: str) -> None:
+    wanted = ["which one?", "A is dear.", "B is slow."]
+    wanted += ["Where to look: the ledger"] if last == "request_external_research" else []
+    asking = verdict(last)
+    asking = replace(asking, content={**asking.content, **ASKING[last]})
+    made = (await Room().hold(config(), [turn(), turn(), turn(), asking])).artifact
+    lines, page = as_markdown(made).splitlines(), "\n".join(read(session_page(made)).text)
+    problem = problem_with(made, "A", 1).splitlines()
+    for line in wanted:
+        assert f"> {line}" in lines
+        assert line in page
+        assert f"> {line}" in problem
+
+
+async def test_the_markdown_of_a_session_that_failed_says_with_what() -> None:
+    made = (await Room().hold(config(), [fails("auth_failure")])).artifact
+    assert "- failed: ada: auth_failure: " in as_markdown(made)
 
 
 async def test_what_a_session_cost_is_not_shown_as_nothing() -> None:

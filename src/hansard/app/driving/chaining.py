@@ -13,7 +13,14 @@ from hansard.app.pool import Pool
 from hansard.app.settings import recordable
 from hansard.app.setup.convening import UNNAMED, Call, Convening, convening, within_limits
 from hansard.app.setup.wishes import Wishes, flagged
-from hansard.app.telling.deliberationviews import artifact_on_record, convening_of, deliberation_view, spent_on_record
+from hansard.app.telling.deliberationviews import (
+    artifact_on_record,
+    asked_for,
+    convening_of,
+    deliberation_view,
+    pending_of,
+    spent_on_record,
+)
 from hansard.app.views import View
 from hansard.deliberation.documents import Config
 from hansard.deliberation.experts import MAX_NEED, checked_cap, checked_needs
@@ -106,11 +113,10 @@ def _as_called(before: Convening, config: Config, pool: Pool, call: Call | None)
 def problem_with(artifact: Mapping[str, Any], answer: str | None, number: int) -> str:
     """The problem of the next session: the one before, what was asked, what came of it, and where the panel stood."""
     ending = artifact["outcome"]["termination_artifact"]
-    pending = ending.get("pending_user_input_request") or ending.get("pending_external_research_request")
     verdict = ending.get("most_recent_verdict") or {}
     lines = [artifact["config"]["problem_statement"], "", f"[CONTINUATION {number}]"]
     lines.append(f"An earlier session (transcript {artifact['transcript_digest']}) ended with a request:")
-    lines += _cited(pending.get("question") or pending.get("query"))
+    lines += [f"> {line}" for line in asked_for(pending_of(ending) or {})]
     if answer is not None:
         lines += [f"The answer, from {ASKING[ending['reason']]}:", *_cited(answer)]
     else:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hansard.app.setup.allowance import Allowance, Charged
 from hansard.app.setup.panels import share_of
+from hansard.app.telling.deliberationviews import asked_for, pending_of
 from hansard.app.telling.nested_sessions import is_gone_on_with, sessions_by_question
 from hansard.deliberation.documents import Config
 from hansard.deliberation.documents.jcs import jcs
@@ -329,10 +330,9 @@ def _usage(artifact: Mapping[str, Any], tokens: int) -> Usage:
 def _failure(sitting: Sitting) -> Any:
     ending = sitting.artifact["outcome"]["termination_artifact"]
     said = f"the panel ended without an answer: {sitting.reason}"
-    pending = ending.get("pending_user_input_request") or ending.get("pending_external_research_request")
     last = ending.get("last_provider_failure")
-    if pending:
-        said += f"; it asks: {pending.get('question') or pending.get('query')}"
+    if pending := pending_of(ending):
+        said += f"; it asks: {' '.join(asked_for(pending))}"
     if sitting.held and isinstance(stop := sitting.held.outcome, Stopped) and stop.why:
         said += f"; {stop.why}"
     if last:

@@ -124,9 +124,21 @@ def _outcome(artifact: dict[str, Any]) -> View:
     if said["kind"] == "synthesis":
         return view | {"synthesis_answer": transcript[-1]["content"].get("integrated_answer")}
     ending = said["termination_artifact"]
-    pending = ending.get("pending_user_input_request") or ending.get("pending_external_research_request")
-    more = {"pending": pending, "last_provider_failure": ending.get("last_provider_failure")}
+    more = {"pending": pending_of(ending), "last_provider_failure": ending.get("last_provider_failure")}
     return view | {"termination_reason": ending["reason"]} | {name: each for name, each in more.items() if each}
+
+
+def pending_of(ending: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The request with which a session ended, where it asked for something."""
+    return ending.get("pending_user_input_request") or ending.get("pending_external_research_request")
+
+
+def asked_for(pending: Mapping[str, Any]) -> list[str]:
+    """What such a request asks for, line by line, with whatever it tells whoever is to answer it."""
+    sources = "; ".join(pending.get("suggested_sources") or ())
+    said = [pending.get("question") or pending["query"], pending.get("context"), pending.get("rationale")]
+    said.append(sources and f"Where to look: {sources}")
+    return [line for each in said if each for line in each.splitlines()]
 
 
 @value

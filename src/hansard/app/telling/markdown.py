@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hansard.app.telling.deliberationviews import asked_for
 from hansard.app.views import usd
 from hansard.deliberation.documents import Artifact
 from hansard.domain.budget import in_nano
@@ -24,6 +25,8 @@ def _lines(artifact: Json) -> Iterator[str]:
     yield f"# Session {_inline(artifact['session_id'])}"
     yield ""
     yield f"- outcome: {ending['reason'] if ending else 'synthesis'}"
+    if ending and (failure := ending.get("last_provider_failure")):
+        yield f"- failed: {_inline(failure['agent_id'])}: {failure['kind']}: {_inline(failure['message'])}"
     yield f"- from {artifact['started_at']} to {artifact['ended_at']}"
     yield f"- {used['total_tokens']:,} tokens, {usd(in_nano(used['cost_usd']))} USD"
     yield f"- transcript digest: `{artifact['transcript_digest']}`"
@@ -36,8 +39,7 @@ def _lines(artifact: Json) -> Iterator[str]:
     if artifact["cumulative_unresolved"]:
         yield from ("", "## Unresolved", "")
         for each in artifact["cumulative_unresolved"]:
-            held = "; ".join(f"{_inline(side['agent'])}: {_inline(side['claim'])}" for side in each["positions"])
-            yield f"- {_inline(each['topic'])} ({held})"
+            yield f"- {_disagreement(each)}"
 
 
 def _message(message: Json) -> Iterator[str]:
@@ -45,10 +47,38 @@ def _message(message: Json) -> Iterator[str]:
     parent = f", on {_inline(message['parent_id'])}" if message.get("parent_id") else ""
     yield from ("", f"### {_inline(message['speaker'])} ({kind}{parent}) {{#{_inline(message['id'])}}}", "")
     yield from _quoted(_said(message["type"], content))
-    if not isinstance(content, str):
-        for request in content.get("direct_requests") or ():
-            yield from ("", f"asks {_inline(request['target'])} ({_inline(request['type'])}):", "")
-            yield from _quoted(str(request["content"]))
+    if isinstance(content, str):
+        return
+    for request in content.get("direct_requests") or ():
+        yield from ("", f"asks {_inline(request['target'])} ({_inline(request['type'])}):", "")
+        yield from _quoted(str(request["content"]))
+    if pending := content.get("user_input_request") or content.get("external_research_request"):
+        yield from ("", "asks:", "")
+        yield from _quoted("\n".join(asked_for(pending)))
+    if told := [*_left_open(content), *_unanswered(message)]:
+        yield from ("", *told)
+
+
+def _left_open(content: Json) -> Iterator[str]:
+    for each in content.get("resolved_disagreements") or ():
+        yield f"- settled: {_inline(each['topic'])} ({_inline(each['resolution'])})"
+    # What a synthesis leaves open is what the session does.
+    for each in content["unresolved_disagreements"] if "next_action" in content else ():
+        yield f"- open: {_disagreement(each)}"
+    for question in content.get("open_questions") or ():
+        yield f"- open question: {_inline(question)}"
+
+
+def _unanswered(message: Json) -> Iterator[str]:
+    for each in message.get("schema_failure") or ():
+        yield f"- not asked, since nobody of that name could be: {_inline(each['offending_request'].get('target'))}"
+    for each in message.get("dropped_deferred") or ():
+        yield f"- not asked, since the queue was full: {_inline(each['target'])}"
+
+
+def _disagreement(each: Json) -> str:
+    held = "; ".join(f"{_inline(side['agent'])}: {_inline(side['claim'])}" for side in each["positions"])
+    return f"{_inline(each['topic'])} ({held})"
 
 
 def _said(type: str, content: Any) -> str:
@@ -68,12 +98,16 @@ def _said(type: str, content: Any) -> str:
 def _quoted(text: str) -> Iterator[str]:
     """A text as a quotation: no HTML, no picture and no link of it comes to life in a viewer, where it stands or by reference."""
     for line in text.splitlines() or [""]:
-        for alive, dead in _ALIVE.items():
-            line = line.replace(alive, dead)
-        yield f"> {line}".rstrip()
+        yield f"> {_dead(line)}".rstrip()
 
 
 def _inline(text: object) -> str:
     """A name or a short text in one line that Markdown reads as text."""
     plain = " ".join(str(text).split())
-    return "".join(f"\\{each}" if each in "\\`*_[]<>#|" else each for each in plain)
+    return _dead("".join(f"\\{each}" if each in "\\`*_[]>#|" else each for each in plain))
+
+
+def _dead(line: str) -> str:
+    for alive, dead in _ALIVE.items():
+        line = line.replace(alive, dead)
+    return line

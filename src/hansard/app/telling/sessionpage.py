@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import cos, hypot, pi, sin
 from typing import Any
 
-from hansard.app.telling.deliberationviews import rounds_of
+from hansard.app.telling.deliberationviews import asked_for, pending_of, rounds_of
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runpage import whole_page
 from hansard.app.views import usd
@@ -70,11 +70,10 @@ def _outcome(artifact: Json) -> str:
     if ending is None:
         content = artifact["canonical_transcript"][-1]["content"]
         return f'<div class="answer">{escape(content["integrated_answer"])}</div>{_open(content)}'
-    pending = ending.get("pending_user_input_request") or ending.get("pending_external_research_request")
     failure = ending.get("last_provider_failure")
     said = [f'<p class="bad">There is no synthesis: {escape(ending["reason"])}.</p>']
-    if pending:
-        said.append(f"<p>It asks: {escape(str(pending.get('question') or pending.get('query')))}</p>")
+    if pending := pending_of(ending):
+        said.append(f"<p>It asks: {'<br>'.join(map(escape, asked_for(pending)))}</p>")
     if failure:
         said.append(f"<p>{escape(failure['agent_id'])}: {escape(failure['kind'])}: {escape(failure['message'])}</p>")
     return "".join(said)

@@ -19,7 +19,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import read_settings, read_text
 from hansard.app.setup.convening import DEFAULT_EXPANSIONS, Call, Convening, convening
 from hansard.app.setup.wishes import Wishes
-from hansard.app.telling.deliberationviews import deliberation_view
+from hansard.app.telling.deliberationviews import asked_for, deliberation_view
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
@@ -248,7 +248,10 @@ def _tell(view: View, args: argparse.Namespace) -> None:
     for each in view["unresolved"][:5]:
         say(f"open     {each['topic']}")
     if pending := view.get("pending"):
-        say(f"asks     {pending.get('question') or pending.get('query')}")
+        first, *more = asked_for(pending)
+        say(f"asks     {first}")
+        for line in more:
+            say(f"         {line}")
         goes_on = f'deliberate --continue {view["run"]} --answer "…"'
         say(f"         {typed(args, goes_on)} goes on from here")
     if failure := view.get("last_provider_failure"):

@@ -10,6 +10,7 @@ from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
 from hansard.app.setup.convening import convening
+from hansard.app.telling.deliberationviews import asked_for
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError
@@ -146,7 +147,10 @@ def chain(args: argparse.Namespace) -> int:
         ended = each.get("termination_reason") or each["outcome"] or each["state"]
         say(f"{number}. {each['session_id']}: {ended}; panel {', '.join(each['selected_agents'])}")
         if pending := each.get("pending"):
-            say(f"   asks {pending.get('question') or pending.get('query')}")
+            first, *more = asked_for(pending)
+            say(f"   asks {first}")
+            for line in more:
+                say(f"        {line}")
     say(f"{many(view['expansions'], 'expansion')}, {many(view['tokens'], 'token')}")
     for line in (view["synthesis_answer"] or "").splitlines():
         say(f"  {line}")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from hansard.app.driving.chaining import after_it, before_it
 from hansard.app.service import Hansard
 from hansard.app.serving.publishing import exact_deliberation
-from hansard.app.telling.deliberationviews import artifact_on_record, deliberation_view
+from hansard.app.telling.deliberationviews import artifact_on_record, asked_for, deliberation_view
 from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.sessionpage import said, session_page
 from hansard.app.views import View
@@ -75,7 +75,7 @@ def _deliberation(desk: Desk, run: str) -> dict[str, Any]:
     hansard = desk.hansard
     view, entries = deliberation_view(hansard.store, run), hansard.runs.views(run)
     found = _messages(hansard, entries)
-    messages = list(found.values())
+    messages, pending = list(found.values()), view.get("pending")
     rounds: dict[int, list[Message]] = {}
     for message in messages:
         if message["type"] != "problem_statement":
@@ -85,7 +85,8 @@ def _deliberation(desk: Desk, run: str) -> dict[str, Any]:
         "view": view,
         "before": before_it(hansard.store, run),
         "after": after_it(hansard.store, run),
-        "hindered": hindrance(desk, run) if view.get("pending") else None,
+        "asked": asked_for(pending) if pending else None,
+        "hindered": hindrance(desk, run) if pending else None,
         "round": view["rounds"] if "rounds" in view else _round(entries),
         "rounds": rounds,
         "verdicts": [message for message in messages if message["type"] == "coordination_turn"],
