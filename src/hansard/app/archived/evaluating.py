@@ -1,7 +1,7 @@
 """Sessions looked at afterwards: found in a directory or on the record, measured, compared, and panels tried on many problems."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -236,8 +236,12 @@ async def evaluated(
     problems: Sequence[Problem],
     *,
     surface: Surface = "python",
+    heard: Callable[[View], object] = lambda row: None,
 ) -> View:
-    """Hold a session of this panel on each problem, one after the other, and say from the record how they went."""
+    """Hold a session of this panel on each problem, one after the other, and say from the record how they went.
+
+    `heard` gets the row of each as soon as its session is over: whoever is interrupted has what was paid for until then.
+    """
     rows = []
     for problem in problems:
         config = Config.parse({**made.config.as_data(), "problem_statement": problem.text})
@@ -249,7 +253,13 @@ async def evaluated(
         said = row["answer"]
         row["passed"] = None if problem.expect is None else bool(said and problem.expect.lower() in said.lower())
         rows.append(row)
-    return {"problems": rows, "summary": summed(rows)}
+        heard(row)
+    return evaluation_view(rows)
+
+
+def evaluation_view(rows: Sequence[View]) -> View:
+    """The sessions of a set, and what they come to."""
+    return {"problems": list(rows), "summary": summed(rows)}
 
 
 def summed(rows: Sequence[Mapping[str, Any]]) -> View:
@@ -262,5 +272,5 @@ def summed(rows: Sequence[Mapping[str, Any]]) -> View:
         "passed": sum(judged) if judged else None,
         "judged": len(judged),
         "role_purity": round(fmean(purity), 6) if purity else None,
-        **{name: round(fmean(row[name] for row in rows), 6) for name in _NUMBERS},
+        **{name: round(fmean(row[name] for row in rows), 6) if rows else None for name in _NUMBERS},
     }

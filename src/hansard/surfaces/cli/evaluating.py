@@ -15,7 +15,7 @@ from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError
 from hansard.surfaces.cli.deliberate import call_of
-from hansard.surfaces.cli.driving import note, with_ledger
+from hansard.surfaces.cli.driving import EXIT, note, see_through, with_ledger
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.narrate import many
 
@@ -108,21 +108,30 @@ def _alike(view: View) -> str:
 def evaluate(args: argparse.Namespace) -> int:
     problems = evaluating.read_problems(Path(args.problems))
     view = asyncio.run(_evaluate(args, problems))
-    for row in view["problems"]:
-        if row["fault"]:
-            note(f"the directory of session {row['session_id']} is not complete: {row['fault']}")
+    tried = len(view["problems"])
     if args.json:
         as_json(view)
+    else:
+        _tell(view)
+    if tried == len(problems):
         return 0
-    for row in view["problems"]:
-        passed = {None: "", True: "passed", False: "missed"}[row["passed"]]
-        rounds = many(row["rounds"], "round")
-        say(f"{row['problem']:<11} {row['outcome']:<27} {rounds:>10} {row['tokens']:>9,} tokens  {passed}")
+    note(
+        f"interrupted: {tried} of {len(problems)} problems were tried; without these, {args.problems} goes on from here"
+    )
+    return EXIT["interrupted"]
+
+
+def _tell_row(row: View) -> None:
+    passed = {None: "", True: "passed", False: "missed"}[row["passed"]]
+    rounds = many(row["rounds"], "round")
+    say(f"{row['problem']:<11} {row['outcome']:<27} {rounds:>10} {row['tokens']:>9,} tokens  {passed}", at_once=True)
+
+
+def _tell(view: View) -> None:
     for name, value in view["summary"].items():
         # Counts are of all sessions, and everything else is their mean.
         said = "–" if value is None else f"{value:,.10g} a session" if isinstance(value, float) else f"{value:,}"
         say(f"{name:<24}{said}")
-    return 0
 
 
 async def _evaluate(args: argparse.Namespace, problems: list[evaluating.Problem]) -> View:
@@ -131,8 +140,22 @@ async def _evaluate(args: argparse.Namespace, problems: list[evaluating.Problem]
     pool = Pool(settings)
     made = convening(settings, pool, call)
     await pool.close()
+    for warning in made.warnings:
+        note(warning)
+    rows = list[View]()
+
+    def heard(row: View) -> None:
+        rows.append(row)
+        if row["fault"]:
+            note(f"the directory of session {row['session_id']} is not complete: {row['fault']}")
+        if not args.json:
+            _tell_row(row)
+
     async with Hansard.open(settings=settings) as hansard:
-        return await evaluating.evaluated(hansard.deliberations, hansard.store, made, problems, surface="cli")
+        deliberations, store = hansard.deliberations, hansard.store
+        work = evaluating.evaluated(deliberations, store, made, problems, surface="cli", heard=heard)
+        await see_through(hansard, work)
+    return evaluating.evaluation_view(rows)
 
 
 def chain(args: argparse.Namespace) -> int:
