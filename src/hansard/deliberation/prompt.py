@@ -4,6 +4,7 @@ Whatever a person or a model wrote stands between two lines that carry a nonce, 
 the session's seed, which no model is shown: a text cannot close its own fence, nor speak as somebody else.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -13,6 +14,7 @@ from hansard.deliberation.packet import Packet
 from hansard.deliberation.protocol.moves import Ask, Json
 from hansard.deliberation.quoting import (
     AT,
+    MARK,
     RECALLED,
     SAID,
     Content,
@@ -51,6 +53,7 @@ _ANSWER_IT = (
     "Answer the request below, which another member has made of you. It is answered in one turn; what you request "
     "yourself is noted and not followed now.\n\n"
 )
+_RECALLING = "In earlier rounds was said what follows. Each message begins with [{}] and who gave it; nobody could write that mark himself."
 _NONE_WAITS = "No request waits for the next round."
 GAP = "\n\n"
 
@@ -68,7 +71,7 @@ class Fence:
 
     def __init__(self, seed: int, ask: Ask) -> None:
         self._about = f"{seed}|{ask.agent}|{ask.round}|{ask.turn_index}|{ask.expect}"
-        self._nonce = self._made(0)
+        self._nonce = _made(self._about, 10, 0)
 
     def data(self, name: str, text: str) -> str:
         """The text as data between its two lines, under a nonce with which it cannot end them."""
@@ -77,14 +80,8 @@ class Fence:
 
     def around(self, name: str, text: str) -> tuple[str, str]:
         """The two lines. Without a `<` there is no such line in the text; that is seen in a fifth of the time."""
-        nonce, count = self._nonce, 0
-        while "<" in text and nonce in text:
-            count += 1
-            nonce = self._made(count)
+        nonce = _unused(self._about, 10, [text]) if "<" in text and self._nonce in text else self._nonce
         return f"<<<DATA {nonce} {name}>>>\n", f"\n<<<END {nonce}>>>"
-
-    def _made(self, count: int) -> str:
-        return blake2b(f"{self._about}|{count}".encode(), digest_size=10).hexdigest()
 
 
 class Telling:
@@ -121,7 +118,7 @@ class Prompts:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._systems: dict[str, Message] = {}
-        self._earlier: tuple[tuple[Json, ...], str] = ((), "")
+        self._earlier: tuple[tuple[Json, ...], str, str] = ((), "", "")
         self._verdict: tuple[Json | None, str, str] = (None, "", "")
         self._panels: dict[str, tuple[tuple[str, ...], str]] = {}
         self._words: dict[str, tuple[Json, str]] = {}
@@ -152,12 +149,15 @@ class Prompts:
         before = f"[speaker: {message['speaker']}] (turn_index={index})\n{opening}"
         return f"{before}{words}{closing}", (before, {SAID: number}, closing)
 
-    def _recalled(self, earlier: tuple[Json, ...]) -> str:
-        """The same for everybody in a round, as long as nobody annotates a message; the comparison is by identity then."""
+    def _recalled(self, round: int, earlier: tuple[Json, ...]) -> tuple[str, str]:
+        """What was said, and the mark before each message. The same for everybody in a round, as long as nobody annotates a
+        message; the comparison is by identity then."""
         if self._earlier[0] != earlier:
-            self._earlier = earlier, recalled([(message, self._words_of(message)) for message in earlier])
+            said = [(message, self._words_of(message)) for message in earlier]
+            mark = _unused(f"{self._seed}|recalled|{round}", 5, [words for _, words in said])
+            self._earlier = earlier, recalled(said, mark), mark
             self._words = {message["id"]: self._words[message["id"]] for message in earlier}
-        return self._earlier[1]
+        return self._earlier[1:]
 
     def _words_of(self, message: Json) -> str:
         known = self._words.get(message["id"])
@@ -179,9 +179,10 @@ class Prompts:
         telling.quote("problem", {SAID: 0}, quoted(packet.problem))
         left_out = f"\n\n({packet.note}.)" if packet.left_out else ""
         telling.say(f"\n\nThis is round {packet.ask.round}.{panel and f'{GAP}{panel}'}{left_out}")
-        if words := self._recalled(packet.earlier):
-            telling.say(GAP)
-            telling.quote("earlier rounds", {RECALLED: earlier}, words)
+        words, mark = self._recalled(packet.ask.round, packet.earlier)
+        if words:
+            telling.say(f"{GAP}{_RECALLING.format(mark)}\n")
+            telling.quote("earlier rounds", {RECALLED: earlier, MARK: mark}, words)
         if packet.verdict is not None:
             if self._verdict[0] is not packet.verdict:
                 said = {"content": packet.verdict}
@@ -192,6 +193,16 @@ class Prompts:
             telling.say(GAP)
             telling.quote("latest verdict", {SAID: packet.verdict_at}, words)
         return telling
+
+
+def _made(about: str, size: int, count: int) -> str:
+    return blake2b(f"{about}|{count}".encode(), digest_size=size).hexdigest()
+
+
+def _unused(about: str, size: int, texts: Sequence[str]) -> str:
+    """The first mark about this that stands in none of the texts."""
+    found = (_made(about, size, count) for count in itertools.count())
+    return next(mark for mark in found if not any(mark in text for text in texts))
 
 
 def render(packet: Packet, seed: int) -> tuple[Message, ...]:

@@ -12,10 +12,10 @@ from hansard.deliberation.documents import jcs
 from hansard.deliberation.protocol.moves import Json
 from hansard.ledger.canonical import Malformed
 
-SAID, AT, RECALLED = "said", "at", "recalled"
+SAID, AT, RECALLED, MARK = "said", "at", "recalled", "mark"
 Piece = str | Mapping[str, Any]
 """A text; `{"said": 7}`, the words of message 7; `{"said": 7, "at": ["focus"]}`, this part of its content;
-`{"recalled": [1, 7]}`, messages 1 to 6, each with who said it when."""
+`{"recalled": [1, 7], "mark": "2f0c"}`, messages 1 to 6, each with who said it when behind this mark (earlier records have none)."""
 Content = str | Sequence[Piece]
 """A text, or its pieces one behind the other."""
 
@@ -59,10 +59,14 @@ def part_of(message: Json, path: Sequence[str | int]) -> str:
     return quoted(found if isinstance(found, str) else as_json(found))
 
 
-def recalled(said: Iterable[tuple[Json, str]]) -> str:
-    """Messages of earlier rounds with their words."""
+def recalled(said: Iterable[tuple[Json, str]], mark: str) -> str:
+    """Messages of earlier rounds with their words. Whoever spoke there did not know the mark, so he cannot speak as another."""
+    opening = mark and f"[{mark}] "
     return "\n\n".join(
-        [f"{message['speaker']} (round {message['round']}, {message['type']}): {words}" for message, words in said]
+        [
+            f"{opening}{message['speaker']} (round {message['round']}, {message['type']}): {words}"
+            for message, words in said
+        ]
     )
 
 
@@ -85,9 +89,11 @@ def _quotation(piece: object, messages: Sequence[Json]) -> str:
                 return part_of(message, path)
             except (LookupError, TypeError):
                 raise Malformed(f"message {number} has no {path!r:.80}") from None
-        case {"recalled": [first, end], **rest} if not rest:
+        case {"recalled": [first, end], **rest} if rest.keys() <= {MARK} and isinstance(
+            mark := rest.get(MARK, ""), str
+        ):
             some = messages[_number(first, len(messages)) : _number(end, len(messages))]
-            return recalled((message, words_of(message)) for message in some)
+            return recalled(((message, words_of(message)) for message in some), mark)
     raise Malformed(f"{piece!r:.80} quotes nothing")
 
 
