@@ -199,12 +199,20 @@ async def test_a_directory_that_breaks_its_own_rules_is_not_replayed(tmp_path: P
         read_original(tmp_path / "s-1")
 
 
-@pytest.mark.parametrize("pins", [b"garbage", b"[]", b"5", b'[["adapters", {}]]', b'{"adapters": 5}'])
+@pytest.mark.parametrize(
+    "pins", [b"garbage", b"[]", b"5", b'[["adapters", {}]]', b'{"adapters": 5}', b'{"message_shape": "round"}']
+)
 async def test_pins_that_cannot_be_read_are_named(pins: bytes, tmp_path: Path) -> None:
     await original(tmp_path)
     (tmp_path / "s-1" / "pins.json").write_bytes(pins)
     with pytest.raises(UsageError, match=re.escape("pins.json")):
         read_original(tmp_path / "s-1")
+
+
+async def test_a_session_in_the_shape_of_the_reference_is_held_again_in_it(tmp_path: Path) -> None:
+    await Room().hold(config(), ANSWERS, runs=tmp_path, setting={"shape": "reference"})
+    done = await replay(read_original(tmp_path / "s-1"))
+    assert (done.matches, done.first_diverging_message_id) == (True, None)
 
 
 async def test_a_long_id_is_shortened_and_stays_apart(tmp_path: Path) -> None:

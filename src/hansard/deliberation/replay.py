@@ -19,6 +19,7 @@ from hansard.deliberation.documents.vocabulary import PinningCondition
 from hansard.deliberation.pins import as_recorded
 from hansard.deliberation.session import PRODUCER, Pen, Sitting, pins_of, run_session
 from hansard.deliberation.setting import Setting
+from hansard.deliberation.turn import MessageShape
 from hansard.domain.strict_json import read_json
 from hansard.domain.value import replace, value
 from hansard.errors import UsageError, plainly
@@ -72,6 +73,11 @@ class Original:
     def config(self) -> Config:
         return Artifact.parse(self.artifact).config
 
+    @property
+    def shape(self) -> MessageShape | None:
+        """How its messages are written, where that is known: it decides nothing of a session, and everything of its digest."""
+        return None if self.pins is None else self.pins.get("message_shape")
+
 
 def read_original(folder: Path) -> Original:
     """The session in this directory. One that is not finished, or breaks its own rules, is not replayed [R-7.3-1]."""
@@ -84,6 +90,8 @@ def read_original(folder: Path) -> Original:
     pins = _json(folder / PINS) if (folder / PINS).exists() else None
     if pins is not None and not isinstance(pins.get("adapters", {}), dict):
         raise UsageError(f"cannot read {folder / PINS}: its adapters are no object")
+    if pins is not None and pins.get("message_shape") not in (None, *get_args(MessageShape)):
+        raise UsageError(f"cannot read {folder / PINS}: its message_shape is none")
     return Original(artifact=artifact, manifest=manifest, pins=pins)
 
 
@@ -134,8 +142,13 @@ async def execution_replay(
     producer: Mapping[str, str] = PRODUCER,
     cancel: asyncio.Event | None = None,
 ) -> ExecutionReplay:
-    """Hold the session again with the ids and times of the original. PinningViolation before anything is run."""
-    setting = make_setting(original.config)
+    """Hold the session again with the ids, times and message shape of the original. PinningViolation before anything is run."""
+
+    def as_then(config: Config) -> Setting:
+        setting = make_setting(config)
+        return replace(setting, shape=original.shape or setting.shape)
+
+    setting = as_then(original.config)
     vouched: list[PinningCondition] = []
     for condition, why in _violations(original, setting, prefix, producer):
         # For a provider that is not here nobody can vouch: there is nobody to ask, and nothing behind it was looked at.
@@ -149,7 +162,7 @@ async def execution_replay(
         # Where another process was quicker, the next id will do.
         with suppress(Taken):
             fresh = await run_session(
-                make_setting(config), pen, pins=as_recorded(transcript), runs=runs, producer=producer, cancel=cancel
+                as_then(config), pen, pins=as_recorded(transcript), runs=runs, producer=producer, cancel=cancel
             )
     return ExecutionReplay(
         fresh=fresh,
