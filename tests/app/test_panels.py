@@ -82,6 +82,7 @@ def test_a_persona_of_the_project_goes_before_the_one_that_ships(tmp_path: Path)
     [
         ({"persona": "reasoning_scope = 3"}, "lawyer.toml"),
         ({"persona": "not toml"}, "lawyer.toml"),
+        ({"persona": f'id = "critic"\n{LAWYER}'}, "lawyer.toml: this persona is called lawyer, and its id is 'critic'"),
         ({"persona": LAWYER.replace('"engineer"}', '"engineer", tax = "critic"}')}, "same domains"),
         ({"panel": 'agents = ["lawyer", "nobody"]'}, "personas/nobody.toml"),
         ({"panel": 'providers = {nobody = "x"}'}, "agents of the panel"),

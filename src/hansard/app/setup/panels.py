@@ -122,11 +122,12 @@ def share_of(table: Mapping[str, Any]) -> Budget:
 def personas_of(settings: Settings) -> Personas:
     """The personas of this project, and the default ones where it has none of that name."""
     own = {name: _persona(name, table, where) for name, (table, where) in settings.written("personas").items()}
-    by_id = {persona.id: persona for persona in DEFAULTS} | {persona.id: persona for persona in own.values()}
-    return Personas(by_id.values())
+    return Personas(({persona.id: persona for persona in DEFAULTS} | own).values())
 
 
 def _persona(name: str, table: Mapping[str, Any], where: str) -> Persona:
+    if (id := table.get("id", name)) != name:
+        raise UsageError(f"{where}: this persona is called {name}, and its id is {id!r:.80}; leave the id out")
     try:
         return Persona.parse({"persona_class": "horizontal", "id": name, **table})
     except UsageError as error:
