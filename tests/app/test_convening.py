@@ -16,7 +16,7 @@ from hansard.app.service import Hansard
 from hansard.app.settings import Settings
 from hansard.app.setup.convening import Call, Convening, convening, default_config
 from hansard.app.setup.wishes import Wishes
-from hansard.domain.exchange import Exchange
+from hansard.domain.exchange import Completion, Cost, Exchange
 from hansard.errors import UsageError
 from panels import PANELS, Voices, agreeing
 from shell import Shell
@@ -234,6 +234,28 @@ def test_a_limit_of_money_needs_a_price_for_every_model(tmp_path: Path) -> None:
     assert made(tmp_path, priced, billed, wishes=Wishes(max_usd="1")).cut
     # A session's own cap asks for none.
     assert not made(tmp_path, voices=billed).cut
+
+
+class Silent(Voices):
+    """Says what it has used, and not what that costs."""
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        return replace(await super().complete(exchange), cost=Cost())
+
+
+@pytest.mark.parametrize("calls", [None, 100])
+async def test_what_a_provider_does_not_price_costs_in_a_session_what_the_prices_say(
+    tmp_path: Path, calls: int | None
+) -> None:
+    given = settings(tmp_path, prices={"voice": {"input": 100_000, "output": 0}}, budget={"max_usd": 1.5})
+    silent = Silent(unmetered=False)
+    async with Hansard.open(settings=given, providers={"voices": silent}) as hansard:
+        call = Call(config=default_config("Keep it?", "voices", "voice"), max_calls=calls)
+        run = await hansard.deliberations.convene(convening(given, hansard.pool, call))
+        sitting = (await hansard.deliberations.hold(run)).sitting
+    # A dollar for each answer of ten tokens.
+    assert (sitting.reason, len(silent.calls)) == ("budget_exceeded", 2)
+    assert sitting.artifact["cumulative_usage"]["cost_usd"] == 2
 
 
 def test_a_session_that_no_panel_can_hold_says_why_wherever_it_is_shown(shell: Shell) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hansard.app.setup.allowance import Allowance, Charged
+from hansard.app.setup.allowance import Allowance, Charged, Priced
 from hansard.app.setup.panels import share_of
 from hansard.app.telling.deliberationviews import asked_for, pending_of
 from hansard.app.telling.nested_sessions import is_gone_on_with, sessions_by_question
@@ -197,7 +197,7 @@ class Panel:
             charge=nested.charge,
             whose=WHOSE,
         )
-        charged = {id: Charged(provider, allowance, self._prices) for id, provider in self._providers.items()}
+        charged = {id: Charged(Priced(each, self._prices), allowance) for id, each in self._providers.items()}
         return Setting.of(config, providers=charged, secrets=self._secrets, handlers=self._tools)
 
     def _is_cancelled(self, run: str) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from hansard.domain.exchange import Completion, Exchange, Failure
@@ -95,14 +94,28 @@ class Allowance:
             self.cost_usd_nano -= completion.cost.usd_nano
 
 
-class Charged(Wrapper):
-    """A provider that is asked within an allowance. What nobody knows the cost of costs what `prices` say, by PROVIDER:MODEL."""
+class Priced(Wrapper):
+    """A provider whose answers cost what `prices` say, by PROVIDER:MODEL, where nobody else knows what they cost."""
 
-    def __init__(
-        self, inner: Provider, allowance: Allowance, prices: Mapping[str, Price] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, inner: Provider, prices: Mapping[str, Price]) -> None:
         super().__init__(held(inner))
-        self._allowance, self._prices = allowance, prices
+        self._prices = prices
+
+    async def complete(self, exchange: Exchange) -> Completion:
+        completion = await self.inner.complete(exchange)
+        price = self._prices.get(f"{self.id}:{completion.requested_model}")
+        return price.where_unknown(completion) if price else completion
+
+    # Nothing but the cost is another than the one inside has answered within its contract.
+    complete.keeps_the_contract = True  # type: ignore[attr-defined]
+
+
+class Charged(Wrapper):
+    """A provider that is asked within an allowance."""
+
+    def __init__(self, inner: Provider, allowance: Allowance) -> None:
+        super().__init__(held(inner))
+        self._allowance = allowance
 
     def refusal(self, exchange: Exchange) -> Completion | None:
         """The answer to a call that is not made; None where it may be."""
@@ -126,9 +139,6 @@ class Charged(Wrapper):
             # It was made, whatever it cost: the record counts it too.
             allowance.charge(taken, failed(self, taken.exchange, failure("internal", "cancelled")))
             raise
-        price = self._prices.get(f"{self.id}:{completion.requested_model}")
-        if price is not None:
-            completion = price.where_unknown(completion)
         allowance.charge(taken, completion)
         return completion
 

@@ -5,14 +5,14 @@ What is written here is enough to go on with the session in another process: no 
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from hansard.app.pool import PYTHON_KIND, Pool
 from hansard.app.settings import Settings, recordable
-from hansard.app.setup.allowance import Allowance, Charged
+from hansard.app.setup.allowance import Allowance, Charged, Priced
 from hansard.app.setup.configuring import ITS_OWN, MOST_USD, allowed, check_price, costs_some, nobody
 from hansard.app.setup.panels import panel_names, panel_of, personas_of, usual_provider
 from hansard.app.setup.rehearsal import REHEARSAL, panel_rehearsal_table
@@ -36,6 +36,7 @@ from hansard.errors import UsageError, unwritten
 from hansard.orchestration.nested import PANEL, is_panel
 from hansard.providers.agents.auto import installed
 from hansard.providers.base import Provider
+from hansard.providers.prices import Price
 
 CLI_AUTO = "cli-auto"
 FAKE = "fake"
@@ -139,6 +140,8 @@ class Convening:
             providers = dict.fromkeys(used, answers)
         else:
             providers = {id: pool.provider(id, self.providers[id], self.folder) for id in used if id in self.providers}
+            if prices := _prices(config, pool, providers):
+                providers = {id: Priced(provider, prices) for id, provider in providers.items()}
         if self.selector_script is not None:
             chosen = neutral_script(FakeProviderScript.parse(self.selector_script), for_selector=True)
             selector = open_script(chosen, FAKE)
@@ -273,16 +276,31 @@ def _check_prices(setting: Setting, pool: Pool, host_usd_nano: int | None) -> No
     """Under a host's limit of money each model has a known price, or nobody sends a bill for it; where there is none, by
     whatever limit, none costs any."""
     broke = not in_nano(setting.config.budget.max_total_cost_usd)
-    for agent in (*setting.config.agents, setting.config.coordinator):
-        if provider := setting.providers.get(agent.provider):
-            model = provider.describe().get("model", "") if agent.model == ITS_OWN else agent.model
-            if host_usd_nano is not None:
-                check_price(pool, provider, model)
-            if broke and costs_some(pool, provider, model):
-                whose = "here: the host's limit" if host_usd_nano == 0 else "with that: max_total_cost_usd"
-                raise UsageError(
-                    f"no session can be held {whose} leaves it no money, and {model!r} ({provider.id}) costs some"
-                )
+    for provider, model in _asked(setting.config, setting.providers):
+        if host_usd_nano is not None:
+            check_price(pool, provider, model)
+        if broke and costs_some(pool, provider, model):
+            whose = "here: the host's limit" if host_usd_nano == 0 else "with that: max_total_cost_usd"
+            raise UsageError(
+                f"no session can be held {whose} leaves it no money, and {model!r} ({provider.id}) costs some"
+            )
+
+
+def _prices(config: Config, pool: Pool, providers: Mapping[str, Provider]) -> dict[str, Price]:
+    """What the models cost that are asked, as far as it is known here, by PROVIDER:MODEL."""
+    found = {
+        f"{provider.id}:{model}": pool.prices.find(model)
+        for provider, model in _asked(config, providers)
+        if not provider.unmetered
+    }
+    return {asked: price for asked, price in found.items() if price is not None}
+
+
+def _asked(config: Config, providers: Mapping[str, Provider]) -> Iterator[tuple[Provider, str]]:
+    """Whom each agent asks for which model."""
+    for agent in (*config.agents, config.coordinator):
+        if provider := providers.get(agent.provider):
+            yield provider, provider.describe().get("model", "") if agent.model == ITS_OWN else agent.model
 
 
 def _config(settings: Settings, call: Call) -> Config:
