@@ -456,8 +456,32 @@ async def test_pauses_grow_with_full_jitter_and_never_exceed_the_time_that_is_le
 async def test_budget_max_wallclock_seconds_by_the_injected_clock() -> None:
     now = iter(range(0, 10**12, 700_000))
     clock: Pins = replace(pinned(), elapsed_us=lambda: next(now))
-    sitting = await Room().hold(config(budget={"max_wallclock_seconds": 2}), ROUND, pins=clock)
+    room = Room()
+    sitting = await room.hold(config(budget={"max_wallclock_seconds": 2}), ROUND, pins=clock)
     assert sitting.reason == "timeout"
+    assert room.facts("session.ended")[0].data["why"] == "max_wallclock_seconds is 2"
+
+
+@pytest.mark.parametrize(
+    ("budget", "why", "failed"),
+    [
+        ({"max_rounds": 1}, "max_rounds is 1", []),
+        ({"max_total_tokens": 15}, "max_total_tokens is 15, and 20 were used", []),
+        ({"max_total_tokens": 85}, "max_total_tokens is 85, and 90 were used", ["quota_exhausted"]),
+        ({"per_agent_token_budget": {"ada": 9}}, "per_agent_token_budget of ada is 9, and 10 were used", []),
+    ],
+)
+async def test_which_cap_has_ended_a_session_stands_on_the_record(
+    budget: dict[str, Any], why: str, failed: list[str], tmp_path: Path
+) -> None:
+    """A good synthesis that comes too late was not the coordinator's fault either."""
+    answers = [turn(), turn(), turn(), verdict(), turn(), turn(), turn(), verdict("finalize"), synthesis()]
+    room = Room()
+    sitting = await room.hold(config(budget=budget), answers, runs=tmp_path)
+    assert sitting.reason == "budget_exceeded"
+    assert room.facts("session.ended")[0].data["why"] == why
+    assert [entry.data["error"] for entry in room.facts("turn.failed")] == failed
+    assert why in (tmp_path / "s-1" / "manifest.json").read_text()
 
 
 @requirement("R-4.7-4", "R-8.5-1")

@@ -15,7 +15,7 @@ from hansard.deliberation.documents.output import asking_schema
 from hansard.deliberation.documents.scripting import usage_of
 from hansard.deliberation.interruptible import Interruptible
 from hansard.deliberation.minutes import Called, Minutes
-from hansard.deliberation.outcome import artifact_bytes, artifact_of
+from hansard.deliberation.outcome import artifact_bytes, artifact_of, told
 from hansard.deliberation.packet import derive
 from hansard.deliberation.pins import Pins
 from hansard.deliberation.prompt import Fence, Prompt, Prompts
@@ -322,7 +322,7 @@ class Chair:
                 return self._seat(selector.read_selection(config, _answer(completion)), called)
         except Invalid as error:
             reason, why = "schema_error", f"the selector's answer is no panel: {error}"
-        self._minutes.failed(called, ask, reading.elapsed_us)
+        self._minutes.failed(called, ask, reading.elapsed_us, reason)
         return self._unselected(reason, why)
 
     def _unselected(self, reason: Any, why: str, cap: Cap = "selector_budget") -> Step:
@@ -337,6 +337,7 @@ class Chair:
 
     async def _end(self, outcome: Stopped | Synthesized) -> Held:
         state = self.machine.state
+        outcome = told(outcome, state)
         artifact = artifact_of(self._setting.config, state, self._transcript, outcome)
         written = artifact_bytes(artifact, self._transcript.lines)
         recorded = await self._minutes.ended(self._setting.config.session_id, outcome, state.round, written)

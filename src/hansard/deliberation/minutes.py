@@ -4,7 +4,7 @@ One event of the session is one commit: a call's result and every message and an
 together. Decides nothing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from hansard.deliberation.documents import Config, SelectorOutput, Usage, jcs
@@ -140,15 +140,16 @@ class Minutes:
         self._waiting.append(Step(fact, ACTOR, causes or (self._newest(),)))
         return (await self.flush())[-1]
 
-    def failed(self, called: Called, ask: Ask, elapsed_us: int) -> None:
-        """A call that has led to nothing, where no step follows from it."""
-        self._waiting.append(Step(_failed(called, ask, elapsed_us), ACTOR, called.causes))
+    def failed(self, called: Called, ask: Ask, elapsed_us: int, ended: str | None) -> None:
+        """A call that has led to nothing. `ended` is why the session is over, where it ended behind it."""
+        self._waiting.append(Step(_failed(called, ask, elapsed_us, ended), ACTOR, called.causes))
 
     def heard(self, called: Called, ask: Ask, moved: Moved, elapsed_us: int) -> None:
         """What came back, and every message that follows from it."""
         became = called.completion.ok and any(draft.usage is not None for draft in moved.appended)
         if not became:
-            self.failed(called, ask, elapsed_us)
+            stop = moved.move.reason if isinstance(moved.move, Stopped) else None
+            self.failed(called, ask, elapsed_us, stop)
         self._follow(moved, called if became else None, elapsed_us)
 
     async def ended(self, session: str, outcome: Stopped | Synthesized, rounds: int, artifact: bytes) -> Recorded[Fact]:
@@ -242,10 +243,18 @@ def _used(draft: Draft, called: Called) -> Json:
     return draft.usage if draft.usage is not None and called.before is None else called.used.as_data()
 
 
-def _failed(called: Called, ask: Ask, elapsed_us: int) -> TurnFailed:
+_ENDED: Mapping[str | None, ErrorKind] = {
+    "budget_exceeded": "quota_exhausted",
+    "timeout": "timeout",
+    "schema_error": "malformed_response",
+}
+"""What a good answer has failed with that came to nothing, by why the session is over."""
+
+
+def _failed(called: Called, ask: Ask, elapsed_us: int, ended: str | None) -> TurnFailed:
     """An answer that came and may not become a message, because a cap is breached, has failed like any other."""
     why, used = called.completion.failure, called.used
-    kind: ErrorKind = why.kind if why else "internal"
+    kind: ErrorKind = why.kind if why else _ENDED.get(ended, "internal")
     return TurnFailed(
         agent=ask.agent,
         attempt=ask.attempt,

@@ -7,6 +7,8 @@ from hansard.deliberation.documents import SCHEMA_VERSION, Config, jcs
 from hansard.deliberation.protocol.moves import Stopped, Synthesized
 from hansard.deliberation.protocol.state import State
 from hansard.deliberation.transcript import Transcript
+from hansard.domain.budget import usd
+from hansard.domain.value import replace
 
 _PENDING = {
     "user_input_required": "pending_user_input_request",
@@ -36,6 +38,29 @@ def artifact_of(config: Config, state: State, transcript: Transcript, outcome: S
         "started_at": transcript.messages[0]["timestamp"],
         "ended_at": transcript.ended_at(),
     }
+
+
+def told(outcome: Stopped | Synthesized, state: State) -> Stopped | Synthesized:
+    """The outcome, where a cap ended the session with the cap in words: which one it is, and what was held against it."""
+    if not isinstance(outcome, Stopped) or outcome.why or outcome.cap is None:
+        return outcome
+    return replace(outcome, why=f"{outcome.cap} {_held_against(outcome, state)}")
+
+
+def _held_against(stop: Stopped, state: State) -> str:
+    rules, agent = state.rules, stop.agent or ""
+    match stop.cap:
+        case "max_total_tokens":
+            return f"is {rules.max_total_tokens:,}, and {state.tokens:,} were used"
+        case "max_total_cost_usd":
+            return f"is {usd(rules.max_total_cost_usd_nano)}, and {usd(state.cost_usd_nano)} was spent"
+        case "max_wallclock_seconds":
+            return f"is {rules.max_wallclock_us // 1_000_000:,}"
+        case "per_agent_token_budget":
+            return f"of {agent} is {rules.agent_tokens[agent]:,}, and {state.agent_tokens[agent]:,} were used"
+        case "max_rounds":
+            return f"is {rules.max_rounds:,}"
+    return "was used up"
 
 
 def artifact_bytes(artifact: dict[str, Any], lines: Sequence[bytes]) -> bytes:

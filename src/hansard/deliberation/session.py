@@ -308,8 +308,6 @@ def _notes(held: Held | None) -> str:
     parts = [
         f"{held.calls} calls, {held.tokens} tokens, {held.cost_usd_nano / 1e9:.9f} USD in all, failed ones included"
     ]
-    if isinstance(outcome, Stopped) and outcome.cap:
-        parts.append(f"ended by {outcome.cap}")
     if isinstance(outcome, Stopped) and outcome.why:
         parts.append(outcome.why)
     if saved is not None:

@@ -211,7 +211,7 @@ def find_session(store: Store, folder: Path) -> str:
 
 
 def why_of(store: Store, run: str) -> str | None:
-    """What kept the panel of a session from sitting; None where it sat."""
+    """Which cap ended a session, or what kept its panel from sitting; None where neither did."""
     ended = _last(store, run, "session.ended")
     return ended.data.get("why") if ended else None
 
