@@ -177,7 +177,7 @@ async def test_the_markdown_has_what_was_settled_left_open_and_not_asked() -> No
     assert "nobody of that name could be: nobody" in said
 
 
-ASKING = {
+ASKING: dict[str, dict[str, Any]] = {
     "request_user_input": {"user_input_request": {"question": "which one?", "context": "A is dear.\nB is slow."}},
     "request_external_research": {
         "external_research_request": {

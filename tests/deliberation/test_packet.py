@@ -127,6 +127,15 @@ def test_the_coordinator_sees_the_queue_and_what_branches_asked_for() -> None:
     assert "suggested_followups" in text
 
 
+@pytest.mark.parametrize(("most", "is_last"), [(1, [True]), (2, [False, True]), (3, [False, False, True])])
+def test_the_coordinator_is_told_when_no_round_can_follow(most: int, is_last: list[bool]) -> None:
+    """Who does not know it says `continue`, and the session has taken its money and has no answer."""
+    rounds = [each for _ in range(3) for each in (turn(), turn(), turn(), verdict())]
+    shown = [render(each, 7) for each in packets(play(rules(max_rounds=most), rounds)) if each.ask.expect == "verdict"]
+    assert [f"of at most {most}." in each[1].content for each in shown] == [True] * len(is_last)
+    assert ["No round can follow" in each[-1].content for each in shown] == is_last
+
+
 def test_the_synthesis_sees_all_rounds_and_every_disagreement() -> None:
     unresolved = [{"topic": "cost", "positions": [{"agent": "ada", "claim": "too high"}]}]
     session = play(rules(), [turn(text="Early."), turn(), turn(), verdict(unresolved=unresolved)])

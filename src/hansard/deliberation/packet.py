@@ -43,6 +43,8 @@ class Packet:
     personas: Mapping[str, Persona]
     panel: tuple[str, ...]
     """Who is on it still, in the order in which they speak."""
+    rounds: int
+    """How many there may be at most."""
     current: tuple[Json, ...]
     verdict: Json | None
     verdict_at: int | None = None
@@ -105,6 +107,7 @@ def derive(
         problem=config.problem_statement,
         personas=personas,
         panel=state.active,
+        rounds=state.rules.max_rounds,
         current=tuple(messages[start:]),
         verdict=state.last_verdict,
         verdict_at=state.verdict_at,

@@ -54,6 +54,7 @@ _ANSWER_IT = (
     "yourself is noted and not followed now.\n\n"
 )
 _RECALLING = "In earlier rounds was said what follows. Each message begins with [{}] and who gave it; nobody could write that mark himself."
+_LAST = " No round can follow this one; `continue` ends the session."
 _NONE_WAITS = "No request waits for the next round."
 GAP = "\n\n"
 
@@ -178,7 +179,9 @@ class Prompts:
         telling, panel = Telling(fence), self._panel(packet)
         telling.quote("problem", {SAID: 0}, quoted(packet.problem))
         left_out = f"\n\n({packet.note}.)" if packet.left_out else ""
-        telling.say(f"\n\nThis is round {packet.ask.round}.{panel and f'{GAP}{panel}'}{left_out}")
+        telling.say(
+            f"\n\nThis is round {packet.ask.round} of at most {packet.rounds:,}.{panel and f'{GAP}{panel}'}{left_out}"
+        )
         words, mark = self._recalled(packet.ask.round, packet.earlier)
         if words:
             telling.say(f"{GAP}{_RECALLING.format(mark)}\n")
@@ -254,4 +257,6 @@ def _now(packet: Packet, fence: Fence) -> Telling:
     if packet.disagreements is not None:
         telling.say(f"{fence.data('disagreements over all rounds', as_json(packet.disagreements))}{GAP}")
     telling.say(_TASK[packet.ask.expect])
+    if packet.ask.expect == "verdict" and packet.ask.round == packet.rounds:
+        telling.say(_LAST)
     return telling
