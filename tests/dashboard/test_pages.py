@@ -187,7 +187,8 @@ def test_a_round_in_which_nobody_spoke_counts(daemon: Served, visitor: Visitor) 
 
 
 def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path: Path) -> None:
-    asks = {**panels.verdict("request_user_input"), "user_input_request": {"question": "which?"}}
+    wanted = {"question": "which?", "context": "There is a blue one."}
+    asks = {**panels.verdict("request_user_input"), "user_input_request": wanted}
     turn = {"text": "It depends."}
     said = (turn, asks, turn, panels.verdict(), panels.synthesis("The blue one."))
     entries = "}, {".join(f"text = {json.dumps(json.dumps(each))}" for each in said)
@@ -197,6 +198,7 @@ def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path:
         path = f"/dashboard/deliberations/{daemon.post('/v1/deliberations?wait=60', asked).json()['run']}"
         reader = Visitor(daemon, daemon.issue("add", "ann", "--roles", "reader"))
         assert "may look but not answer" in reader.text(path)
+        assert "which?\nThere is a blue one." in reader.text(path)
         assert reader.send(f"{path}/continue", answer="blue").status_code == 403
         visitor = Visitor(daemon)
         assert visitor.send(f"{path}/continue", answer="").status_code == 422

@@ -169,19 +169,20 @@ class Prompts:
     def _panel(self, packet: Packet) -> str:
         known = self._panels.get(packet.ask.agent)
         if known is None or known[0] != packet.panel:
-            members = [f"{id}: {role}" for id, role in packet.disclosure]
-            known = packet.panel, _listed("The panel, in the order in which it speaks", members)
+            known = packet.panel, "\n".join([f"- {id}: {role}" for id, role in packet.disclosure])
             self._panels[packet.ask.agent] = known
         return known[1]
 
     def _case(self, packet: Packet, fence: Fence, earlier: tuple[int, int]) -> Telling:
         """What there is to know before the turns of this round."""
-        telling, panel = Telling(fence), self._panel(packet)
+        telling = Telling(fence)
         telling.quote("problem", {SAID: 0}, quoted(packet.problem))
-        left_out = f"\n\n({packet.note}.)" if packet.left_out else ""
-        telling.say(
-            f"\n\nThis is round {packet.ask.round} of at most {packet.rounds:,}.{panel and f'{GAP}{panel}'}{left_out}"
-        )
+        telling.say(f"{GAP}This is round {packet.ask.round} of at most {packet.rounds:,}.")
+        if panel := self._panel(packet):
+            # The persona of an expert is a model's own words.
+            telling.say(f"{GAP}{fence.data('panel, in the order in which it speaks', panel)}")
+        if packet.left_out:
+            telling.say(f"{GAP}({packet.note}.)")
         words, mark = self._recalled(packet.ask.round, packet.earlier)
         if words:
             telling.say(f"{GAP}{_RECALLING.format(mark)}\n")
