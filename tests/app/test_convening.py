@@ -14,9 +14,10 @@ from deliberating import script, synthesis, turn, verdict
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings
+from hansard.app.setup.allowance import Allowance, Charged
 from hansard.app.setup.convening import Call, Convening, convening, default_config
 from hansard.app.setup.wishes import Wishes
-from hansard.domain.exchange import Completion, Cost, Exchange
+from hansard.domain.exchange import Completion, Cost, Exchange, Message
 from hansard.errors import UsageError
 from panels import PANELS, Voices, agreeing
 from shell import Shell
@@ -234,6 +235,18 @@ def test_a_limit_of_money_needs_a_price_for_every_model(tmp_path: Path) -> None:
     assert made(tmp_path, priced, billed, wishes=Wishes(max_usd="1")).cut
     # A session's own cap asks for none.
     assert not made(tmp_path, voices=billed).cut
+
+
+@pytest.mark.parametrize(
+    ("left", "said"), [(0, "are used up"), (20, "are used up but for 20, too few for the next question and its answer")]
+)
+async def test_whoever_has_too_few_tokens_left_to_be_asked_is_told_how_many(left: int, said: str) -> None:
+    voices = Voices()
+    question = Exchange(messages=(Message(role="user", content="Keep it? " * 50),), model="voice")
+    answer = await Charged(voices, Allowance(calls=None, tokens=left)).complete(question)
+    assert answer.failure is not None
+    assert answer.failure.message == f"the tokens that this session may make {said}"
+    assert not voices.calls
 
 
 class Silent(Voices):

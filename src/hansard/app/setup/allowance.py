@@ -55,7 +55,10 @@ class Allowance:
 
     def why(self, used_up: str) -> Failure:
         """The failure of a call for which this is used up."""
-        return failure("quota_exhausted", f"the {used_up} that {self.whose} are used up")
+        said = f"the {used_up} that {self.whose} are used up"
+        if used_up == "tokens" and self.tokens is not None and self.tokens > 0:
+            said += f" but for {self.tokens:,}, too few for the next question and its answer"
+        return failure("quota_exhausted", said)
 
     def is_short(self, exchange: Exchange) -> bool:
         """Whether the answer to this would be cut short by the tokens that are left."""
