@@ -237,6 +237,13 @@ def test_a_limit_of_money_needs_a_price_for_every_model(tmp_path: Path) -> None:
     assert not made(tmp_path, voices=billed).cut
 
 
+@pytest.mark.parametrize("strategy", ["fixed", "rules"])
+def test_whoever_has_an_expert_made_is_told_that_a_selector_may_leave_him_out(strategy: str, tmp_path: Path) -> None:
+    chosen = {**data()["selector"], "strategy": strategy}
+    warned = made(tmp_path, config=data(selector=chosen), experts=["law"]).warnings
+    assert ["may leave out an expert" in each for each in warned] == [True] * (strategy == "rules")
+
+
 @pytest.mark.parametrize(
     ("left", "said"), [(0, "are used up"), (20, "are used up but for 20, too few for the next question and its answer")]
 )

@@ -422,6 +422,17 @@ def test_a_continuation_refuses_what_the_session_before_has_settled_and_takes_th
     assert json.loads((held / "config.json").read_bytes())["budget"]["max_rounds"] == 1
 
 
+def test_what_is_cut_of_a_session_is_said_before_it_and_before_the_one_that_goes_on_from_it(shell: Shell) -> None:
+    asking = case(shell.folder, *ROUND, verdict("request_user_input"))
+    answers = [{"result": result(each)} for each in (*ROUND, verdict("finalize"), synthesis())]
+    shell.write("next.json", {"schema_version": "1.0.0", "entries": answers})
+    goes_on = ("deliberate", "--continue", "last", "--answer", "forty", "--script", "next.json")
+    for ended, most, words in ((14, 900, ("deliberate", *asking)), (0, 400, goes_on)):
+        (shell.folder / "hansard.toml").write_text(f"[budget]\nmax_tokens = {most}\n")
+        assert shell.type(*words)[0] == ended
+        assert f"max_total_tokens is {most} and not" in shell.err
+
+
 def test_follow_names_who_sits_on_the_panel(shell: Shell) -> None:
     assert shell.type("deliberate", "What?", "--panel", "critic", "--provider", "rehearsal")[0] == 0
     lines = [line.split()[2:] for line in shell.type("runs", "follow", "last")[1].splitlines()]

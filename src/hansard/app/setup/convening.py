@@ -122,7 +122,14 @@ class Convening:
             f"nobody here runs the tool {name}, so it is offered to no model; write [tools.{name}] into hansard.toml"
             for name in unhandled(self.config, self.tools)
         ]
-        return [*config_warnings(self.config), *unused, *self.cut]
+        strategy = self.config.selector.strategy
+        chosen = f"the {strategy} selector chooses who sits on the panel, and may leave out an expert that is made"
+        return [
+            *config_warnings(self.config),
+            *unused,
+            *self.cut,
+            *([chosen] if self.experts and strategy != "fixed" else []),
+        ]
 
     def named(self, session: str) -> Self:
         """The same under another session id."""

@@ -61,8 +61,7 @@ async def _deliberate(args: argparse.Namespace, call: Call) -> int:
     await refuse_early(settings, hand_in)
     async with Hansard.open(settings=settings) as hansard:
         (made, run), told = await handed_in(hansard, hand_in(hansard))
-        for warning in made.warnings:
-            note(warning)
+        forewarn(made)
         return await _held(hansard, args, run, told=told)
 
 
@@ -87,6 +86,7 @@ async def _continue(args: argparse.Namespace) -> int:
             max_expansions=args.max_expansions,
         )
         run, told = await handed_in(hansard, go_on(hansard.deliberations, found, surface="cli"))
+        forewarn(found.made)
         return await _held(hansard, args, run, told=told)
 
 
@@ -97,9 +97,16 @@ async def _held(hansard: Hansard, args: argparse.Namespace, run: str, *, told: b
     while args.adaptive and (found := _expansion(hansard, run)) is not None:
         _warn(_view(hansard, run, sat), args)
         run, told = await handed_in(hansard, go_on(hansard.deliberations, found, surface="cli"))
+        forewarn(found.made)
         sat = await see_out(hansard, args, run, hansard.deliberations.hold(run), told=told)
     stop()
     return conclude(hansard, run, args, sat)
+
+
+def forewarn(made: Convening) -> None:
+    """Say before a session what is not as it was asked for."""
+    for warning in made.warnings:
+        note(warning)
 
 
 def _expansion(hansard: Hansard, run: str) -> Continuation | None:

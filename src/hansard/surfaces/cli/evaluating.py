@@ -14,7 +14,7 @@ from hansard.app.telling.deliberationviews import asked_for
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
 from hansard.errors import UsageError
-from hansard.surfaces.cli.deliberate import call_of
+from hansard.surfaces.cli.deliberate import call_of, forewarn
 from hansard.surfaces.cli.driving import EXIT, note, see_through, with_ledger
 from hansard.surfaces.cli.show import as_json, say
 from hansard.surfaces.narrate import many
@@ -140,8 +140,7 @@ async def _evaluate(args: argparse.Namespace, problems: list[evaluating.Problem]
     pool = Pool(settings)
     made = convening(settings, pool, call)
     await pool.close()
-    for warning in made.warnings:
-        note(warning)
+    forewarn(made)
     rows = list[View]()
 
     def heard(row: View) -> None:
