@@ -141,6 +141,13 @@ async def test_a_round_in_which_nobody_spoke_counts() -> None:
     assert "· 2 rounds ·" in session_page(made)
 
 
+async def test_an_object_that_somebody_asks_with_is_shown_as_json() -> None:
+    asks = {"target": "ben", "type": "question", "content": {"sure": True, "why": None}}
+    made = (await Room().hold(config(), [says({"text": "So?", "direct_requests": [asks]})])).artifact
+    assert '{"sure": true, "why": null}' in "".join(read(session_page(made)).text)
+    assert '> {"sure": true, "why": null}' in as_markdown(made)
+
+
 async def test_self_loops_and_strangers_are_drawn() -> None:
     made = (
         await Room().hold(config(), [turn("ada", "oracle"), turn(), turn(), verdict("finalize"), synthesis()])

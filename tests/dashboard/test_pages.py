@@ -189,7 +189,8 @@ def test_a_round_in_which_nobody_spoke_counts(daemon: Served, visitor: Visitor) 
 def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path: Path) -> None:
     wanted = {"question": "which?", "context": "There is a blue one."}
     asks = {**panels.verdict("request_user_input"), "user_input_request": wanted}
-    turn = {"text": "It depends."}
+    large = {f"member {number}": True for number in range(700)}
+    turn = {"text": "It depends.", "direct_requests": [{"target": "ann", "type": "question", "content": large}]}
     said = (turn, asks, turn, panels.verdict(), panels.synthesis("The blue one."))
     entries = "}, {".join(f"text = {json.dumps(json.dumps(each))}" for each in said)
     scripted = f"[providers.curious]\nkind = 'scripted'\nmode = 'sequential'\nentries = [{{{entries}}}]\n"
@@ -199,6 +200,7 @@ def test_whoever_may_run_answers_a_session_that_asks_and_sees_the_next(tmp_path:
         reader = Visitor(daemon, daemon.issue("add", "ann", "--roles", "reader"))
         assert "may look but not answer" in reader.text(path)
         assert "which?\nThere is a blue one." in reader.text(path)
+        assert "(question): {&#34;member 0&#34;: true, " in reader.text(path)
         assert reader.send(f"{path}/continue", answer="blue").status_code == 403
         visitor = Visitor(daemon)
         assert visitor.send(f"{path}/continue", answer="").status_code == 422

@@ -141,6 +141,12 @@ def asked_for(pending: Mapping[str, Any]) -> list[str]:
     return [line for each in said if each for line in each.splitlines()]
 
 
+def requested(request: Mapping[str, Any]) -> str:
+    """What a member of a panel asks another one: a text as it is, an object as JSON."""
+    content = request["content"]
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
 @value
 class Spent:
     """What a session took, failed calls included, and the entry that ended it."""

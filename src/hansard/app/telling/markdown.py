@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hansard.app.telling.deliberationviews import asked_for
+from hansard.app.telling.deliberationviews import asked_for, requested
 from hansard.app.views import usd
 from hansard.deliberation.documents import Artifact
 from hansard.domain.budget import in_nano
@@ -51,7 +51,7 @@ def _message(message: Json) -> Iterator[str]:
         return
     for request in content.get("direct_requests") or ():
         yield from ("", f"asks {_inline(request['target'])} ({_inline(request['type'])}):", "")
-        yield from _quoted(str(request["content"]))
+        yield from _quoted(requested(request))
     if pending := content.get("user_input_request") or content.get("external_research_request"):
         yield from ("", "asks:", "")
         yield from _quoted("\n".join(asked_for(pending)))

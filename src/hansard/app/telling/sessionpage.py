@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import cos, hypot, pi, sin
 from typing import Any
 
-from hansard.app.telling.deliberationviews import asked_for, pending_of, rounds_of
+from hansard.app.telling.deliberationviews import asked_for, pending_of, requested, rounds_of
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runpage import whole_page
 from hansard.app.views import usd
@@ -200,7 +200,7 @@ def _turn(message: Json) -> str:
     head += f", answers {escape(message['parent_id'])}" if message.get("parent_id") else ""
     head += f" · {message['usage']['total_tokens']:,} tokens · {escape(message['id'])}</small>"
     asks = "".join(
-        f'<p class="ask">asks {escape(str(each["target"]))} ({escape(str(each["type"]))}): {escape(str(each["content"]))}</p>'
+        f'<p class="ask">asks {escape(str(each["target"]))} ({escape(str(each["type"]))}): {escape(requested(each))}</p>'
         for each in content.get("direct_requests") or ()
     )
     notes = "".join(

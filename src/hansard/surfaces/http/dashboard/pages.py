@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from hansard.app.serving.tokens import Token
+from hansard.app.telling.deliberationviews import requested
 from hansard.app.telling.escaping import spelled
 from hansard.app.telling.findings import said_of_answer, said_of_result
 from hansard.app.views import usd
@@ -87,6 +88,7 @@ def _environment() -> Environment:
     found.filters |= {
         "cut": cut,
         "plain": plain,
+        "requested": requested,
         "said_of_answer": lambda each: said_of_answer(each["check"], each["detail"]),
         "said_of_result": said_of_result,
         "usd": usd,
