@@ -17,6 +17,7 @@ from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.evaluation import evaluation_of, postmortem_of
 from hansard.domain.value import replace
 from hansard.errors import UsageError
+from hansard.surfaces.http.dashboard.deliberations import disagreements
 
 HOSTILE = '</p></div></style><script>alert(1)</script><img src=x onerror="alert(2)">&lt;b&gt; \u202e'
 OPEN = {"topic": f"when {HOSTILE}", "positions": [{"agent": "ada", "claim": HOSTILE}, {"agent": "ben", "claim": "no"}]}
@@ -146,6 +147,16 @@ async def test_an_object_that_somebody_asks_with_is_shown_as_json() -> None:
     made = (await Room().hold(config(), [says({"text": "So?", "direct_requests": [asks]})])).artifact
     assert '{"sure": true, "why": null}' in "".join(read(session_page(made)).text)
     assert '> {"sure": true, "why": null}' in as_markdown(made)
+
+
+async def test_a_topic_that_a_verdict_calls_settled_and_open_is_open_wherever_it_is_shown() -> None:
+    both = verdict(unresolved=[{**OPEN, "topic": "where"}], resolved=[{"topic": "where", "resolution": "here"}])
+    made = (await Room().hold(config(budget={"max_rounds": 1}), [turn(), turn(), turn(), both])).artifact
+    assert [each["topic"] for each in made["cumulative_unresolved"]] == ["where"]
+    rows = re.findall(r"<tr><th scope=row>where</th>.*?</tr>", session_page(made))
+    assert ["open</span>" in each for each in rows] == [True]
+    [shown] = disagreements(made["canonical_transcript"])
+    assert (shown["rounds"], shown["settled"]) == ([1], None)
 
 
 async def test_self_loops_and_strangers_are_drawn() -> None:

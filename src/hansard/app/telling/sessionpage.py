@@ -162,12 +162,13 @@ def _disagreements(artifact: Json) -> str:
     for message in artifact["canonical_transcript"]:
         if message["type"] not in ("coordination_turn", "synthesis"):
             continue
+        # What stands in both is open still, as in the session itself.
+        for each in message["content"]["resolved_disagreements"]:
+            settled[each["topic"]] = each["resolution"]
         for each in message["content"]["unresolved_disagreements"]:
             opened[each["topic"]].append(message["round"])
             sides[each["topic"]] = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
             settled.pop(each["topic"], None)
-        for each in message["content"]["resolved_disagreements"]:
-            settled[each["topic"]] = each["resolution"]
     topics = dict.fromkeys((*opened, *settled))
     if not topics:
         return '<p class="dim">None was recorded.</p>'

@@ -141,11 +141,12 @@ def disagreements(messages: Iterable[Message]) -> list[dict[str, Any]]:
     for message in messages:
         if message["type"] not in ("coordination_turn", "synthesis"):
             continue
+        # What stands in both is open still, as in the session itself.
+        for each in message["content"]["resolved_disagreements"]:
+            topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": [], "positions": []})
+            topic["settled"] = each["resolution"]
         for each in message["content"]["unresolved_disagreements"]:
             topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": []})
             topic["rounds"] = list(dict.fromkeys((*topic["rounds"], message["round"])))
             topic |= {"positions": each["positions"], "settled": None}
-        for each in message["content"]["resolved_disagreements"]:
-            topic = topics.setdefault(each["topic"], {"topic": each["topic"], "rounds": [], "positions": []})
-            topic["settled"] = each["resolution"]
     return list(topics.values())
