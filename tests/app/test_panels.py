@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deliberating import config, fails, script
-from hansard.app.archived.evaluating import compared, evaluated, find_held, read_problems, short
+from hansard.app.archived.evaluating import Problem, compared, evaluated, find_held, read_problems, short
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
@@ -244,6 +244,22 @@ async def test_a_panel_is_tried_on_a_set_of_problems_and_measured_from_the_recor
         assert (view["summary"]["syntheses"], view["summary"]["passed"], view["summary"]["judged"]) == (3, 1, 2)
         again = find_held(rows[0]["run"], tmp_path, hansard.store)
         assert short(again)["tokens"] == 60
+
+
+@pytest.mark.parametrize(
+    ("expect", "answer", "passed"),
+    [
+        (None, "ten", None),
+        ("TEN", "often", True),
+        ("ten", None, False),
+        ("cafe\u0301", "Das CAF\u00c9.", True),
+        ("Straße", "STRASSE", True),
+    ],
+)
+def test_an_answer_is_told_by_its_letters_and_not_by_their_bytes(
+    expect: str | None, answer: str | None, passed: bool | None
+) -> None:
+    assert Problem(id="1", text="?", expect=expect).passed(answer) is passed
 
 
 @pytest.mark.parametrize(

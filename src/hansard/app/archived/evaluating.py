@@ -7,6 +7,7 @@ from pathlib import Path
 from shlex import quote
 from statistics import fmean
 from typing import Any
+from unicodedata import normalize
 
 from hansard.app.archived.sessions import artifact_of, place_of
 from hansard.app.driving.deliberations import Deliberations
@@ -198,6 +199,14 @@ class Problem:
     text: str
     expect: str | None = None
 
+    def passed(self, answer: str | None) -> bool | None:
+        """Whether an answer holds what is expected, however its letters are put together; None where nothing is."""
+        return None if self.expect is None else _letters(self.expect) in _letters(answer or "")
+
+
+def _letters(text: str) -> str:
+    return normalize("NFC", text.casefold())
+
 
 def read_problems(path: Path) -> list[Problem]:
     """A set of problems: JSON lines with problem, and maybe id and expect; or plain text, one problem a line."""
@@ -250,8 +259,7 @@ async def evaluated(
         held = _on_record(store, run)
         assert held is not None
         row = {"problem": problem.id, "run": run, **short(held), "fault": sat.sitting.fault}
-        said = row["answer"]
-        row["passed"] = None if problem.expect is None else bool(said and problem.expect.lower() in said.lower())
+        row["passed"] = problem.passed(row["answer"])
         rows.append(row)
         heard(row)
     return evaluation_view(rows)
