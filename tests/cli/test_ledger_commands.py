@@ -744,6 +744,12 @@ def test_whoever_redacts_a_turn_is_told_where_else_its_words_stand(
     assert {"seq": taken, "part": "result"} in told["also_in"]
     assert {"seq": ended, "part": "artifact"} in told["also_in"]
     assert not [each for each in told["also_in"] if each["part"] == "prompt"]
+    [folder] = (tmp_path / "runs").iterdir()
+    assert told["files"] == [str(folder / name) for name in ("artifact.json", "transcript.jsonl")]
+    said = run("ledger", "redact", str(taken), "result", "--reason", "personal_data")[1]
+    assert f"they are yours to clean:\n  {folder / 'artifact.json'}\n" in said
+    shown = run("session", "metrics", folder.name, "--runs", str(tmp_path / "nowhere"))
+    assert (shown[0], "can neither be shown nor gone on with" in shown[2]) == (11, True)
 
 
 def test_questions_are_those_of_the_session_that_is_named(

@@ -269,5 +269,7 @@ def _failed(fact: TurnFailed) -> Result:
 
 def _bytes(body: Body, what: str) -> bytes:
     if body.data is None:
-        raise StoreError(f"the {what} of this session was redacted; what is missing cannot be resumed")
+        raise StoreError(
+            f"the {what} of this session was redacted; what is missing can neither be shown nor gone on with"
+        )
     return body.data

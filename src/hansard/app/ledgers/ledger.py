@@ -159,9 +159,9 @@ class LedgerService:
         return entry
 
     def redact(self, parts: Sequence[tuple[int, str]], *, reason: str, actor: str) -> View:
-        """Erase bodies for good: tombstones first, then the deletion ([B3]). Says which parts of their runs hold the same texts,
-        and which of the bodies were not what was recorded: afterwards nobody can tell. Of those that were gone already, nobody
-        can any more.
+        """Erase bodies for good: tombstones first, then the deletion ([B3]). Says which parts of their runs and which files of
+        their sessions hold the same texts, and which of the bodies were not what was recorded: afterwards nobody can tell. Of
+        those that were gone already, nobody can any more.
         """
         if reason not in get_args(RedactionReason):
             raise UsageError(f"reason {reason!r} is not one of {', '.join(get_args(RedactionReason))}")
@@ -175,8 +175,10 @@ class LedgerService:
             gone += [{"seq": seq, "part": part}] if state == "redacted" else []
         stones = self._tombstones(wanted, reason, actor)
         also_in: list[View] = []
+        files: list[str] = []
         try:
-            # Before they are gone, and with them what to look for. A run that cannot be searched keeps nothing from being erased.
+            # Before they are gone, and with them what to look for. What cannot be searched keeps nothing from being erased.
+            files += [file for run, erased in texts.items() for file in self._files_holding(run, erased)]
             held = {each for run, erased in texts.items() for each in self._holding(run, erased)}
             also_in += [{"seq": seq, "part": part} for seq, part in sorted(held.difference(wanted))]
         finally:
@@ -189,6 +191,7 @@ class LedgerService:
             "state": "redacted",
             "also_erased": [{"seq": seq, "part": part, "tombstone": stones[seq, part]} for seq, part in others],
             "also_in": also_in,
+            "files": files,
             "differed": differed,
             "gone": gone,
         }
@@ -229,7 +232,7 @@ class LedgerService:
 
     def _holding(self, run: str, erased: Sequence[bytes]) -> list[tuple[int, str]]:
         """The parts of a run that hold what was erased, as it is, or as it stands within JSON and within JSON in JSON."""
-        sought = list(dict.fromkeys(form for body in erased for text in _texts_of(body) for form in _written(text)))
+        sought = _sought(erased)
         found: list[tuple[int, str]] = []
         for entry in self.store.select(Query(run=run)) if sought and run else ():
             for part in sorted(entry.body):
@@ -237,6 +240,20 @@ class LedgerService:
                     stored = self.store.body(entry.seq, part)
                     if stored and any(each in stored.body for each in sought):
                         found.append((entry.seq, part))
+        return found
+
+    def _files_holding(self, run: str, erased: Sequence[bytes]) -> list[str]:
+        """The files in the directory of a run's session that hold it: they are the operator's, and stay as they are."""
+        from hansard.app.telling.deliberationviews import directory_of
+        from hansard.deliberation.archive import WRITTEN, read_file
+
+        sought, found = _sought(erased), list[str]()
+        folder = directory_of(self.store, run) if sought and run else None
+        for path in sorted(folder / name for name in WRITTEN) if folder else ():
+            with suppress(OSError, StoreError):
+                said = read_file(path)
+                if any(each in said for each in sought):
+                    found.append(str(path))
         return found
 
     def _tombstone(self, entry: Entry, part: str) -> int | None:
@@ -297,6 +314,11 @@ def _checked_view(seq: int, line: bytes, prev: str) -> View:
     return view
 
 
+def _sought(erased: Sequence[bytes]) -> list[bytes]:
+    """What is looked for, in every form in which it may stand somewhere."""
+    return list(dict.fromkeys(form for body in erased for text in _texts_of(body) for form in _written(text)))
+
+
 def _texts_of(body: bytes) -> list[str]:
     """What is looked for when this body was erased: itself, and in JSON whatever somebody said; names and numbers are no text."""
     whole = body.decode("utf-8", "replace").strip()
@@ -312,6 +334,10 @@ def _texts_of(body: bytes) -> list[str]:
 def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value.strip()
+        # What a model has answered in JSON stands elsewhere without it.
+        with suppress(ValueError, RecursionError):
+            if value.lstrip().startswith(("{", "[")):
+                yield from _leaves(json.loads(value))
     elif isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _leaves(each)

@@ -130,6 +130,10 @@ def redact(args: argparse.Namespace) -> int:
         words = " ".join(f"{each['seq']} {each['part']}" for each in view["also_in"])
         by = f" --by {shlex.quote(args.by)}" if args.by else ""
         say(f"all of them at once: {typed(args, f'ledger redact {words} --reason {args.reason}{by}')}")
+    if view["files"]:
+        say("files of the session's directory still hold it; they are yours to clean:")
+        for each in view["files"]:
+            say(f"  {each}")
     say("other parts may tell it in other words, and other runs were not searched")
     say("backups, exports and archives made before still hold it: they are yours to clean")
     return 0
