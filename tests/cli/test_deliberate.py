@@ -420,6 +420,8 @@ def test_a_continuation_refuses_what_the_session_before_has_settled_and_takes_th
     held = Path(shell.asks(*goes_on, "--max-rounds", 1)["run_dir"])
     assert held.parent == shell.folder / "first"
     assert json.loads((held / "config.json").read_bytes())["budget"]["max_rounds"] == 1
+    told = [line.split() for line in shell.type("session", "chain", "last")[1].splitlines()]
+    assert [line[1:] for line in told if line[0] in ("asks", "told")] == [["which?"], ["forty"]]
 
 
 def test_what_is_cut_of_a_session_is_said_before_it_and_before_the_one_that_goes_on_from_it(shell: Shell) -> None:

@@ -6,6 +6,7 @@ often a chain may go on is capped, and the cap is on the record of each of its r
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from hansard.app.driving.deliberations import Deliberations
@@ -32,6 +33,7 @@ from hansard.store.base import Query, Store
 ASKING = {"user_input_required": "the user", "external_research_required": "research"}
 """How a session ends that can be gone on with, and whom it asks."""
 MAX_ANSWER = 400_000
+_ANSWER = "The answer, from"
 
 
 @value
@@ -118,7 +120,7 @@ def problem_with(artifact: Mapping[str, Any], answer: str | None, number: int) -
     lines.append(f"An earlier session (transcript {artifact['transcript_digest']}) ended with a request:")
     lines += [f"> {line}" for line in asked_for(pending_of(ending) or {})]
     if answer is not None:
-        lines += [f"The answer, from {ASKING[ending['reason']]}:", *_cited(answer)]
+        lines += [f"{_ANSWER} {ASKING[ending['reason']]}:", *_cited(answer)]
     else:
         lines.append("Nobody answered it. An expert for it has joined the panel.")
     if verdict.get("focus"):
@@ -127,6 +129,15 @@ def problem_with(artifact: Mapping[str, Any], answer: str | None, number: int) -
         held = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
         lines += ["Open:", *_cited(f"{each['topic']} ({held})")]
     return "\n".join(lines)
+
+
+def answer_in(problem: str) -> list[str]:
+    """The answer with which a session goes on from the one before it, line by line, as its problem quotes it; none where nobody
+    gave one."""
+    _, continued, last = problem.rpartition("\n[CONTINUATION ")
+    _, answered, rest = last.partition(f"\n{_ANSWER}")
+    said = rest.split("\n")[1:] if continued and answered else []
+    return [line[2:] for line in takewhile(lambda line: line.startswith("> "), said)]
 
 
 def _cited(text: str) -> list[str]:

@@ -5,7 +5,7 @@ import asyncio
 from pathlib import Path
 
 from hansard.app.archived import evaluating
-from hansard.app.driving.chaining import chain_view
+from hansard.app.driving.chaining import answer_in, chain_view
 from hansard.app.pool import Pool
 from hansard.app.service import Hansard
 from hansard.app.settings import Settings, read_settings
@@ -166,6 +166,8 @@ def chain(args: argparse.Namespace) -> int:
         as_json(view)
         return 0
     for number, each in enumerate(view["sessions"], 1):
+        for at, line in enumerate(answer_in(each["problem"] or "") if number > 1 else ()):
+            say(f"   {'' if at else 'told':<4} {line}")
         ended = each.get("termination_reason") or each["outcome"] or each["state"]
         say(f"{number}. {each['session_id']}: {ended}; panel {', '.join(each['selected_agents'])}")
         if pending := each.get("pending"):
