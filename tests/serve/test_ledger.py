@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,18 @@ def test_the_runs_of_a_state_come_in_pages_of_the_same_moment(daemon: Served) ->
 def test_a_name_that_stands_twice_in_a_query_is_refused(daemon: Served, path: str, twice: str, run: str) -> None:
     said = daemon.get(path)
     assert (said.status_code, said.json()["errors"][0]["where"]) == (422, ["query", twice])
+
+
+def test_a_name_that_a_route_does_not_know_is_refused_in_its_query(daemon: Served, run: str) -> None:
+    described: dict[str, Any] = daemon.get("/openapi.json").json()["paths"]
+    for path, item in described.items():
+        for method in item:
+            # As somebody who takes a member of the body for a parameter, and would be told of a ledger that was not looked at.
+            asked = path.format(run=run, task="one", seq=2, part="prompt", gate="g", path="0/000")
+            said = daemon.client().request(method, f"{asked}?deep=true")
+            assert (said.status_code, said.json()["errors"][0]["where"]) == (422, ["query", "deep"]), (method, path)
+    said = daemon.get("/v1/runs?after=1&deep=true").json()
+    assert said["detail"] == "query/deep: this route takes after, limit, state, and not that"
 
 
 @pytest.mark.parametrize("number", ["1_0", "%2B1", "1.0", "%201", "%EF%BC%91", "-1", "1e1", ""])

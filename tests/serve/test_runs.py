@@ -218,7 +218,7 @@ def test_whoever_waits_for_no_plan_does_not_wait(daemon: Served) -> None:
 
 def test_the_short_way_and_the_long_way_give_the_same_route(daemon: Served) -> None:
     body = {"text": "the css of the login page is broken"}
-    short, long = daemon.post("/v1/route", body), daemon.post("/v1/route?", body, params={"": ""})
+    short, long = daemon.post("/v1/route", body), daemon.post("/v1/route?&", body)
     for name in ("lane", "evidence", "scores", "confidence", "runner_up", "tier"):
         assert short.json()[name] == long.json()[name]
     assert set(short.headers) == set(long.headers)
@@ -248,7 +248,7 @@ def test_the_short_way_and_the_long_way_give_the_same_route(daemon: Served) -> N
 )
 def test_both_ways_read_a_body_alike(daemon: Served, body: bytes) -> None:
     found = []
-    for path in ("/v1/route", "/v1/route?long=1"):
+    for path in ("/v1/route", "/v1/route?&"):
         said = daemon.client().post(path, content=body, headers={"Content-Type": "application/json"})
         told = said.json()
         parts = f"/v1/ledger/entries/{told.get('entry')}/parts/request"

@@ -1,7 +1,7 @@
 """What comes in, strictly, and what goes out, for the description. Outgoing views are not checked here: tests hold them against this."""
 
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Annotated, Any, Literal, get_origin
 
 from fastapi import Request
@@ -29,28 +29,36 @@ Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
 class Strictly(APIRoute):
-    """A route whose body is read as documents are: a name that stands twice is refused, NaN, and half a character. A name that
-    stands twice in the query is refused, too, where it has one value.
+    """A route whose body is read as documents are: a name that stands twice is refused, NaN, and half a character. In the query a
+    name is refused that the route does not know, and one that stands there twice and has one value.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        many = {name for field in self.dependant.query_params for name in _many(field.field_info.annotation)}
+        known = {
+            name: many for field in self.dependant.query_params for name, many in _named(field.field_info.annotation)
+        }
 
         async def strictly(request: Request) -> Response:
-            given = Counter(name for name, _ in request.query_params.multi_items() if name not in many)
-            if twice := next((name for name, times in given.items() if times > 1), None):
-                what = "it stands more than once, and has one value"
-                fault = {"where": ["query", twice], "what": what}
-                raise Refused(422, f"query/{twice}: {what}", errors=[fault])
+            for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
+                if name not in known:
+                    raise _wrong_in_query(name, f"this route takes {', '.join(known) or 'no query'}, and not that")
+                if times > 1 and not known[name]:
+                    raise _wrong_in_query(name, "it stands more than once, and has one value")
             return await handle(_Strict(request.scope, request.receive))
 
         return strictly
 
 
-def _many(model: Any) -> list[str]:
-    """Which parameters of a query may stand in it several times."""
-    return [name for name, each in model.model_fields.items() if get_origin(each.annotation) is list]
+def _named(model: Any) -> Iterator[tuple[str, bool]]:
+    """The parameters of a query, each with whether it may stand there several times."""
+    for name, each in model.model_fields.items():
+        yield each.alias or name, get_origin(each.annotation) is list
+
+
+def _wrong_in_query(name: str, what: str) -> Refused:
+    name = name[:80]
+    return Refused(422, f"query/{name}: {what}", errors=[{"where": ["query", name], "what": what}])
 
 
 class _Strict(Request):

@@ -9,12 +9,12 @@ from starlette.responses import Response
 from hansard.app.serving.publishing import status as ledger_status
 from hansard.app.views import moment
 from hansard.errors import StoreError
-from hansard.surfaces.http.bodies import HealthView, StatusView
+from hansard.surfaces.http.bodies import HealthView, StatusView, Strictly
 from hansard.surfaces.http.desk import answer, desk_of
 from hansard.surfaces.http.metrics import MEDIA
 from hansard.surfaces.http.problems import Refused, documented
 
-router = APIRouter(tags=["daemon"])
+router = APIRouter(tags=["daemon"], route_class=Strictly)
 TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 
