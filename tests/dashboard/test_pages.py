@@ -324,6 +324,19 @@ def test_what_does_not_fit_is_marked_and_not_left_out_in_silence(daemon: Served,
     assert "and more" not in listed
 
 
+def test_a_page_says_how_many_calls_it_does_not_draw_and_of_how_many_it_does_not_show_the_texts(tmp_path: Path) -> None:
+    plan = {"tasks": [{"id": f"t{each}", "lane": "backend", "instruction": "do it"} for each in range(407)]}
+    with serving(place(tmp_path), "--provider", "quick") as daemon:
+        run = daemon.submit(plan=plan)["run"]
+        daemon.until(run, "answered")
+        text = Visitor(daemon).text(f"/dashboard/runs/{run}")
+    assert text.count('<svg class="time"') == 400
+    drawing, behind = text.split("<h2>Timeline</h2>")
+    assert ["7 more are not drawn." in each for each in (drawing, behind)] == [True, True]
+    assert text.count("<summary>Prompt</summary>") == 200
+    assert "Prompts and outputs of the last 207 attempts are not shown here" in behind
+
+
 def test_a_receipt_is_a_file_that_verifies(daemon: Served, visitor: Visitor, hostile: str) -> None:
     [returned] = daemon.get(f"/v1/ledger/entries?run={hostile}&kind=task.returned").json()
     said = visitor.see(f"/dashboard/ledger/{returned['seq']}/receipt?disclose=output")

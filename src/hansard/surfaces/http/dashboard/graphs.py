@@ -109,10 +109,7 @@ def timeline(entries: Sequence[View]) -> tuple[Bar, ...]:
     length = max(1, last - first)
     # Whoever takes a run over asks anew: nothing comes of what was asked before.
     leaves = Leaves((entry["seq"], entry["kind"], entry["ts"]) for entry in entries)
-    return tuple(
-        _bar(seq, each, answered.get(seq), first, last, length, leaves)
-        for seq, each in list(asked.items())[:MOST_DRAWN]
-    )
+    return tuple(_bar(seq, each, answered.get(seq), first, last, length, leaves) for seq, each in asked.items())
 
 
 def _bar(seq: int, asked: View, answered: View | None, first: int, last: int, length: int, leaves: Leaves) -> Bar:

@@ -16,7 +16,7 @@ from hansard.app.telling.recorded import ENDED, STATES
 from hansard.app.views import View
 from hansard.surfaces.http import runs as api
 from hansard.surfaces.http.bodies import Seq
-from hansard.surfaces.http.dashboard.graphs import timeline, waves
+from hansard.surfaces.http.dashboard.graphs import MOST_DRAWN, timeline, waves
 from hansard.surfaces.http.dashboard.pages import Page, form, page, to, to_keep
 from hansard.surfaces.http.dashboard.spending import spend
 from hansard.surfaces.http.desk import desk_of
@@ -75,18 +75,22 @@ def _without_decided(gates: Gates, views: list[View]) -> None:
 def _run(hansard: Hansard, run: str) -> dict[str, Any]:
     runs = hansard.runs
     view, entries = runs.show(run), runs.views(run)
-    _with_texts(runs, view, entries)
+    unread = _with_texts(runs, view, entries)
     _without_decided(hansard.gates, [view])
+    bars = timeline(entries)
     return {
         "run": view,
         "graph": waves(view["tasks"]),
-        "bars": timeline(entries),
+        "bars": bars[:MOST_DRAWN],
+        "undrawn": len(bars[MOST_DRAWN:]),
+        "unread": unread,
         "spend": spend(view),
         "over": view["state"] in ENDED,
     }
 
 
-def _with_texts(runs: Runs, view: View, entries: list[View]) -> None:
+def _with_texts(runs: Runs, view: View, entries: list[View]) -> int:
+    """Gives how many attempts there are whose texts are not among them."""
     climbs: dict[str, list[str]] = {}
     for entry in entries:
         if entry["kind"] == "task.escalated":
@@ -101,6 +105,7 @@ def _with_texts(runs: Runs, view: View, entries: list[View]) -> None:
             attempt["output"] = runs.text(returned["seq"], "output") if returned and left > 0 else None
             attempt["read"] = left > 0
             left -= 1
+    return max(0, -left)
 
 
 @router.get("/dashboard/data/runs/{run}/events")
