@@ -170,6 +170,7 @@ def test_a_deliberation_that_came_to_nothing_says_what_it_asks_for_or_why(daemon
         run = daemon.post("/v1/deliberations?wait=60", body).json()["run"]
         text = visitor.text(f"/dashboard/deliberations/{run}")
         assert words in text
+        assert "yet" not in text, "what is over comes to nothing more"
         assert f"/dashboard/deliberations/{run}/continue" not in text
         assert ("An answer is not enough here: that session was answered by a script" in text) == words.endswith("?")
 
