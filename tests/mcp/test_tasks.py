@@ -33,6 +33,7 @@ async def test_a_submit_becomes_a_task_whose_id_is_the_run(tmp_path: Path) -> No
         assert made["pollIntervalMs"] > 0
         done = await until(wire, made["taskId"], "completed")
         assert done["createdAt"] == made["createdAt"]
+        assert done["statusMessage"] == "answered"
         view = done["result"]["structuredContent"]
         assert (view["run"], view["state"]) == (made["taskId"], "answered")
         direct = (await wire.modern("tools/call", SUBMIT, extensions=()))["result"]
@@ -45,6 +46,7 @@ async def test_a_deliberation_becomes_a_task_too(tmp_path: Path) -> None:
         made = (await wire.modern("tools/call", call))["result"]
         done = await until(wire, made["taskId"], "completed")
         assert done["result"]["structuredContent"]["outcome"] == "synthesis"
+        assert done["statusMessage"] == "answered: synthesis"
 
 
 async def test_a_task_is_durable_before_it_is_named_and_goes_on_after_a_kill(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ async def task_view(call: Call, run: str) -> dict[str, Any]:
 def _message(brief: View) -> str:
     if brief["open_gates"] and brief["state"] not in STATUS:
         return f"waiting at a gate: {', '.join(brief['open_gates'])}"
-    return ": ".join(each for each in (brief["state"], brief["reason"]) if each)
+    return ": ".join(dict.fromkeys(each for each in (brief["state"], brief["reason"]) if each))
 
 
 def install(server: Server[Any], desk: Desk) -> None:
