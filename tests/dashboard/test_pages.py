@@ -6,7 +6,9 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,16 @@ def gated(daemon: Served) -> str:
 def debated(daemon: Served) -> str:
     said = daemon.post("/v1/deliberations?wait=60", {"problem": HOSTILE, "provider": "rehearsal"})
     return str(said.json()["run"])
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A daemon with a run of more tasks than a page draws, and of more entries than several pages show."""
+    plan = {"tasks": [{"id": f"t{each}", "lane": "backend", "instruction": "do it"} for each in range(407)]}
+    with serving(place(tmp_path_factory.mktemp("crowded")), "--provider", "quick") as served:
+        served.submit("before it", wait=30)
+        served.until(served.submit(plan=plan)["run"], "answered")
+        yield served
 
 
 def every_page(daemon: Served, *runs: str) -> list[str]:
@@ -301,6 +313,27 @@ def test_the_ledger_is_filtered_and_paged(daemon: Served, visitor: Visitor, host
     assert re.search(r"data-label=\"Says\"[^\n]*…</td></tr>", visitor.text("/dashboard/ledger?kind=task.returned"))
 
 
+@pytest.mark.parametrize("chosen", ["", "kind=task.attempted", "run=last", "kind=task.attempted&actor=lane:backend"])
+def test_the_ledger_is_leafed_through_both_ways_whatever_is_chosen(crowded: Served, chosen: str) -> None:
+    visitor, whole, asked = Visitor(crowded), list[int](), f"/v1/ledger/entries?limit=1000&{chosen}"
+    while asked:
+        said = crowded.get(asked)
+        whole += [view["seq"] for view in said.json()]
+        asked = said.links["next"]["url"] if "next" in said.links else ""
+    for begin, word, forwards in ("", "Older", False), ("&after=-1", "Newer", True):
+        seen, path = list[int](), f"/dashboard/ledger?{chosen}{begin}"
+        while path:
+            text = unescape(visitor.text(path))
+            shown = [
+                int(seq) for seq in re.findall(r'scope="row"><a class="seq" href="/dashboard/ledger/(\d+)"', text)
+            ][::-1]
+            seen = [*seen, *shown] if forwards else [*shown, *seen]
+            links = {word: href for href, word in re.findall(r'href="([^"]+)">(\w+)</a>', text)}
+            path = links.get(word, "")
+        assert seen == whole
+        assert ("Newer" if not forwards else "Older") in links, "and back again"
+
+
 def test_an_entry_shows_its_parts_and_both_ways_of_causes(daemon: Served, visitor: Visitor, hostile: str) -> None:
     [returned] = daemon.get(f"/v1/ledger/entries?run={hostile}&kind=task.returned").json()
     view = daemon.get(f"/v1/ledger/entries/{returned['seq']}").json()
@@ -325,12 +358,11 @@ def test_what_does_not_fit_is_marked_and_not_left_out_in_silence(daemon: Served,
     assert "and more" not in listed
 
 
-def test_a_page_says_how_many_calls_it_does_not_draw_and_of_how_many_it_does_not_show_the_texts(tmp_path: Path) -> None:
-    plan = {"tasks": [{"id": f"t{each}", "lane": "backend", "instruction": "do it"} for each in range(407)]}
-    with serving(place(tmp_path), "--provider", "quick") as daemon:
-        run = daemon.submit(plan=plan)["run"]
-        daemon.until(run, "answered")
-        text = Visitor(daemon).text(f"/dashboard/runs/{run}")
+def test_a_page_says_how_many_calls_it_does_not_draw_and_of_how_many_it_does_not_show_the_texts(
+    crowded: Served,
+) -> None:
+    run = crowded.get("/v1/runs/last").json()["run"]
+    text = Visitor(crowded).text(f"/dashboard/runs/{run}")
     assert text.count('<svg class="time"') == 400
     drawing, behind = text.split("<h2>Timeline</h2>")
     assert ["7 more are not drawn." in each for each in (drawing, behind)] == [True, True]

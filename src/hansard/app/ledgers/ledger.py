@@ -50,21 +50,24 @@ class LedgerService:
         kind: str | None = None,
         actor: str | None = None,
         after: int | None = None,
+        before: int | None = None,
         limit: int | None = None,
     ) -> Iterator[View]:
-        """Entries in their order: the first ones behind `after`, or without it the newest; a broken one is marked with why."""
+        """Entries in their order: the first ones behind `after`, or without it the newest, of those before `before` where that is
+        given; a broken one is marked with why."""
         newest = after is None and limit is not None
+        start = -1 if after is None else after
         if run is None and kind is None and actor is None:
-            yield from self._show_lines(-1 if after is None else after, limit, newest)
+            yield from self._show_lines(start, before, limit, newest)
             return
-        query = Query(
-            run=run, kind=kind, actor=actor, after=-1 if after is None else after, limit=limit, newest_first=newest
-        )
+        query = Query(run=run, kind=kind, actor=actor, after=start, before=before, limit=limit, newest_first=newest)
         found = self.store.select(query)
         yield from (entry_view(entry) for entry in (reversed(list(found)) if newest else found))
 
-    def _show_lines(self, after: int, limit: int | None, newest: bool) -> Iterator[View]:
+    def _show_lines(self, after: int, before: int | None, limit: int | None, newest: bool) -> Iterator[View]:
         start, stop = max(after + 1, 0), self.size()
+        if before is not None:
+            stop = min(stop, before)
         if limit is not None:
             start, stop = (max(start, stop - limit), stop) if newest else (start, min(stop, start + limit))
         if start >= stop:

@@ -11,7 +11,7 @@ from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.serving import publishing
 from hansard.app.views import View
 from hansard.errors import HansardError, StoreError, UsageError
-from hansard.surfaces.http.bodies import DIGITS, MAX_SEQ
+from hansard.surfaces.http.bodies import DIGITS, MAX_SEQ, Seq
 from hansard.surfaces.http.dashboard.graphs import causal
 from hansard.surfaces.http.dashboard.pages import Page, page
 from hansard.surfaces.http.desk import desk_of
@@ -27,14 +27,15 @@ class Wanted(BaseModel):
     kind: str = ""
     actor: str = ""
     after: int | None = None
+    before: Seq | None = None
 
 
 @router.get("/dashboard/ledger")
 async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Response:
-    """The newest entries, or those behind `after`."""
+    """The newest entries, or the newest before `before`, or those behind `after`."""
     desk = desk_of(request)
     ledger = desk.hansard.ledger
-    chosen = {name: value.strip() for name, value in query.model_dump(exclude={"after"}).items()}
+    chosen = {name: value.strip() for name, value in query.model_dump(include={"run", "kind", "actor"}).items()}
     filters: dict[str, Any] = {name: value or None for name, value in chosen.items()}
     if chosen["run"]:
         # Pages name a run by the end of its id, and people type what they see.
@@ -42,7 +43,7 @@ async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Respons
             filters["run"] = await desk.hansard.heavily(desk.hansard.runs.find, chosen["run"])
 
     def read() -> list[View]:
-        return list(ledger.show(**filters, after=query.after, limit=PAGE))
+        return list(ledger.show(**filters, after=query.after, before=query.before, limit=PAGE))
 
     seen = await desk.hansard.heavily(ledger.size)
     views = await desk.hansard.heavily(read)
@@ -54,6 +55,7 @@ async def listed(request: Request, query: Annotated[Wanted, Query()]) -> Respons
         chosen=chosen,
         filtered=any(chosen.values()),
         after=query.after,
+        newest=query.after is None and query.before is None,
         size=PAGE,
     )
 
