@@ -344,6 +344,15 @@ def test_methods_that_are_not_there_are_named(daemon: Served) -> None:
         said = daemon.client().request("DELETE", path)
         assert (said.status_code, said.headers["allow"]) == (405, "GET, HEAD")
         assert said.headers["content-type"] == "application/problem+json"
+        assert said.json()["detail"] == f"'{path}' takes GET, HEAD alone"
+
+
+def test_a_path_that_no_route_has_is_named_with_where_they_are_described(daemon: Served) -> None:
+    for path in ("/v1/run", "/v1/runs/", "/v1/ledger/entries/2/parts/a%2Fb"):
+        said = daemon.get(path)
+        assert (said.status_code, said.headers["content-type"]) == (404, "application/problem+json")
+        told = f"there is no route {path.replace('%2F', '/')!r}; /openapi.json describes those that there are"
+        assert said.json()["detail"] == told
 
 
 def test_what_libraries_say_of_a_caller_is_no_line_of_the_log(daemon: Served) -> None:

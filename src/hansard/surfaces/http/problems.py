@@ -142,12 +142,16 @@ def _invalid(error: RequestValidationError) -> Refused:
 
 
 def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
-    """Let every error come out as a problem. Of these routes, a wrong method is told which ones are right."""
+    """Let every error come out as a problem. Of these routes, a wrong method is told which ones are right, and a path that none has
+    where they are described."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        refused = refused_by(error)
+        refused, path = refused_by(error), request.scope["path"]
         if refused.status_code == 405:
-            refused.headers = {"allow": ", ".join(_allowed(routes, request.scope["path"]))}
+            allowed = ", ".join(_allowed(routes, path))
+            refused = Refused(405, f"{path[:80]!r} takes {allowed} alone", {"allow": allowed})
+        elif refused.status_code == 404 and refused is not error and isinstance(error, HTTPException):
+            refused = Refused(404, f"there is no route {path[:80]!r}; /openapi.json describes those that there are")
         return problem(request, refused)
 
     for kind in (HansardError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
