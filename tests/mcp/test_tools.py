@@ -117,6 +117,11 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("submit", {}, "request: Field required"),
     ("submit", {"request": " "}, "request"),
     ("submit", {"request": "x", "cmd": "rm -rf /"}, "cmd: Extra inputs are not permitted"),
+    (
+        "status",
+        {str(each): 1 for each in range(1_001)},
+        "status: arguments: it has 1,001 members; at most 1,000 are read",
+    ),
     ("submit", {"request": "x", "max_calls": "many"}, "max_calls"),
     ("submit", {"request": "x", "lane": "nobody"}, "nobody"),
     ("submit", {"request": "x", "provider": "nobody"}, "there is no provider 'nobody'"),

@@ -237,6 +237,17 @@ def test_a_page_of_another_site_may_not_call(daemon: Served) -> None:
     assert daemon.get("/v1/status", headers={"Origin": daemon.address}).status_code == 200
 
 
+def test_members_without_number_are_told_of_once(daemon: Served) -> None:
+    many = {str(each): 1 for each in range(60_000)}
+    for path, body in ("/v1/ledger/verify", many), ("/v1/runs", {"request": "x", **many}):
+        said = daemon.post(path, body)
+        assert (said.status_code, len(said.json()["errors"])) == (422, 1)
+        assert said.json()["detail"] == f"body: it has {len(body):,} members; at most 1,000 are read"
+    run = daemon.submit(wait=30)["run"]
+    said = daemon.post(f"/v1/runs/{run}/rerun", {"swap": many})
+    assert (said.status_code, said.json()["errors"][0]["where"]) == (422, ["body", "swap"])
+
+
 @pytest.mark.parametrize("media", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_a_body_that_a_form_could_send_is_refused(daemon: Served, media: str) -> None:
     said = daemon.client().post("/v1/runs", content=b'{"request": "x"}', headers={"Content-Type": media})

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 State = Literal[
@@ -30,6 +30,23 @@ WHOLE = BeforeValidator(whole)
 MAX_SEQ = 2**53 - 1
 Seq = Annotated[int, Field(ge=0, le=MAX_SEQ), WHOLE]
 Limit = Annotated[int, Field(ge=0, lt=10**15), WHOLE]
+
+
+MOST_MEMBERS = 1_000
+
+
+def few(given: object) -> object:
+    """Of members without number each wrong one would be told of, and everybody else would wait for that."""
+    if isinstance(given, dict) and len(given) > MOST_MEMBERS:
+        raise ValueError(f"it has {len(given):,} members; at most {MOST_MEMBERS:,} are read")
+    return given
+
+
+class Incoming(BaseModel):
+    """Nothing is guessed: unknown members and wrong types are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    _few = model_validator(mode="before")(few)
 
 
 class Limited(BaseModel):

@@ -77,10 +77,8 @@ def _without_defaults(schema: dict[str, Any]) -> None:
         each.pop("default", None)
 
 
-class Incoming(BaseModel):
-    """Nothing is guessed: unknown members and wrong types are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=_without_defaults)
+class Incoming(shapes.Incoming):
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
 
 
 def _in_digits(value: object) -> object:
@@ -198,7 +196,9 @@ class ContinuationRequest(SessionRequest):
 
 
 class RerunRequest(Incoming):
-    swap: dict[str, Name] = Field({}, description="Roles whose answers come live, and from which provider.")
+    swap: Annotated[dict[str, Name], BeforeValidator(shapes.few)] = Field(
+        {}, description="Roles whose answers come live, and from which provider."
+    )
 
 
 class DecisionRequest(Incoming):

@@ -55,5 +55,9 @@ def of_error(message: str) -> CallToolResult:
 def faults(error: ValidationError) -> str:
     """What is wrong with arguments, without repeating them."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = [f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg']}" for each in found[:SHOWN_FAULTS]]
+    told = [
+        # What we said ourselves comes with a word of the library's before it.
+        f"{'.'.join(map(str, each['loc'])) or 'arguments'}: {each['msg'].removeprefix('Value error, ')}"
+        for each in found[:SHOWN_FAULTS]
+    ]
     return "; ".join(told)

@@ -11,13 +11,13 @@ from mcp.server import ServerRequestContext
 from mcp.types import InputRequiredResult, InputResponses, ToolAnnotations
 from mcp.types import Tool as Described
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from hansard.app.serving.tokens import Token
 from hansard.app.views import View
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.views import Shown
-from hansard.surfaces.shapes import WHOLE, Name
+from hansard.surfaces.shapes import WHOLE, Incoming, Name
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
 Count = Annotated[int, Field(ge=1, le=10**12), WHOLE]
@@ -33,10 +33,8 @@ HINTS: dict[Kind, ToolAnnotations] = {
 }
 
 
-class Arguments(BaseModel):
-    """What a caller says. Nothing is guessed: unknown members and wrong types are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
+class Arguments(Incoming):
+    """What a caller says."""
 
 
 class Nothing(Arguments):
