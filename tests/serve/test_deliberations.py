@@ -28,6 +28,21 @@ def test_a_deliberation_is_held_and_read(daemon: Served) -> None:
     assert [each["run"] for each in daemon.get("/v1/deliberations").json()] == [run]
 
 
+def test_the_last_deliberation_is_the_newest_of_its_kind(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "quick") as daemon:
+        assert daemon.get("/v1/runs/last").json()["detail"] == "there are no runs yet"
+        daemon.submit(wait=30)
+        said = daemon.get("/v1/deliberations/last")
+        assert (said.status_code, "there is no deliberation" in said.json()["detail"]) == (404, True)
+        held = [daemon.post("/v1/deliberations?wait=120", with_id(f"s-{each}")).json() for each in (1, 2)]
+        daemon.submit(wait=30)
+        assert daemon.get("/v1/deliberations/last").json() == held[-1]
+        shown = json.loads(daemon.cli("session", "metrics", "last", "--json").stdout)
+        assert daemon.get("/v1/deliberations/last/metrics").json() == shown
+        seen = Visitor(daemon).see("/dashboard/deliberations/last")
+        assert held[-1]["run"] in seen.text
+
+
 def test_experts_join_a_panel_that_is_convened_over_http(daemon: Served) -> None:
     asked = {"problem": "keep it?", "provider": "rehearsal", "experts": ["a lawyer for data protection"]}
     said = daemon.post("/v1/deliberations?wait=120", asked)

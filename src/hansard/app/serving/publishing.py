@@ -43,11 +43,16 @@ def exact_run(store: Store, run: str) -> str:
         raise UsageError(f"there is no run {run!r:.60}; a run's id is a UUID, or `last`")
     for entry in store.select(query):
         return entry.run
-    raise UsageError(f"there is no run {run!r:.60}")
+    raise UsageError("there are no runs yet" if run == "last" else f"there is no run {run!r:.60}")
 
 
 def exact_deliberation(store: Store, run: str) -> str:
-    """A run by its id that is a deliberation."""
+    """A run by its id that is a deliberation; `last` is the newest of those, and not of all runs."""
+    if run == "last":
+        for entry in store.select(Query(kind="run.requested", newest_first=True, limit=MOST_LOOKED_AT)):
+            if entry.data.get("mode") == MODE:
+                return entry.run
+        raise UsageError(f"there is no deliberation among the newest {MOST_LOOKED_AT:,} runs")
     found = exact_run(store, run)
     if not is_deliberation(store, found):
         raise UsageError(f"run {found} is no deliberation")
