@@ -350,6 +350,18 @@ async def test_a_configuration_and_its_script_come_inline(tmp_path: Path) -> Non
         assert kept["transcript_digest"] == held["transcript_digest"]
 
 
+async def test_sessions_have_their_directories_where_the_server_has_them(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    held_in = tmp_path / "sessions"
+    async with desk_in(tmp_path / "project", sessions=held_in) as desk, client_of(desk) as client:
+        for asked, place in ({}, held_in), ({"output_dir": "mine"}, tmp_path / "project" / "mine"):
+            held = await called(client, "deliberate", {"problem": "x", **asked})
+            assert Path(held["run_dir"]).parent == place
+            assert (await called(client, "get_run_summary", {"run_dir": held["run_dir"]}))["digest_replay_ok"]
+        assert "outside" in await refused(client, "get_run_summary", {"run_dir": str(held_in.parent)})
+        assert not (tmp_path / "project" / "runs").exists()
+
+
 async def test_the_gates_of_a_run_are_found_as_the_run_is(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk, client_of(desk) as client:
         run = (await called(client, "submit", {"request": "x", "gates": ["plan"]}))["run"]

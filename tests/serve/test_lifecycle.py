@@ -64,16 +64,16 @@ def test_what_came_in_over_mcp_is_counted_may_end_and_is_refused_while_draining(
     asked = {"request": "x", **BARE, "provider": "slow", "wait": False}
     with serving(place(tmp_path), "--grace", 12) as daemon:
         assert "submitted_total 0" in daemon.get("/metrics").text
-        run = submit_over_mcp(daemon, asked)["structuredContent"]["run"]
+        run = over_mcp(daemon, "submit", asked)["structuredContent"]["run"]
         assert daemon.get("/v1/status").json()["driving"] == 1
         assert "submitted_total 1" in daemon.get("/metrics").text
         daemon.submit(provider="stuck")
         daemon.process.send_signal(signal.SIGTERM)
         wait_for(lambda: daemon.get("/health").status_code == 503)
-        refused = submit_over_mcp(daemon, asked)
+        refused = over_mcp(daemon, "submit", asked)
         assert refused["isError"]
         assert "shutting down" in refused["content"][0]["text"]
-        for way in ("/v1/route", "/v1/route?long=1"):
+        for way in ("/v1/route", "/v1/route?&"):
             assert daemon.post(way, {"text": "fix the login page"}).status_code == 503
         assert daemon.process.wait(30) == 0
     found = {view["run"]: view["kind"] for view in entries(daemon)}
@@ -85,10 +85,10 @@ def test_what_came_in_over_mcp_is_counted_may_end_and_is_refused_while_draining(
 def test_there_is_room_for_so_many_runs_wherever_they_come_in(tmp_path: Path) -> None:
     asked = {"request": "x", **BARE, "wait": False}
     with serving(place(tmp_path), "--max-runs", 1, "--grace", 3) as daemon:
-        first = submit_over_mcp(daemon, {**asked, "provider": "stuck"})["structuredContent"]["run"]
+        first = over_mcp(daemon, "submit", {**asked, "provider": "stuck"})["structuredContent"]["run"]
         daemon.until(first, "running")
         others = [
-            submit_over_mcp(daemon, {**asked, "provider": "quick"})["structuredContent"]["run"],
+            over_mcp(daemon, "submit", {**asked, "provider": "quick"})["structuredContent"]["run"],
             daemon.submit(provider="quick")["run"],
         ]
         time.sleep(1.5)
@@ -99,14 +99,14 @@ def test_there_is_room_for_so_many_runs_wherever_they_come_in(tmp_path: Path) ->
             daemon.until(run, "answered")
 
 
-def submit_over_mcp(daemon: Served, asked: dict[str, Any]) -> dict[str, Any]:
-    """What the tool submit says, to a client of the newest generation that knows no tasks."""
-    params = {"name": "submit", "arguments": asked, "_meta": envelope(())}
+def over_mcp(daemon: Served, tool: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """What a tool says, to a client of the newest generation that knows no tasks."""
+    params = {"name": tool, "arguments": asked, "_meta": envelope(())}
     headers = {
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": MODERN,
         "mcp-method": "tools/call",
-        "mcp-name": "submit",
+        "mcp-name": tool,
     }
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     text = daemon.post("/mcp", message, headers=headers).text
@@ -496,6 +496,15 @@ def test_a_place_where_no_session_can_have_its_directory_is_told_at_the_start(
 
 
 @pytest.mark.long
+def test_a_deliberation_over_mcp_has_its_directory_where_the_daemon_has_them(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    with serving(place(tmp_path / "project"), "--sessions", tmp_path / "held") as daemon:
+        said = over_mcp(daemon, "deliberate", {"problem": "keep it?", "provider": "rehearsal"})["structuredContent"]
+        assert Path(said["run_dir"]).parent == tmp_path / "held"
+        kept = over_mcp(daemon, "get_run_summary", {"run_dir": said["run_dir"]})["structuredContent"]
+        assert kept["transcript_digest"] == said["transcript_digest"]
+
+
 def test_the_second_daemon_seals_when_the_first_is_gone(tmp_path: Path) -> None:
     place(tmp_path)
     with serving(tmp_path) as first, serving(tmp_path) as second:

@@ -216,7 +216,13 @@ async def _mcp(daemon: Daemon, options: Options) -> AsyncIterator[ASGIApp | None
 
     app = AtFirst(
         "hansard.surfaces.mcp.http",
-        lambda: http_app(daemon.hansard, wishes=options.wishes, commands=options.commands, daemon=daemon),
+        lambda: http_app(
+            daemon.hansard,
+            wishes=options.wishes,
+            commands=options.commands,
+            sessions=options.sessions,
+            daemon=daemon,
+        ),
     )
     async with app.lifespan():
         yield app

@@ -24,6 +24,7 @@ def http_app(
     gates: bool = False,
     commands: bool = False,
     folder: Path | None = None,
+    sessions: Path | None = None,
     daemon: "Daemon | None" = None,
 ) -> "HttpApp":
     """The server as an ASGI application for the path `/mcp`, whole: give it to `Route("/mcp", app)`, not to a mount.
@@ -31,7 +32,8 @@ def http_app(
     It answers only inside `async with app.lifespan():`, which can be entered once. Leaving it interrupts what is driven
     here for its clients: the record says so, and it can go on. Host, Origin and tokens are the guard's who stands before
     it; where he leaves a token in the scope (`hansard.token`), its roles decide which tools may be called. `gates` offers
-    `gate_decide`, and asks the person behind a client. What is submitted here is the `daemon`'s, where there is one.
+    `gate_decide`, and asks the person behind a client. `sessions` is where deliberations have their directories. What is
+    submitted here is the `daemon`'s, where there is one.
     """
     try:
         from hansard.surfaces.mcp.http import HttpApp
@@ -39,4 +41,7 @@ def http_app(
         raise MissingExtra(f"the MCP server needs {error.name}: {MISSING}") from error
     from hansard.surfaces.mcp.desk import Desk
 
-    return HttpApp(Desk.of(hansard, wishes=wishes, gates=gates, commands=commands, folder=folder, daemon=daemon))
+    desk = Desk.of(
+        hansard, wishes=wishes, gates=gates, commands=commands, folder=folder, sessions=sessions, daemon=daemon
+    )
+    return HttpApp(desk)

@@ -22,7 +22,6 @@ from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Nothing, Te
 from hansard.surfaces.mcp.views import ChainView, DeliberationView, MadePersonaView, PersonasView, SessionView
 from hansard.surfaces.shapes import WHOLE, Name
 
-RUNS = "runs"
 MAX_NEED = 4_096
 Money = Annotated[float, Field(gt=0, le=1e9)]
 
@@ -34,7 +33,10 @@ class Sitting(Arguments):
     max_rounds: Annotated[int, Field(ge=1, le=1_000), WHOLE] | None = None
     script: dict[str, Any] | None = Field(None, description="Answers to rehearse with, instead of any model.")
     selector_script: dict[str, Any] | None = None
-    output_dir: Name = Field(RUNS, description="Where the session's directory is made, in the project's folder.")
+    output_dir: Name | None = Field(
+        None,
+        description="Where the session's directory is made, in the project's folder; default: where the server has them.",
+    )
 
 
 class Deliberating(Sitting):
@@ -207,7 +209,7 @@ def _convened(call: Call, asked: Sitting) -> Convened:
     """What both ways to begin a session have in common. Nobody is asked whom only the server's flags name."""
     return Convened(
         max_rounds=asked.max_rounds,
-        runs=call.desk.within(asked.output_dir),
+        runs=call.desk.place_of_session(asked.output_dir),
         script=asked.script,
         selector_script=asked.selector_script,
         wishes=call.desk.wished(None).asking(asked.provider if asked.script is None else None),

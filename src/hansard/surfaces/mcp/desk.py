@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 GRACE_S = 10.0
 AGAIN_S = 3.0
 """After this time a run that could not be recorded is tried again."""
+RUNS = "runs"
 T = TypeVar("T")
 
 Work = Coroutine[Any, Any, Any]
@@ -64,6 +65,8 @@ class Desk:
     """Whether decisions at gates are taken here."""
     commands: bool = False
     """Whether a plan that comes in may have checks that run programs here."""
+    sessions: Path | None = None
+    """Where deliberations have their directories, if their callers do not say."""
     daemon: "Daemon | None" = None
     """Whose desk this is, where it is one of a daemon."""
     closing: bool = False
@@ -79,11 +82,19 @@ class Desk:
         gates: bool = False,
         commands: bool = False,
         folder: Path | None = None,
+        sessions: Path | None = None,
         daemon: "Daemon | None" = None,
     ) -> Self:
         place = (folder or hansard.settings.folder).resolve()
-        most = of_server(hansard.settings, wishes or Wishes())
-        return cls(hansard=hansard, folder=place, wishes=most, gates=gates, commands=commands, daemon=daemon)
+        return cls(
+            hansard=hansard,
+            folder=place,
+            wishes=of_server(hansard.settings, wishes or Wishes()),
+            gates=gates,
+            commands=commands,
+            sessions=sessions and sessions.resolve(),
+            daemon=daemon,
+        )
 
     @property
     def draining(self) -> bool:
@@ -94,14 +105,18 @@ class Desk:
         return self.wishes.for_caller(provider, **more)
 
     def within(self, name: str) -> Path:
-        """A path of a caller's, inside the project's folder; links that lead outside are refused too."""
+        """A path of a caller's, inside the project's folder or that of the sessions; links that lead outside are refused too."""
         try:
             found = (self.folder / name).resolve()
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(f"{name!r:.80} is no path: {error}") from error
-        if not found.is_relative_to(self.folder):
+        if not any(found.is_relative_to(each) for each in (self.folder, self.sessions) if each):
             raise UsageError(f"{name!r:.80} is outside of the project's folder; name a path inside of it")
         return found
+
+    def place_of_session(self, name: str | None) -> Path:
+        """Where a deliberation gets its directory: where its caller says, else where they all have theirs."""
+        return self.sessions if name is None and self.sessions else self.within(name or RUNS)
 
     async def made(self, make: Coroutine[Any, Any, str], actor: str | None) -> str:
         """A run that is put on the record by this. Whoever cancels his call meanwhile cancels what comes of it."""
