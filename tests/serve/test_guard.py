@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,19 @@ def test_a_page_of_another_site_may_not_call(daemon: Served) -> None:
         assert said.status_code == 403
         assert "access-control-allow-origin" not in said.headers
     assert daemon.get("/v1/status", headers={"Origin": daemon.address}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/plans"])
+def test_whoever_waits_is_shown_nothing_when_his_token_has_ended(daemon: Served, path: str) -> None:
+    caller = daemon.client(daemon.issue("add", "leaver", "--roles", "operator"))
+    with ThreadPoolExecutor(1) as aside:
+        body = {"request": "please", "provider": "silent"}
+        waiting = aside.submit(caller.post, f"{path}?wait=60", json=body)
+        run = wait_for(lambda: next((each["run"] for each in daemon.get("/v1/runs?state=running").json()), None))
+        assert daemon.cli("serve", "token", "revoke", "leaver").returncode == 0
+        daemon.post(f"/v1/runs/{run}/cancel")
+        said = waiting.result()
+    assert (said.status_code, said.json()["run"]) == (401, run)
 
 
 def test_members_without_number_are_told_of_once(daemon: Served) -> None:

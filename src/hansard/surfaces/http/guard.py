@@ -175,7 +175,7 @@ class Guard:
         if self._open[token.digest] > self._limits.share:
             raise Refused(429, f"too many requests of token {token.name!r} at once; let one end", {"retry-after": "1"})
         request.may_go_on = lambda: self._is_good(secret)
-        scope["hansard.token"] = token
+        scope["hansard.token"], scope["hansard.may_go_on"] = token, request.may_go_on
         self._take(token.digest, self._limits.rate)
         check_role(token, role_for(scope["method"], path))
 

@@ -238,6 +238,8 @@ async def waited(request: Request, run: str, seconds: float) -> None:
         for each in (waiting, leaving):
             each.cancel()
         await asyncio.gather(waiting, leaving, return_exceptions=True)
+    if not request.scope["hansard.may_go_on"]():
+        raise Refused(401, f"this token has ended meanwhile; run {run} is on the record", run=run)
 
 
 async def _shown(request: Request, run: str, wait_s: float, status: int | None = None) -> Response:
