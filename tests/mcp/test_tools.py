@@ -10,6 +10,8 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from hansard.app.setup.wishes import Wishes
+from hansard.providers.script import Script
+from hansard.providers.scripted import Scripted
 from hansard.surfaces.mcp.running import MAX_FOLLOWED
 from hansard.surfaces.mcp.server import tools_of
 from hansard.surfaces.mcp.tool import described
@@ -325,6 +327,14 @@ async def test_a_plan_that_comes_with_a_lane_is_refused_and_not_passed_over(tmp_
         for more in ({"lane": "frontend"}, {"single": True}):
             assert "contradicts" in await refused(client, "submit", {"request": "x", "plan": plan, **more})
         assert (await called(client, "runs_list"))["runs"] == []
+
+
+async def test_a_plan_that_nobody_makes_comes_with_the_reason(tmp_path: Path) -> None:
+    babbles = Scripted(Script.of({"on_exhaustion": "loop", "entries": [{"text": "a fine plan"}]}), id="babbles")
+    async with desk_in(tmp_path, babbles) as desk, client_of(desk) as client:
+        made = await called(client, "plan", {"request": "compare three queues"})
+        assert (made["state"], made["reason"], made["plan"]) == ("failed", "coordinator_silent", None)
+        assert (made["unusable"]["role"], made["unusable"]["said"]) == ("coordinator", "a fine plan")
 
 
 async def test_a_plan_that_was_given_is_taken_back(tmp_path: Path) -> None:

@@ -174,7 +174,9 @@ def test_a_plan_that_nobody_makes_is_told(daemon: Served) -> None:
     said = daemon.post("/v1/plans?wait=30", {"request": "please", "provider": "stuck"})
     assert said.status_code == 409
     assert said.json()["run"]
-    assert said.json()["detail"].endswith("is failed and has no plan")
+    assert "is failed and has no plan: the coordinator gave no usable answer (" in said.json()["detail"]
+    said = daemon.post("/v1/plans?wait=30", {"request": "please", "max_calls": 0})
+    assert said.json()["detail"].endswith("is stopped and has no plan: budget")
 
 
 def test_a_plan_that_comes_later_is_found_where_whoever_waited_was_told(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hansard.app.serving.publishing import exact_run, is_deliberation, runs_page
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.following import over_at
 from hansard.app.telling.recorded import ENDED
+from hansard.app.views import View
 from hansard.surfaces.http.asking import wishes_of
 from hansard.surfaces.http.bodies import (
     FullRunView,
@@ -78,15 +79,20 @@ async def plan(request: Request, body: PlanRequest, query: Annotated[Planning, Q
         made = await asyncio.to_thread(desk.hansard.runs.plan, run)
         if made is None:
             view = await asyncio.to_thread(desk.hansard.runs.show, run)
-            raise _without_plan(run, view["state"])
+            raise _without_plan(view)
     return answer(made, headers={"location": f"/v1/runs/{run}"})
 
 
-def _without_plan(run: str, state: str) -> Refused:
-    """What whoever waited for a plan is told; it may be there later."""
+def _without_plan(view: View) -> Refused:
+    """What whoever waited for a plan is told: why there is none, or that it may be there later."""
+    run, state, unusable = view["run"], view["state"], view["unusable"]
     said = f"run {run} is {state} and has no plan"
     if state not in ENDED:
         said += f" yet; it goes on, and plan.seq of /v1/runs/{run} will name the entry whose part `plan` is the plan"
+    elif unusable:
+        said += f": the {unusable['role']} gave no usable answer ({unusable['error']}); entry {unusable['seq']} has what it said"
+    elif view["reason"] != state:
+        said += f": {view['reason']}"
     return Refused(409, said, {"location": f"/v1/runs/{run}"}, run=run)
 
 

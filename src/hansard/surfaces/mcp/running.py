@@ -126,7 +126,8 @@ async def plan(call: Call, asked: Planning) -> View:
     with owned(call, run):
         await settled(call, run)
     view = await call.desk.shown(run)
-    return {"run": run, "state": view["state"], "plan": await asyncio.to_thread(hansard.runs.plan, run)}
+    told = {name: view[name] for name in ("run", "state", "reason", "unusable")}
+    return told | {"plan": await asyncio.to_thread(hansard.runs.plan, run)}
 
 
 @tool("List runs", "reads", RunsView)

@@ -32,7 +32,9 @@ class EventsView(Shown):
 class PlanView(Shown):
     run: str
     state: str
+    reason: str | None
     plan: dict[str, Any] | None
+    unusable: dict[str, Any] | None
 
 
 class ReportView(Shown):
