@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from uuid import uuid4
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -242,9 +243,10 @@ def test_a_page_of_another_site_may_not_call(daemon: Served) -> None:
 def test_whoever_waits_is_shown_nothing_when_his_token_has_ended(daemon: Served, path: str) -> None:
     caller = daemon.client(daemon.issue("add", "leaver", "--roles", "operator"))
     with ThreadPoolExecutor(1) as aside:
-        body = {"request": "please", "provider": "silent"}
+        run = str(uuid4())
+        body = {"request": "please", "provider": "silent", "run": run}
         waiting = aside.submit(caller.post, f"{path}?wait=60", json=body)
-        run = wait_for(lambda: next((each["run"] for each in daemon.get("/v1/runs?state=running").json()), None))
+        wait_for(lambda: daemon.get(f"/v1/runs/{run}").json().get("state") == "running")
         assert daemon.cli("serve", "token", "revoke", "leaver").returncode == 0
         daemon.post(f"/v1/runs/{run}/cancel")
         said = waiting.result()
