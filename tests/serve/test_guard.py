@@ -366,6 +366,19 @@ def test_every_answer_has_an_id_and_a_given_one_is_kept(daemon: Served) -> None:
     assert re.fullmatch("[0-9a-f]{13,}", odd)
 
 
+def test_nothing_that_a_caller_said_is_run_or_kept_by_a_browser(daemon: Served) -> None:
+    page = "<!doctype html><script>alert(1)</script>"
+    seq = daemon.submit(page, wait=30)["first_seq"]
+    part = f"/v1/ledger/entries/{seq}/parts/request"
+    assert daemon.get(part).text == page
+    for path in (part, "/health", "/v1/status", "/v1/nothing"):
+        told = daemon.get(path).headers
+        assert told["content-type"].split(";")[0] != "text/html"
+        assert told["x-content-type-options"] == "nosniff"
+        assert told["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'; sandbox"
+        assert (told["referrer-policy"], told["cache-control"]) == ("no-referrer", "no-store")
+
+
 def test_methods_that_are_not_there_are_named(daemon: Served) -> None:
     for path in ("/v1/runs/last", "/openapi.json"):
         said = daemon.client().request("DELETE", path)
