@@ -58,6 +58,16 @@ def test_an_approval_lets_the_run_go_on(daemon: Served) -> None:
     assert daemon.post(f"/v1/gates/{gate}/decision", {"decision": "approve"}).status_code == 409
 
 
+def test_no_spelling_of_the_address_lets_anybody_decide_who_is_no_approver(daemon: Served) -> None:
+    run, gate = waiting(daemon)
+    operator = daemon.client(daemon.issue("add", "runs-only", "--roles", "operator"))
+    for path in ("decision", "decision/", "decision%0A", "%64ecision", "decision%0A/", "./decision", "decision;"):
+        said = operator.post(f"/v1/gates/{gate}/{path}", json={"decision": "approve"})
+        assert said.status_code in (403, 404), path
+    assert daemon.get(f"/v1/gates/{gate}").json()["decisions"] == []
+    daemon.post(f"/v1/runs/{run}/cancel")
+
+
 def test_a_rejection_ends_it(daemon: Served) -> None:
     run, gate = waiting(daemon)
     daemon.post(f"/v1/gates/{gate}/decision", {"decision": "reject"})
