@@ -497,7 +497,7 @@ class SlowSealing:
     def committed(self) -> None:
         self.met = self.met or self.inside > 0
 
-    def upkeep(self) -> None:
+    def upkeep(self, *, signing: bool = False) -> None:
         self.inside += 1
         time.sleep(0.02)
         self.upkeeps += 1
@@ -537,6 +537,33 @@ async def test_whoever_has_recorded_nothing_signs_what_others_left(
     await recorder.close()
     store.close()
     other.close()
+
+
+async def test_whoever_asks_is_sealed_in_a_moment_and_not_when_it_comes_due(tmp_path: Path) -> None:
+    log = Log.found(tmp_path / "log")
+    store = log.open()
+    recorder = Recorder(store, sealing=log.take(store))
+    for size in (2, 3, 4):
+        await recorder.record(request(), actor="x")
+        # The log's clock stands still: nothing comes due.
+        recorder.seal_soon()
+        async with asyncio.timeout(PATIENCE_S):
+            while sealed_to(store) != (size, []):  # noqa: ASYNC110 - it is signed in a thread, which tells nobody
+                await asyncio.sleep(0.02)
+    await recorder.close()
+    store.close()
+
+
+async def test_wishes_to_be_sealed_that_come_one_behind_the_other_are_one(tmp_path: Path) -> None:
+    log = Log.found(tmp_path / "log")
+    store = log.open()
+    recorder = Recorder(store, sealing=log.take(store))
+    for _ in range(40):
+        await recorder.record(request(), actor="x")
+        recorder.seal_soon()
+    await recorder.close()
+    assert len(list(store.checkpoints())) < 20
+    store.close()
 
 
 async def test_a_recorder_that_is_closed_takes_nothing_whatever_it_writes_to(store: Store) -> None:

@@ -37,9 +37,9 @@ class Deputy:
         else:
             self._look()
 
-    def upkeep(self) -> None:
+    def upkeep(self, *, signing: bool = False) -> None:
         if self._sealer and self._sealer.holds:
-            self._sealer.upkeep()
+            self._sealer.upkeep(signing=signing)
         else:
             self._look()
 
@@ -75,7 +75,7 @@ class Onlooker:
     def committed(self) -> None:
         return
 
-    def upkeep(self) -> None:
+    def upkeep(self, *, signing: bool = False) -> None:
         """Look, now and then, whether somebody seals. A store that does not say so is heard of by whoever writes to it."""
         now = time.monotonic()
         if now - self._looked_s < AGAIN_S:

@@ -89,7 +89,10 @@ def _signed(store: Store, genesis: Entry, seq: int, checkpoint: StoredCheckpoint
         newest = newest_signed(store, covering=seq)
         if newest is None:
             how = f"hansard ledger checkpoint --ledger {shlex.quote(store.place)}"
-            raise UsageError(f"no checkpoint of {store.place} covers entry {seq} yet; sign one: {how}")
+            raise UsageError(
+                f"no checkpoint of {store.place} covers entry {seq} yet; sign one: {how} "
+                f"(where another process seals the log, it signs within some ten seconds)"
+            )
         return newest
     if checkpoint.size <= seq:
         raise UsageError(f"the checkpoint of size {checkpoint.size} does not cover entry {seq}; take a newer one")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.fact import Fact
@@ -28,6 +29,8 @@ F_co = TypeVar("F_co", bound=Fact, covariant=True)
 
 RIDE_S = 0.005
 UPKEEP_S = 4.0
+SOON_S = 0.25
+"""How long a wish to be sealed waits: runs that end one behind the other are sealed together."""
 INLINE_BELOW_S = 0.0008
 INLINE_DRAFTS = 12
 STREAK = 8
@@ -76,7 +79,7 @@ class Sealing(Protocol):
 
     def committed(self) -> None: ...
 
-    def upkeep(self) -> None: ...
+    def upkeep(self, *, signing: bool = False) -> None: ...
 
 
 class _Answer(asyncio.Future[list[Placed]]):
@@ -111,6 +114,9 @@ class Recorder:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._upkeep_due = False
+        self._soon: asyncio.TimerHandle | None = None
+        """Somebody wishes to be sealed."""
+        self._signing_due = False
         self._failed: HansardError | None = None
         self._closing = False
         self._parting = False
@@ -158,12 +164,14 @@ class Recorder:
         return [new(Recorded, (at[0], at[1], at[2], step[0])) for at, step in zip(places, steps, strict=True)]
 
     def seal_soon(self) -> None:
-        """Let the sealer see to what is unsigned as soon as nothing is left to write, and from then on: a run has ended, say."""
-        self._upkeep_due = True
-        if self._sealing and self._task is None and not (self._failed or self._closing or self._parting):
-            # Nothing was recorded here yet: what is unsigned is of others.
-            self._start(asyncio.get_running_loop())
-        self._wake()
+        """Have what is unsigned signed in a moment, when nothing is left to write, and from then on as it comes due: a run has
+        ended, say.
+        """
+        if self._sealing is None or self._failed or self._closing:
+            return
+        self._check_loop()
+        self._be_there()
+        self._soon = self._soon or asyncio.get_running_loop().call_later(SOON_S, self._sign)
 
     async def close(self) -> None:
         """Write what is queued and stop. The store is not closed."""
@@ -175,8 +183,9 @@ class Recorder:
         if self._thread:
             self._thread.shutdown(wait=True)
             self._thread = None
-        if self._timer:
-            self._timer.cancel()
+        for timer in (self._timer, self._soon):
+            if timer:
+                timer.cancel()
 
     def _check_loop(self) -> None:
         """UsageError in another loop than ours, as long as there is ours: what is queued there wakes nobody here.
@@ -190,7 +199,7 @@ class Recorder:
                     f"{self.store.place} is open in another event loop, which records; "
                     "open it again here, as in every thread and process that has a loop of its own"
                 )
-            self._loop, self._parting = loop, False
+            self._loop, self._parting, self._soon = loop, False, None
 
     def _may_be_alone(self) -> bool:
         """Whether a commit at once may be worth it: commits are quick, and nobody else is seen to record."""
@@ -301,11 +310,12 @@ class Recorder:
     async def _keep_up(self) -> None:
         """Nothing to write: the sealer keeps its lease and signs what is unsigned."""
         if self._sealing and self._upkeep_due:
-            self._upkeep_due = False
+            upkeep = partial(self._sealing.upkeep, signing=self._signing_due)
+            self._upkeep_due = self._signing_due = False
             # A sealer belongs to one thread at a time: who records meanwhile waits in the queue.
             self._writing = True
             try:
-                await to_the_end(asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep))
+                await to_the_end(asyncio.get_running_loop().run_in_executor(self._thread, upkeep))
             finally:
                 self._writing = False
 
@@ -314,7 +324,22 @@ class Recorder:
         self._timer = asyncio.get_running_loop().call_later(UPKEEP_S, self._tick)
         # A loop that comes to this has not ended.
         self._parting = False
-        self.seal_soon()
+        self._see_to_it()
+
+    def _sign(self) -> None:
+        self._soon, self._signing_due = None, True
+        self._see_to_it()
+
+    def _see_to_it(self) -> None:
+        """Let the sealer look at what is due as soon as nothing is left to write."""
+        self._upkeep_due = True
+        self._be_there()
+        self._wake()
+
+    def _be_there(self) -> None:
+        """Start a writer where none is: nothing was recorded here yet, and what is unsigned is of others."""
+        if self._task is None and not (self._failed or self._closing or self._parting):
+            self._start(asyncio.get_running_loop())
 
     async def _commit(self) -> list[Outcome]:
         """Inline where commits are known to be quick, else in the writer thread."""

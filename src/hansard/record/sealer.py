@@ -131,10 +131,14 @@ class Sealer:
             return
         self.upkeep()
 
-    def upkeep(self) -> None:
-        """tick() after a commit and in idle times. When it fails, that is kept in `trouble`: the entries stand."""
+    def upkeep(self, *, signing: bool = False) -> None:
+        """tick() after a commit and in idle times, or `signing` whatever is unsigned. When it fails, that is kept in `trouble`:
+        the entries stand.
+        """
         if not self.holds:
             return
+        if signing:
+            self._last_s = None
         try:
             self.tick()
             self.trouble = None

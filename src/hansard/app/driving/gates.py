@@ -118,6 +118,7 @@ class Gates:
         recorded = await self._recorder.record(
             fact, actor=human() if actor is None else actor, run=opened.run, causes=[opened.seq]
         )
+        self._recorder.seal_soon()
         view = await asyncio.to_thread(self._shown, opened)
         counts = any(each["seq"] == recorded.seq and each["counts"] for each in view["decisions"])
         # Who approved beside others has got what he wanted; of two texts only one goes on.
