@@ -586,6 +586,17 @@ def test_who_redacts_and_who_brings_something_in_is_whoever_types_it(
         assert [json.loads(line)["actor"] for line in shown.splitlines()] == ["human:ann"]
 
 
+def test_what_is_amiss_in_a_foreign_ledger_is_told_in_words(run: Any, ledger: Path, tmp_path: Path) -> None:
+    foreign = Forum.of(9).write(tmp_path / "forum")
+    rows = (foreign / "entries.jsonl").read_bytes()
+    (foreign / "entries.jsonl").write_bytes(rows.replace(b"\n", b"\n\n", 1))
+    (foreign / "payloads.jsonl").write_bytes(b"")
+    code, out, _ = run("ledger", "import", str(foreign), "--ledger", str(ledger))
+    assert code == 0
+    assert "  a blank line: 1 (entries.jsonl:2)\n" in out
+    assert "  the payload of an entry is not there: 9 (seq 0, line 1; seq 1, line 3; seq 2, line 4; …)\n" in out
+
+
 def test_redaction_names_the_parts_that_hold_the_same_text(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

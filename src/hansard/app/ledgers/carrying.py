@@ -22,6 +22,8 @@ from hansard.record.export import export
 from hansard.record.foreign import check_foreign, import_foreign, is_foreign
 from hansard.record.imports import import_log
 
+PLACES_SHOWN = 3
+
 
 def export_to(settings: Settings, folder: Path, *, bodies: bool = True) -> View:
     """A folder that anyone can verify without us; a new checkpoint is signed first, where this process may."""
@@ -81,10 +83,15 @@ def _bring_foreign(path: Path, settings: Settings, actor: str) -> View:
             "verified": report.verified,
             "entries": report.entries,
             "left_out": report.left_out,
-            "findings": [f"{code}: {told}" for code, told in report.findings.items()],
+            "findings": [_told(**told) for told in report.findings.values()],
             "seq": done.seq,
             "report": report.as_json(),
         }
+
+
+def _told(what: str, count: int, places: list[str]) -> str:
+    shown = "; ".join(places[:PLACES_SHOWN]) + ("; …" if count > PLACES_SHOWN else "")
+    return f"{what}: {count:,} ({shown})"
 
 
 def adopt_into(old: str, settings: Settings) -> View:
