@@ -79,6 +79,12 @@ def test_the_report_as_json_says_the_verdict_in_stable_names() -> None:
             "more_findings", "not_proven", "unread_prefix", "receipt", "verdict"} <= set(plain)  # fmt: skip
 
 
+def test_only_bodies_that_there_are_can_be_left_unread() -> None:
+    for bodies, said in ((Bodies(), "0 parts: 0 opened"), (Bodies(parts=2, unread=2), "2 parts, not read")):
+        report = Report(path="x", form="sqlite", size=1, head="", root="", bodies=bodies)
+        assert any(said in line for line in lines(report)), said
+
+
 def test_text_from_the_file_cannot_steer_the_terminal() -> None:
     evil = "\x1b[2J\rOK: all is well\x9b\u202e"
     report = Report(

@@ -297,7 +297,7 @@ def _signature_facts(report: Report) -> str:
 
 
 def _body_facts(bodies: Bodies) -> str:
-    if bodies.unread == bodies.parts and not bodies.pending:
+    if bodies.unread:
         return f"{bodies.parts:,} parts, not read"
     return (
         f"{bodies.parts:,} parts: {bodies.opened:,} opened, {bodies.redacted:,} redacted, {bodies.pending:,} pending,"
