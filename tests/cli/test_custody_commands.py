@@ -315,6 +315,19 @@ def test_without_cryptography_a_ledger_is_unsigned_and_says_so(tmp_path: Path) -
     assert "UNSIGNED" in ran.stdout
     assert ran.stdout.count(": caught") == 5
     assert "NOT CAUGHT" not in ran.stdout
+    # It has nothing that would grow under a signature, and nobody is sent to sign it.
+    argv = [
+        sys.executable,
+        "-m",
+        "hansard",
+        "ledger",
+        "consistency",
+        "1",
+        "--ledger",
+        str(tmp_path / "demo" / "ledger.db"),
+    ]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    assert (ran.returncode, "is unsigned" in ran.stderr, "sign one" in ran.stderr) == (2, True, False)
 
 
 def finding(run: Any, ledger: Path) -> tuple[bool, str]:

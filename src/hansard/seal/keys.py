@@ -51,7 +51,10 @@ class KeyRing:
         """The identity key, read from its file."""
         key = self._load(self._identity_file, self.origin)
         if key is None:
-            raise StoreError(f"the identity key of {self.origin} is not at {self._identity_file}; bring the file back")
+            raise StoreError(
+                f"the identity key of {self.origin} is not at {self._identity_file}; bring the file back. If it is gone for "
+                f"good, nobody can sign this log any more: go on in a new one that names it, with `hansard ledger adopt`"
+            )
         return key
 
     def epoch(self, number: int) -> SigningKey | None:

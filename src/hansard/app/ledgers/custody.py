@@ -12,7 +12,7 @@ from hansard.ledger.note import parse_note
 from hansard.record.cosigned import most_cosigned
 from hansard.record.epochs import read_keys
 from hansard.record.receipts import make_consistency, make_receipt
-from hansard.record.sealed import newest_sealed, newest_signed
+from hansard.record.sealed import is_unsigned, newest_sealed, newest_signed
 from hansard.store.base import Store, StoredCheckpoint, verify_of
 
 if TYPE_CHECKING:
@@ -101,9 +101,10 @@ def _cosigned(store: Store, seq: int) -> StoredCheckpoint:
 
 def consistency(opened: Opened, old_size: int) -> View:
     """The proof that the newest checkpoint extends the log of an older size."""
-    signed = newest_signed(opened.store)
+    signed, place = newest_signed(opened.store), opened.store.place
+    if signed is None and is_unsigned(opened.store.entry(0)):
+        raise UsageError(f"{place} is unsigned: it has no keys, and so no checkpoint that anything could be proven to")
     if signed is None:
-        place = opened.store.place
         how = f"hansard ledger checkpoint --ledger {shlex.quote(place)}"
         raise UsageError(f"{place} has no checkpoint yet; sign one: {how}")
     newest = StoredCheckpoint(size=signed.checkpoint.size, note=signed.note)
