@@ -52,6 +52,11 @@ def test_the_zip_file_alone_verifies_every_form(zipped: Path, tmp_path: Path) ->
         assert (report["form"], report["ok"], report["signed"]["keys"]) == (form, True, "pinned")
 
 
+def test_an_address_of_a_database_is_not_repeated_with_its_password(zipped: Path) -> None:
+    done = run("-I", "-S", zipped, "postgresql://ann:secret@host/log")
+    assert (done.returncode, "secret" in done.stderr, "hansard ledger export" in done.stderr) == (2, False, True)
+
+
 def test_a_path_in_other_bytes_is_spelled_out_in_json(zipped: Path, tmp_path: Path) -> None:
     place = honest().write_sqlite(tmp_path / os.fsdecode(b"\xff.db"))
     done = run("-I", "-S", zipped, place, "--json")

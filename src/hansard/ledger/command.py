@@ -108,6 +108,13 @@ def run(
         all_signatures=args.all_signatures,
         jobs=args.jobs,
     )
+    if "://" in args.path and not os.path.lexists(args.path):
+        # Not quoted: a password may stand in it.
+        _print(
+            "verify: this reads files; a ledger in a database is verified by an export of it: hansard ledger export",
+            sys.stderr,
+        )
+        return 2
     meter = _Meter() if sys.stderr.isatty() else None
     try:
         report = verify(args.path, options, tools, meter)
