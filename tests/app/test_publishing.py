@@ -1,8 +1,12 @@
 """What a daemon publishes as signed is what is signed, whatever the rows of its database say."""
 
+import asyncio
+
 import pytest
 
-from hansard.app.serving.publishing import consistency, newest_checkpoint, signed_note, tile
+from hansard import Hansard
+from hansard.app.serving import publishing
+from hansard.app.serving.publishing import consistency, newest_checkpoint, receipt, signed_note, tile
 from hansard.errors import UsageError
 from hansard.store.base import StoredCheckpoint
 from signed_log import SignedLog
@@ -26,3 +30,10 @@ def test_a_checkpoint_that_nobody_signed_makes_nothing_signed(log: SignedLog) ->
     log.ask_many(1)
     signed = log.checkpoint()
     assert newest_checkpoint(log.store)["size"] == signed.size
+
+
+async def test_nobody_waits_for_a_receipt_that_an_unsigned_log_never_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "SIGNED_WITHIN_S", float("inf"))
+    async with Hansard.open("memory:") as hansard, asyncio.timeout(10):
+        with pytest.raises(UsageError, match="no keys"):
+            await receipt(hansard, 0, ())

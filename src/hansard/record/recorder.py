@@ -163,15 +163,16 @@ class Recorder:
             places = (await self._alone(drafts) if inline else None) or await self._enqueue(drafts, urgent=urgent)
         return [new(Recorded, (at[0], at[1], at[2], step[0])) for at, step in zip(places, steps, strict=True)]
 
-    def seal_soon(self) -> None:
+    def seal_soon(self) -> bool:
         """Have what is unsigned signed in a moment, when nothing is left to write, and from then on as it comes due: a run has
-        ended, say.
+        ended, say. False where nothing is signed.
         """
         if self._sealing is None or self._failed or self._closing:
-            return
+            return False
         self._check_loop()
         self._be_there()
         self._soon = self._soon or asyncio.get_running_loop().call_later(SOON_S, self._sign)
+        return True
 
     async def close(self) -> None:
         """Write what is queued and stop. The store is not closed."""

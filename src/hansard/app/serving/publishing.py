@@ -132,8 +132,7 @@ async def receipt(hansard: Hansard, seq: int, disclose: tuple[str, ...]) -> View
     until = loop.time() + SIGNED_WITHIN_S
     while (newest := await asyncio.to_thread(_newest, store)) is None or newest.size <= seq:
         # Keys belong to the recorder's writer: it is asked, and signs when nothing is left to write.
-        hansard.recorder.seal_soon()
-        if loop.time() > until:
+        if not hansard.recorder.seal_soon() or loop.time() > until:
             break
         await asyncio.sleep(0.1)
     made = await asyncio.to_thread(make_receipt, store, seq, disclose)
