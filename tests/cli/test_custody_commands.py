@@ -223,6 +223,26 @@ def test_a_restored_backup_is_refused_loudly_and_can_be_adopted(run: Any, ledger
     assert genesis["data"]["adopts_root"] == view["adopts_root"]
 
 
+def test_a_log_that_was_adopted_is_only_read(
+    run: Any, ledger: Path, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What goes on is named in whatever bytes its folder has.
+    folder, new = tmp_path / os.fsdecode(b"new \xff"), "new.db"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert run("ledger", "adopt", ledger, "--ledger", new)[0] == 0
+    for words in (*WRITING, ("ledger", "seal"), ("ledger", "checkpoint")):
+        code, _, err = run(*words, "--ledger", ledger)
+        assert (code, f"was adopted: {tmp_path / 'new '}" in err) == (11, True), words
+    assert finding(run, ledger)[0] is False
+    assert run("verify", ledger, "--strict")[0] == 0
+    assert run("ledger", "export", tmp_path / "out", "--ledger", ledger)[0] == 0
+    assert run("ledger", "seal", "--ledger", new)[0] == 0
+    [end] = state.glob("logs/*/adopted-by")
+    end.unlink()
+    assert run(*WRITING[1], "--ledger", ledger)[0] == 0
+
+
 WRITING: tuple[tuple[object, ...], ...] = (
     ("submit", "x", "--provider", "rehearsal", "--lane", "backend"),
     ("ledger", "redact", 5, "prompt", "--reason", "legal"),
@@ -464,12 +484,14 @@ def test_a_rotation_without_the_lost_key_does_not_claim_a_seal(run: Any, ledger:
     report = json.loads(run("verify", ledger, "--json")[1])
     assert (report["signed"]["sealed_to"], report["unsealed_tail"]) == (13, 1)
     assert json.loads(run("ledger", "consistency", 5, "--ledger", ledger, "--json")[1])["size"] == 13
+    code, said, _ = run("ledger", "seal", "--ledger", ledger)
+    assert (code, said.split(";")[0], "Size 15 is signed and not sealed" in said) == (0, "sealed to size 13", True), (
+        said
+    )
+    assert json.loads(run("verify", ledger, "--json")[1])["signed"]["sealed_to"] == 13
     code, out, _ = run(*(str(ledger.with_name(word)) if word == "NEW.db" else word for word in advised(out)))
     assert code == 0
     assert run("verify", ledger.with_name("NEW.db"), "--strict", "--pin", out.splitlines()[-1])[0] == 0
-    code, out, _ = run("ledger", "seal", "--ledger", ledger)
-    assert (code, out.split(";")[0], "Size 15 is signed and not sealed" in out) == (0, "sealed to size 13", True), out
-    assert json.loads(run("verify", ledger, "--json")[1])["signed"]["sealed_to"] == 13
 
 
 @pytest.mark.parametrize("place", ["nowhere/out", "file/out", "n" * 300])

@@ -9,15 +9,19 @@ from pathlib import Path
 from hansard.domain.value import value
 from hansard.errors import UsageError
 from hansard.ledger.checkpoint import Checkpoint
-from hansard.ledger.report import Report
+from hansard.ledger.entry import NONCE
+from hansard.ledger.form import read
+from hansard.ledger.report import Findings, Report
+from hansard.ledger.sources import CannotRead, NotALedger, open_source
 from hansard.record.imports import verified
 
 
 @value
 class Adopted:
-    """The state of the old log for the new one's genesis, and the report on it."""
+    """The state of the old log for the new one's genesis, the nonce that names its keys, and the report on it."""
 
     state: Checkpoint
+    nonce: str
     report: Report
 
 
@@ -30,4 +34,17 @@ def adopt(old: Path, shown: str | None = None) -> Adopted:
     if report.origin is None or report.root is None or not report.size:
         raise UsageError(f"{report.path} does not say which log it is; there is nothing to adopt")
     state = Checkpoint(origin=report.origin, size=report.size, root=bytes.fromhex(report.root))
-    return Adopted(state=state, report=report)
+    return Adopted(state=state, nonce=_nonce(old, report), report=report)
+
+
+def _nonce(old: Path, report: Report) -> str:
+    """The nonce of a log that verified; where it is not of its form, no keys of it can be here."""
+    try:
+        source = open_source(old, Findings())
+    except (CannotRead, NotALedger) as error:
+        raise UsageError(f"cannot read {report.path}: {error}") from error
+    try:
+        nonce = next((str(read(line).data.get("nonce")) for _, line in source.lines(0, 1)), "")
+    finally:
+        source.close()
+    return nonce if NONCE.fullmatch(nonce) else "none"

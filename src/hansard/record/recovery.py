@@ -19,10 +19,12 @@ from hansard.store.base import Store, StoredCheckpoint
 
 
 def refuse_rollback(store: Store, anchors_folder: Path) -> None:
-    """StoreError when the log is older than, or another than, the one whose last checkpoint is kept in this folder.
+    """StoreError when the log is older than, or another than, the one whose last checkpoint is kept in this folder, and when
+    another one goes on from it.
 
     Every process that opens a signed log to extend it asks this first, whether it seals or not.
     """
+    anchors.refuse_ended(anchors_folder, store.place)
     # The anchor is read first: it is never ahead of the log, so a log read after it must contain it.
     anchor = anchors.read(anchors_folder)
     if anchor:
@@ -30,10 +32,11 @@ def refuse_rollback(store: Store, anchors_folder: Path) -> None:
 
 
 def refuse_other_lines(store: Store, anchors_folder: Path) -> None:
-    """StoreError unless the lines are those of every checkpoint that is kept, here and in the log.
+    """StoreError unless the lines are those of every checkpoint that is kept, here and in the log, and no other log goes on from it.
 
     Whoever repairs asks this first. It reads lines alone: what is derived from them may be what is wrong.
     """
+    anchors.refuse_ended(anchors_folder, store.place)
     own = [anchors.Anchor.of(each.note, f"its own checkpoint {each.size}") for each in store.checkpoints()]
     kept = [each for each in (anchors.read(anchors_folder), *own) if each]
     sizes, frontier = {each.checkpoint.size for each in kept}, Frontier()

@@ -1,4 +1,5 @@
-"""The last checkpoint of each log, kept apart from it in the user's state: an older copy of the log becomes loud.
+"""The last checkpoint of each log, kept apart from it in the user's state: an older copy of the log becomes loud. And which log
+goes on from it, where it was adopted.
 
 The anchor may lag behind the log and is never ahead of it: whoever keeps a checkpoint here has seen it durable there.
 """
@@ -52,6 +53,22 @@ def keep(folder: Path, note: str) -> Anchor:
     return anchor
 
 
+def end(folder: Path, successor: str) -> None:
+    """Say durably that another log goes on from this one, which is only read from now on."""
+    private.replace(_end_file(folder), f"{successor}\n".encode("utf-8", "surrogateescape"))
+
+
+def refuse_ended(folder: Path, place: str) -> None:
+    """StoreError where another log goes on from the one at `place`: two would, and nobody could tell which of them counts."""
+    path = _end_file(folder)
+    raw = private.read(path)
+    if raw is not None:
+        raise StoreError(
+            f"{place} was adopted: {raw.decode(errors='replace').strip()} goes on from it, and this log is only read. Nothing was "
+            f"written; name that one. If it was a mistake or is gone for good, or something is still to be redacted here, remove {path}"
+        )
+
+
 def check(anchor: Anchor, *, origin: str, size: int, root_at: RootAt, place: str) -> None:
     """StoreError unless the log at `place` is the anchor's log and extends what the anchor saw."""
     seen = anchor.checkpoint
@@ -77,6 +94,10 @@ def what_now(place: str) -> str:
         "Nothing was written. Bring back the newer file; if it is gone for good, go on in a new log that names this one: "
         f"hansard ledger adopt {shlex.quote(place)} --ledger NEW.db"
     )
+
+
+def _end_file(folder: Path) -> Path:
+    return folder / "adopted-by"
 
 
 def _file(folder: Path) -> Path:

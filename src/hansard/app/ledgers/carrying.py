@@ -1,5 +1,6 @@
 """Carrying a record elsewhere and bringing one in, for every surface: export, import, adoption."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from hansard.record.adopt import adopt
 from hansard.record.export import export
 from hansard.record.foreign import check_foreign, import_foreign, is_foreign
 from hansard.record.imports import import_log
+from hansard.seal.anchors import end
 
 PLACES_SHOWN = 3
 
@@ -95,7 +97,7 @@ def _told(what: str, count: int, places: list[str]) -> str:
 
 
 def adopt_into(old: str, settings: Settings) -> View:
-    """Start a new log whose genesis names the old one's origin, size and root; the old one stays as it is."""
+    """Start a new log whose genesis names the old one's origin, size and root; the old one is only read from then on."""
     if ledger_exists(settings.ledger):
         raise UsageError(f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to go on in")
     with readable(old) as path:
@@ -103,6 +105,10 @@ def adopt_into(old: str, settings: Settings) -> View:
     with found_ledger(replace(settings, origin=None), found.state) as opened:
         if opened.sealer:
             opened.sealer.checkpoint()
+        keys = settings.log_folder(found.nonce)
+        if keys.is_dir():
+            place = opened.store.place
+            end(keys, place if "://" in place else os.path.abspath(place))
         return {
             "ledger": opened.store.place,
             "adopts_origin": found.state.origin,

@@ -101,4 +101,6 @@ def _add_custody(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     adopt = add_command(
         verbs, "adopt", "go on in a new log after a genuine restore of an older one", "custody:adopt", ledger=True
     )
-    adopt.add_argument("old", help="the restored ledger; it becomes the past of the new one at --ledger")
+    adopt.add_argument(
+        "old", help="the restored ledger; the past of the new one at --ledger, and only read from then on"
+    )
