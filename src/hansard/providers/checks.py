@@ -59,10 +59,11 @@ def fault_of(exchange: Exchange) -> Failure | None:
     if not exchange.limits.timeout_s > 0:
         return _invalid(f"the time limit must be more than 0 s, not {exchange.limits.timeout_s}")
     for number, message in enumerate(messages):
-        try:
-            message.content.isascii() or message.content.encode()
-        except UnicodeEncodeError as error:
-            return _invalid(f"message {number} holds half of a surrogate pair at character {error.start}")
+        if not message.content.isascii():
+            try:
+                message.content.encode()
+            except UnicodeEncodeError as error:
+                return _invalid(f"message {number} holds half of a surrogate pair at character {error.start}")
     try:
         if exchange.schema is not None:
             compile(exchange.schema)

@@ -280,7 +280,10 @@ class Either:
 
     def _for(self, value: object) -> Shape | None:
         kind = "object" if isinstance(value, dict) else kind_of(value)
-        return next((shape for shape in self.shapes if kind in shape.kinds), None)
+        for shape in self.shapes:
+            if kind in shape.kinds:
+                return shape
+        return None
 
     def read(self, value: object) -> Any:
         shape = self._for(value)

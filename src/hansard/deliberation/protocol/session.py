@@ -133,7 +133,8 @@ def _requests(s: State, said: Draft) -> Course[Stopped | None]:
     """Decide on each direct request in declared order: annotate, dispatch, defer or drop [R-4.5-1]."""
     forked = False
     # Noted together: a turn may ask for very many things, and each note makes its message anew.
-    unroutable, dropped = list[Json](), list[Json]()
+    unroutable: list[Json] = []
+    dropped: list[Json] = []
     for request in _requests_of(said.content):
         if not _routable(s, request, said.speaker):
             unroutable.append(_unroutable(request))
