@@ -136,7 +136,7 @@ class Archive:
         except BaseException:
             os.close(lock)
             raise
-        archive._write(recorded[len(written) :])
+        archive._append(recorded[len(written) :])
         return archive
 
     def begin(
@@ -160,12 +160,12 @@ class Archive:
     def add(self, line: bytes) -> None:
         """One more line of the journal. A disk that fails here is told at the end; the session goes on [R-4.1-8]."""
         self._lines.append(line)
-        self._write(line + LF)
+        self._append(line + LF)
 
-    def _write(self, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         if self.fault is None:
             try:
-                _write_all(self._journal, data)
+                _write(self._journal, data)
             except OSError as error:
                 self.fault = f"cannot write {self.folder / JOURNAL}: {error}"
 
@@ -397,8 +397,11 @@ def _hashed_file(path: Path) -> dict[str, Any]:
 
 def _says(path: Path, wanted: bytes) -> bool:
     """Whether this is what the file says, and it says no more. To compare is a tenth of the work of hashing it."""
-    with _from_disk(path), path.open("rb") as file:
-        return file.read(len(wanted) + 1) == wanted
+    try:
+        with _from_disk(path), path.open("rb") as file:
+            return file.read(len(wanted) + 1) == wanted
+    except FileNotFoundError:
+        return False
 
 
 def strangers(folder: Path) -> list[str]:
@@ -489,7 +492,7 @@ def _locked(folder: Path) -> int:
     return lock
 
 
-def _write_all(file: int, data: bytes) -> None:
+def _write(file: int, data: bytes) -> None:
     while data:
         data = data[os.write(file, data) :]
 

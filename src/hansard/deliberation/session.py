@@ -240,9 +240,8 @@ class _Sitting:
         self.chair = Chair(setting, pins, self.minutes, self._transcript, cancel)
 
     def _hear(self, recorded: Recorded[Fact]) -> None:
-        if self._archive is not None:
-            if event := event_of(recorded.seq, recorded.fact):
-                self.events.append(event)
+        if self._archive is not None and (event := event_of(recorded.seq, recorded.fact)):
+            self.events.append(event)
             if line := tool_line(recorded.fact):
                 self.tools.append(line)
         if self._listener is not None:

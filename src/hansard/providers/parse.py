@@ -79,7 +79,7 @@ def plain(value: Any) -> Reading:
 
 def _plain(value: Any, depth: int) -> Any:
     if type(value) is str:
-        return _text(value)
+        return value if value.isascii() else _text(value)
     if depth == MAX_DEPTH and isinstance(value, list | tuple | dict):
         raise _Refused(f"is nested deeper than {MAX_DEPTH}")
     if isinstance(value, dict):
@@ -107,10 +107,12 @@ def _number(value: int | float) -> int | float:
 
 
 def _text(value: Any) -> str:
+    if type(value) is str and value.isascii():
+        return value
     if not isinstance(value, str):
         raise _Refused(f"holds a key that is no text: {show(value)}")
     try:
-        value.isascii() or value.encode()
+        value.encode()
     except UnicodeEncodeError:
         raise _Refused("holds half of a surrogate pair, which is no character") from None
     return value if type(value) is str else str.__str__(value)
