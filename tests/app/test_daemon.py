@@ -395,6 +395,24 @@ async def test_what_another_process_leaves_unsigned_is_signed_also_where_nothing
         await asyncio.gather(work, return_exceptions=True)
 
 
+async def test_what_is_decided_at_a_gate_is_signed_in_a_moment_and_not_when_it_comes_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.seal.cadence.CHECKPOINT_S", 3600.0)
+    monkeypatch.setattr("hansard.record.sealer.CHECKPOINT_S", 3600.0)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with Hansard.open(settings=settings, providers={"told": Answers(obliging)}) as hansard:
+
+        def is_signed() -> bool:
+            return int(status(hansard)["signed"]) == hansard.store.head().size
+
+        run = await at_a_gate(hansard)
+        await until(is_signed)
+        # Nobody drives the run when it is decided: nothing ends that would be signed with it.
+        await hansard.gates.decide(hansard.gates.listed(run=run)[0]["gate"], "approve", actor="human:ann")
+        await until(is_signed)
+
+
 async def test_one_run_that_cannot_be_driven_does_not_end_the_others() -> None:
     async with daemon() as (made, told):
         made.start("no-such-run")
