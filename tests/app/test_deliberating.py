@@ -36,11 +36,11 @@ from hansard.deliberation.archive import Archive, read_manifest
 from hansard.deliberation.documents import Artifact, Config
 from hansard.deliberation.pins import pinned
 from hansard.domain.exchange import Completion, Exchange
-from hansard.errors import StoreError, Unavailable, UsageError
+from hansard.errors import Fenced, StoreError, Unavailable, UsageError
 from hansard.orchestration import watching
 from hansard.providers.base import Heard as Kept
 from hansard.providers.base import answered, failure
-from hansard.store.base import Claim, StoredBody
+from hansard.store.base import Claim, Query, StoredBody
 from ledgers import full_disk
 from panels import Voices, agreeing
 from running import audit, roster
@@ -387,6 +387,24 @@ async def crashed(ledger: str, runs: Path) -> str:
         holding.cancel()
         await asyncio.wait([holding])
     return run
+
+
+async def test_who_may_not_resume_a_session_that_another_process_holds_leaves_nothing_on_the_record(
+    tmp_path: Path,
+) -> None:
+    ledger = str(tmp_path / "log.db")
+    run = await crashed(ledger, tmp_path / "runs")
+    async with Hansard.open(ledger, providers={"fake": scripted(ANSWERS)}) as service:
+        claim, size = service.store.claim(run, 60), service.store.head().size
+        for resume in (service.deliberations.resume, service.runs.resume):
+            with pytest.raises(Fenced):
+                await resume(run)
+        assert service.store.head().size == size
+        service.store.release(claim)
+        assert (await service.runs.resume(run)).state == "answered"
+        [asked] = service.store.select(Query(run=run, kind="run.resume_asked"))
+        [*_, claimed] = service.store.select(Query(run=run, kind="run.claimed"))
+        assert asked.seq in claimed.causes
 
 
 async def test_a_directory_that_is_further_than_the_record_is_to_be_moved_away(

@@ -15,6 +15,7 @@ from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
 from hansard.domain.exchange import Exchange
 from hansard.orchestration.gates import read_rules
+from hansard.store.base import Query
 from hansard.surfaces.mcp.desk import Desk
 from mcp_clients import called, client_of, desk_in, eventually, refused
 from running import Answers, obliging
@@ -203,6 +204,7 @@ async def test_whoever_resumes_what_another_process_drives_is_told_so(tmp_path: 
             assert (
                 said == f"run {run} is driven by another process, which goes on with it; run_follow tells how it goes"
             )
+            assert not list(desk.hansard.store.select(Query(run=run, kind="run.resume_asked")))
         held.set()
         await until(desk, run, "answered")
 

@@ -453,6 +453,25 @@ async def test_a_retry_of_a_run_that_another_process_drives_leaves_nothing_on_th
     assert (await made.runs.retry(run, "b")).state == "answered"
 
 
+async def test_who_may_not_resume_what_another_process_drives_leaves_nothing_on_the_record() -> None:
+    gate, ledger = Gate("c"), Ledger()
+    made = desk(Answers(gate), store=ledger)
+    run, driving = await started(made, gate)
+    driving.cancel()
+    await asyncio.gather(driving, return_exceptions=True)
+    claim = ledger.claim(run, 60)
+    entries = made.entries(run)
+    with pytest.raises(Fenced):
+        await made.runs.resume(run)
+    assert made.entries(run) == entries
+    ledger.release(claim)
+    other = desk(Answers(), store=ledger)
+    assert (await other.runs.resume(run)).state == "answered"
+    asked = one(other.entries(run, "run.resume_asked"))
+    assert asked.seq in other.entries(run, "run.claimed")[-1].causes
+    audit(ledger, run)
+
+
 @pytest.mark.parametrize(("kind", "part"), [("run.requested", "request"), ("run.configured", "config")])
 async def test_a_retry_that_cannot_be_carried_out_leaves_nothing_on_the_record(kind: str, part: str) -> None:
     made = desk(Answers())

@@ -56,7 +56,7 @@ class Hansard:
         self.ledger = LedgerService(opened)
         self.runs = Runs(self.recorder, opened.store, self.pool)
         self.gates = Gates(self.recorder, opened.store, lambda: self.pool.secrets)
-        self.runs.deliberate = lambda run: self.deliberations.drive(run)
+        self.runs.deliberate = lambda run, ask: self.deliberations.drive(run, ask)
         self._heavy = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-heavy")
         self._beside = ThreadPoolExecutor(HEAVY_AT_ONCE, "hansard-beside")
         self.closed = Event()

@@ -8,7 +8,7 @@ rules are in `plan`, `schedule`, `escalate`, `judge`; what people and other proc
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from math import ceil
@@ -39,7 +39,7 @@ from hansard.orchestration.plan import Plan
 from hansard.orchestration.planning import Asked, Planner, body_of, plan_made
 from hansard.orchestration.progress import Progress, progress_of
 from hansard.orchestration.purse import Breach, Purse
-from hansard.orchestration.watching import Watch, give_back, take
+from hansard.orchestration.watching import Ask, Watch, give_back, take
 from hansard.orchestration.working import Crew, breached
 from hansard.providers.secrets import Secrets
 from hansard.record.reading import read_entries
@@ -83,17 +83,15 @@ class Engine:
         self._configs: dict[bytes, RunConfig] = {}
         self._known = Known()
 
-    async def drive(self, run: str, ask: Callable[[], Awaitable[None]] | None = None) -> Ended:
+    async def drive(self, run: str, ask: Ask | None = None) -> Ended:
         """Drive a run to its end. Fenced when another driver holds it; UsageError when there is nothing to drive.
 
         `ask` records what is asked of it, once it is certain that it is ours to drive and can be read.
         """
         async with self._held(run) as claim:
-            if ask is not None:
-                await self._put(run, ask)
-            return await self._driven(run, claim)
+            return await self._driven(run, claim, ask)
 
-    async def ask(self, run: str, ask: Callable[[], Awaitable[None]]) -> None:
+    async def ask(self, run: str, ask: Ask) -> None:
         """The same, for whoever is driven later: record only what is asked of it."""
         async with self._held(run):
             await self._put(run, ask)
@@ -106,15 +104,17 @@ class Engine:
         finally:
             await give_back(self._store, claim)
 
-    async def _put(self, run: str, ask: Callable[[], Awaitable[None]]) -> None:
+    async def _put(self, run: str, ask: Ask) -> None:
         _, asked = await asyncio.to_thread(self._asked, run)
         if asked is not None:
             self._means_of(asked.config, run)
         await ask()
 
-    async def _driven(self, run: str, claim: Claim) -> Ended:
+    async def _driven(self, run: str, claim: Claim, ask: Ask | None) -> Ended:
         journal = Journal(self._recorder, run, claim, secrets=self._secrets, listeners=self._listeners)
         try:
+            if ask is not None:
+                await self._put(run, ask)
             progress, asked = await asyncio.to_thread(self._asked, run)
             if asked is None:
                 place = self._store.place

@@ -1,7 +1,7 @@
 """One look for all runs that are driven here: keeps their claims, and notices when somebody asks to cancel one."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +21,8 @@ AT_ONCE = 2
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Ask = Callable[[], Awaitable[None]]
+"""Puts it on the record what somebody asks of a run."""
 
 
 @dataclass(slots=True, kw_only=True)

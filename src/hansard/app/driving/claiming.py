@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from hansard.app.ids import is_run_id, new_run_id
 from hansard.errors import Fenced, RunTaken, Unavailable, UsageError
 from hansard.orchestration.progress import Progress, progress_of
-from hansard.orchestration.watching import Watch, give_back, take
+from hansard.orchestration.watching import Ask, Watch, give_back, take
 from hansard.record.reading import read_entries
 from hansard.record.tree import check_held, lies_back
 from hansard.store.base import Claim, Query, Store
@@ -19,13 +19,18 @@ LOOK_S = 0.1
 
 
 @asynccontextmanager
-async def claimed(store: Store, watch: Watch, run: str, cancel: asyncio.Event) -> AsyncIterator[tuple[Progress, Claim]]:
+async def claimed(
+    store: Store, watch: Watch, run: str, cancel: asyncio.Event, ask: Ask | None = None
+) -> AsyncIterator[tuple[Progress, Claim]]:
     """Hold the claim of a run, kept by `watch`, and how far it has come; `cancel` is set when somebody asks for it.
 
     Fenced when another process holds it. It is read behind the claim: whoever had it before may just have ended the run.
+    `ask` records what is asked of it, once it is ours.
     """
     claim = await take(store, run)
     try:
+        if ask is not None:
+            await ask()
         progress = await asyncio.to_thread(_progress, store, run)
         if progress.cancel_asked is not None:
             cancel.set()

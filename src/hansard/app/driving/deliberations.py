@@ -46,7 +46,7 @@ from hansard.errors import Fenced, ProviderError, StoreError, UsageError
 from hansard.orchestration.ending import Ended, ended_before
 from hansard.orchestration.journal import Listener
 from hansard.orchestration.progress import Progress, progress_of
-from hansard.orchestration.watching import Watch
+from hansard.orchestration.watching import Ask, Watch
 from hansard.record.reading import read_entries
 from hansard.record.recorder import Recorded, Recorder, Step, Within
 from hansard.store.base import Query, Store
@@ -110,9 +110,10 @@ class Deliberations:
             self._tell(id, await self._recorder.record_all(steps, run=id))
         return id
 
-    async def hold(self, run: str, *, pins: Pins | None = None) -> Sat:
-        """Hold the session of a run, or what is left of it. Fenced when another process holds it."""
-        async with self._held(run) as hold:
+    async def hold(self, run: str, *, pins: Pins | None = None, ask: Ask | None = None) -> Sat:
+        """Hold the session of a run, or what is left of it. Fenced when another process holds it; `ask` records what is asked
+        of it, once it does not."""
+        async with self._held(run, ask) as hold:
             return Sat(run=run, sitting=await hold.session(pins))
 
     async def generate(self, made: Convening, *, surface: Surface = "python", actor: str | None = None) -> View:
@@ -133,15 +134,15 @@ class Deliberations:
             raise ProviderError(f"no persona came of it; `{follow}` shows what was said")
         return {"run": run, "persona": persona.as_data()}
 
-    async def _generated(self, run: str) -> tuple[Ended, Persona | None]:
-        async with self._held(run) as hold:
+    async def _generated(self, run: str, ask: Ask | None = None) -> tuple[Ended, Persona | None]:
+        async with self._held(run, ask) as hold:
             return await hold.persona()
 
-    async def drive(self, run: str) -> Ended:
+    async def drive(self, run: str, ask: Ask | None = None) -> Ended:
         """The same for whoever drives runs of every mode."""
         if self._progress(run).mode == PERSONA:
-            return (await self._generated(run))[0]
-        async with self._held(run) as hold:
+            return (await self._generated(run, ask))[0]
+        async with self._held(run, ask) as hold:
             if hold.progress.ended is not None:
                 return ended_before(hold.progress.ended)
             sitting = await hold.session()
@@ -163,14 +164,17 @@ class Deliberations:
             return
 
     async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Sat:
-        """Hold the rest of a session that was interrupted, or complete its directory."""
+        """Hold the rest of a session that was interrupted, or complete its directory. Fenced, and nothing is recorded, where
+        another process holds it."""
         progress = await asyncio.to_thread(self._resumed, run)
-        assert progress.requested is not None
-        recorded = await self._recorder.record(
-            ResumeAsked(surface=surface), actor=actor or human(), run=run, causes=[progress.requested]
-        )
-        self._tell(run, [recorded])
-        sat = await self.hold(run)
+        requested = progress.requested
+        assert requested is not None
+
+        async def ask() -> None:
+            fact = ResumeAsked(surface=surface)
+            self._tell(run, [await self._recorder.record(fact, actor=actor or human(), run=run, causes=[requested])])
+
+        sat = await self.hold(run, ask=ask)
         if progress.ended is not None and sat.sitting.fault is not None:
             raise StoreError(sat.sitting.fault)
         return sat
@@ -225,7 +229,7 @@ class Deliberations:
         return list(islice(deliberation_views(self._store), limit))
 
     @asynccontextmanager
-    async def _held(self, run: str) -> AsyncIterator[Hold]:
+    async def _held(self, run: str, ask: Ask | None = None) -> AsyncIterator[Hold]:
         """The run under a claim that is kept as long as this lasts."""
         # Known from the first moment on: whoever cancels while the claim is taken would else take it himself.
         cancel = asyncio.Event()
@@ -233,7 +237,7 @@ class Deliberations:
         try:
             # What is no deliberation is refused before there is a claim of that name.
             await asyncio.to_thread(self._progress, run)
-            async with claimed(self._store, self._watch, run, cancel) as (progress, claim):
+            async with claimed(self._store, self._watch, run, cancel, ask) as (progress, claim):
                 try:
                     yield Hold(self._recorder, self._store, self._pool, progress, claim, cancel, self._tell)
                 finally:

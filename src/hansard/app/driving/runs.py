@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -40,6 +40,7 @@ from hansard.orchestration.nested import Because, is_panel
 from hansard.orchestration.plan import Plan, refuse_lane
 from hansard.orchestration.progress import progress_of
 from hansard.orchestration.roles import as_json
+from hansard.orchestration.watching import Ask
 from hansard.providers.base import Provider
 from hansard.providers.programs.environment import found, passed_on
 from hansard.record.reading import read_body
@@ -78,8 +79,8 @@ class Runs(RecordedRuns):
         self._listeners: list[Listener] = []
         self._driving: dict[str, asyncio.Task[Ended]] = {}
         self.waiting = Waiting(store)
-        self.deliberate: Callable[[str], Coroutine[Any, Any, Ended]] | None = None
-        """Who drives a run that is a deliberation."""
+        self.deliberate: Callable[[str, Ask | None], Coroutine[Any, Any, Ended]] | None = None
+        """Who drives a run that is a deliberation; it records what is asked of it once the run is his."""
         pool.panel = self._panel
         pool.capsule = lambda run: capsule_text(store, found := self.find(run), self.entries(found))
 
@@ -241,11 +242,12 @@ class Runs(RecordedRuns):
         task.add_done_callback(lambda task: self._driven(run, task))
         return task
 
-    def _driver(self, run: str) -> Coroutine[Any, Any, Ended]:
+    def _driver(self, run: str, ask: Ask | None = None) -> Coroutine[Any, Any, Ended]:
         if run in self._submitted:
             self._submitted.discard(run)
-            return self._engine.drive(run)
-        return self.deliberate(run) if self._is_of_a_panel(run) and self.deliberate else self._engine.drive(run)
+        elif self._is_of_a_panel(run) and self.deliberate:
+            return self.deliberate(run, ask)
+        return self._engine.drive(run, ask)
 
     def _is_of_a_panel(self, run: str) -> bool:
         first = next(iter(self._store.select(Query(run=run, kind="run.requested", limit=1))), None)
@@ -288,9 +290,12 @@ class Runs(RecordedRuns):
             return None
 
     async def resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> Ended:
-        """Drive an unfinished run on from the record."""
-        await self.ask_to_resume(run, surface=surface, actor=actor)
-        return await self.drive(run)
+        """Drive an unfinished run on from the record. Fenced, and nothing is recorded, where another process drives it."""
+        requested = await asyncio.to_thread(self._unfinished, run)
+        if self._driving_now(run):
+            return await self.drive(run)
+        ask = partial(self._ask, run, ResumeAsked(surface=surface), actor, [requested])
+        return await self._begun(run, self._driver(run, ask))
 
     async def ask_to_resume(self, run: str, *, surface: Surface = "python", actor: str | None = None) -> None:
         """Put it on the record that somebody wants an unfinished run to go on. Nobody drives it yet."""
@@ -311,9 +316,7 @@ class Runs(RecordedRuns):
         """Put it on the record that somebody wants a task done again. Nobody drives the run yet."""
         await self._engine.ask(run, await self._to_retry(run, task, surface, actor))
 
-    async def _to_retry(
-        self, run: str, task: str, surface: Surface, actor: str | None
-    ) -> Callable[[], Awaitable[None]]:
+    async def _to_retry(self, run: str, task: str, surface: Surface, actor: str | None) -> Ask:
         """What puts it on the record; UsageError where that task cannot be done again."""
         causes = await asyncio.to_thread(self._retried, run, task)
         if self._driving_now(run):

@@ -180,10 +180,6 @@ class Daemon:
         self._tasks[run] = task
         task.add_done_callback(lambda done: self._done(run, done))
 
-    async def drive(self, run: str) -> Ended:
-        """Drive a run as far as it comes, once there is room for it."""
-        return await self.in_turn(self.hansard.runs.drive(run))
-
     async def in_turn(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work of a run once there is room for it."""
         try:

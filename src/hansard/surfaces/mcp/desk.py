@@ -147,28 +147,32 @@ class Desk:
                 raise _interrupted(run) from None
             raise
 
-    def drive(self, run: str) -> "Driven":
-        """Drive a run in the background, past gates, whoever waits for it; one task for all."""
+    def drive(self, run: str, first: Work | None = None) -> "Driven":
+        """Drive a run in the background, past gates, whoever waits for it; one task for all. `first` is how it begins where
+        nobody does so yet, and it is not simply driven."""
         if run not in self._driving:
-            driven = self._driving[run] = Driven()
-            driven.task = asyncio.create_task(self._through(run, driven))
+            driven, leg = Driven(), first or self.hansard.runs.drive(run)
+            self._driving[run] = driven
+            driven.task = asyncio.create_task(self._through(run, driven, leg))
+            # Its turn may never come.
+            driven.task.add_done_callback(lambda _: leg.close())
             driven.task.add_done_callback(lambda done: self._done(run, done))
             if self.daemon:
                 self.daemon.adopt(run, driven.task)
+        elif first:
+            first.close()
         return self._driving[run]
 
-    async def _through(self, run: str, driven: Driven) -> None:
+    async def _through(self, run: str, driven: Driven, leg: Work) -> None:
         try:
-            while (await self._leg(run)).state == "waiting":
+            # As far as it comes: to its end, or to a gate.
+            while (await (self.daemon.in_turn(leg) if self.daemon else leg)).state == "waiting":
                 resting = driven.rest(self.hansard.runs.waiting.decided(run))
                 await (self.daemon.rest(run, resting) if self.daemon else resting)
+                leg = self.hansard.runs.drive(run)
         except Fenced:
             # Another process does the same.
             driven.elsewhere = True
-
-    def _leg(self, run: str) -> Work:
-        """Drives a run as far as it comes: to its end, or to a gate."""
-        return self.daemon.drive(run) if self.daemon else self.hansard.runs.drive(run)
 
     def _done(self, run: str, task: "asyncio.Task[None]") -> None:
         del self._driving[run]

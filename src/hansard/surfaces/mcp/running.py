@@ -186,9 +186,7 @@ async def run_resume(call: Call, asked: OfRun) -> Given:
         raise UsageError(f"run {run} has ended; there is nothing to resume")
     if call.desk.draining:
         raise StoreError("the server is shutting down; try again in a moment")
-    with owned(call, run):
-        await runs.ask_to_resume(run, surface="mcp", actor=call.actor)
-    driven = call.desk.drive(run)
+    driven = call.desk.drive(run, runs.resume(run, surface="mcp", actor=call.actor))
     given = as_task(call, run) or await seen_through(call, run)
     if driven.elsewhere and isinstance(given, dict) and given["state"] not in ENDED:
         raise StoreError(f"run {run} is driven by another process, which goes on with it; run_follow tells how it goes")
