@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from hansard.app.ledgers.carrying import adopt_into
 from hansard.app.service import Hansard
 from hansard.app.serving.daemon import Daemon, Draining
 from hansard.app.serving.publishing import status
@@ -23,7 +24,7 @@ from hansard.app.setup.configuring import run_config
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.following import over_at, until_over
 from hansard.domain.work import RetryAsked
-from hansard.errors import Fenced, Unavailable, UsageError
+from hansard.errors import Fenced, StoreError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.gates import read_rules
 from hansard.orchestration.plan import Plan
@@ -376,6 +377,24 @@ async def test_a_daemon_without_the_keys_stops_writing_when_nobody_seals_and_goe
                 await until(lambda: "the log is sealed again" in told)
                 run = await made.submit(request(made))
                 await until(lambda: made.hansard.runs.show(run)["state"] == "answered")
+
+
+async def test_a_daemon_at_a_log_that_is_adopted_takes_nothing_more_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hansard.record.recorder.UPKEEP_S", 0.05)
+    monkeypatch.setattr("hansard.record.sealer.RENEW_S", 0.05)
+    monkeypatch.setattr("hansard.app.serving.seals.LOOK_S", 0.02)
+    settings = Settings(ledger=str(tmp_path / "log.db"), state=tmp_path)
+    async with daemon(settings=settings) as (made, told):
+        run = await made.submit(request(made))
+        await until(lambda: made.hansard.runs.show(run)["state"] == "answered")
+        await asyncio.to_thread(adopt_into, settings.ledger, replace(settings, ledger=str(tmp_path / "next.db")))
+        await until(lambda: "the log is not sealed as it should be" in told)
+        size = made.hansard.store.head().size
+        with pytest.raises(StoreError, match=r"log\.db was adopted: .*next\.db goes on from it"):
+            await request(made)
+        assert made.hansard.store.head().size == size
 
 
 @pytest.mark.parametrize("who", [Worker, lambda hansard: Daemon(hansard, lambda *_, **__: None)])

@@ -8,7 +8,8 @@ import pytest
 from hansard.errors import Fenced, StoreError, Unavailable
 from hansard.record import deputy as module
 from hansard.record.deputy import Deputy, Onlooker
-from hansard.record.sealer import Sealer
+from hansard.record.sealer import RENEW_S, Sealer
+from hansard.seal.anchors import Superseded, end
 from hansard.store.base import Store
 from ledgers import Clock
 from sealing import Log, say, sealed_to
@@ -68,6 +69,25 @@ def test_one_that_froze_seals_again_when_its_successor_is_gone(log: Log, store: 
     other.close()
     frozen.upkeep()
     assert frozen.seal() is not None
+
+
+@pytest.mark.parametrize("sealing", [True, False])
+def test_whoever_stays_at_a_log_that_was_adopted_writes_to_it_no_more(log: Log, store: Store, *, sealing: bool) -> None:
+    deputy = of(log, store, log.take(store) if sealing else None)
+    say(store, 2)
+    end(log.keys, "next.db")
+    log.clock.now += RENEW_S
+    for _ in range(2):
+        deputy.upkeep()
+        with pytest.raises(Superseded, match=r"next\.db goes on from it"):
+            deputy.seal()
+    # It was a mistake.
+    (log.keys / "adopted-by").unlink()
+    deputy.upkeep()
+    assert deputy.seal() is not None
+    log.clock.now += 11
+    deputy.upkeep()
+    assert sealed_to(store) == (store.head().size, [])
 
 
 def test_without_keys_nothing_is_written_once_nobody_has_sealed_for_long(

@@ -77,6 +77,7 @@ class Opened:
     def check_lines(self) -> None:
         """For a repair, before it writes: StoreError unless the lines are those that were signed, and it can be sealed."""
         if self._folder is None:
+            self._refuse_adopted()
             return
         if self._keyless:
             raise self._unsealable()
@@ -87,6 +88,7 @@ class Opened:
     def check(self) -> None:
         """StoreError where `sealer` would say that nothing may be written, found without taking or changing anything."""
         if self._folder is None:
+            self._refuse_adopted()
             return
         from hansard.record.recovery import check_keys, refuse_rollback
         from hansard.seal.keys import KeyRing
@@ -119,11 +121,11 @@ class Opened:
 
     def _custody(self) -> str:
         genesis = self.store.entry(0).data
-        if genesis.get("custody") != "file":
-            return "none: this log is unsigned"
         # A stranger's log may name anything: only a nonce ([E6]) becomes the name of a folder, and no other has keys here.
         nonce = str(genesis.get("nonce", ""))
-        folder = self.settings.log_folder(nonce if NONCE.fullmatch(nonce) else "none")
+        folder = self._state = self.settings.log_folder(nonce if NONCE.fullmatch(nonce) else "none")
+        if genesis.get("custody") != "file":
+            return "none: this log is unsigned"
         self._folder, self._origin = folder, str(genesis.get("origin", ""))
         return f"files in {folder}" if folder.is_dir() else f"its keys are not on this machine (looked in {folder})"
 
@@ -165,8 +167,18 @@ class Opened:
     def _unsealable(self) -> StoreError:
         return StoreError(f"nothing was written to {self.store.place}: it is signed, and {self._keyless}")
 
+    def _refuse_adopted(self) -> None:
+        """Superseded where an unsigned log was adopted: of one that is signed, its sealer asks that."""
+        if self._state.is_dir():
+            from hansard.seal.anchors import refuse_ended
+
+            refuse_ended(self._state, self.store.place)
+
     def _take(self) -> "Sealer | None":
-        if not self._writing or self._folder is None:
+        if not self._writing:
+            return None
+        if self._folder is None:
+            self._refuse_adopted()
             return None
         if self._keyless:
             from hansard.record.recovery import refuse_rollback

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from hansard.errors import StoreError, Unavailable
 from hansard.record.sealer import Sealer
+from hansard.seal.anchors import Superseded
 from hansard.store.base import Seal
 
 AGAIN_S = 4.0
@@ -29,6 +30,9 @@ class Deputy:
         return self._sealer.trouble if self._sealer and self._sealer.holds else self._hindered
 
     def seal(self) -> Seal | None:
+        """The seal of the next commit, where it is ours; Superseded where the log was adopted, and takes nothing more."""
+        if isinstance(trouble := self.trouble, Superseded):
+            raise trouble
         return self._sealer.seal() if self._sealer else None
 
     def committed(self) -> None:

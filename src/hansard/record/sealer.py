@@ -309,6 +309,8 @@ class Sealer:
             self._read_log()
 
     def _renew(self) -> None:
+        # It may have been adopted since: then whoever stays is told within these seconds, and not when he starts anew.
+        anchors.refuse_ended(self._folder, self._store.place)
         with self._while_ours():
             self._store.renew(self._claim, LEASE_S)
         self._renewed_s = self._clock()

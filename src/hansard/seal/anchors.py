@@ -19,6 +19,10 @@ RootAt = Callable[[int], bytes]
 """The root that the log at hand has, or had, at a size within it."""
 
 
+class Superseded(StoreError):
+    """Another log goes on from this one, which is only read from then on."""
+
+
 @value
 class Anchor:
     """A checkpoint that was durable once, and where it is kept."""
@@ -59,11 +63,11 @@ def end(folder: Path, successor: str) -> None:
 
 
 def refuse_ended(folder: Path, place: str) -> None:
-    """StoreError where another log goes on from the one at `place`: two would, and nobody could tell which of them counts."""
+    """Superseded where another log goes on from the one at `place`: two would, and nobody could tell which of them counts."""
     path = _end_file(folder)
     raw = private.read(path)
     if raw is not None:
-        raise StoreError(
+        raise Superseded(
             f"{place} was adopted: {raw.decode(errors='replace').strip()} goes on from it, and this log is only read. Nothing was "
             f"written; name that one. If it was a mistake or is gone for good, or something is still to be redacted here, remove {path}"
         )

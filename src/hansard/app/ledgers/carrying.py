@@ -23,6 +23,7 @@ from hansard.record.export import export
 from hansard.record.foreign import check_foreign, import_foreign, is_foreign
 from hansard.record.imports import import_log
 from hansard.seal.anchors import end
+from hansard.seal.private import make_folder
 
 PLACES_SHOWN = 3
 
@@ -102,10 +103,13 @@ def adopt_into(old: str, settings: Settings) -> View:
         raise UsageError(f"{place_of(settings.ledger)} is there already; name a new ledger with --ledger to go on in")
     with readable(old) as path:
         found = adopt(Path(path), place_of(old))
+    keys = settings.log_folder(found.nonce)
+    if not found.is_signed:
+        # Nothing of it lies there yet.
+        make_folder(keys)
     with found_ledger(replace(settings, origin=None), found.state) as opened:
         if opened.sealer:
             opened.sealer.checkpoint()
-        keys = settings.log_folder(found.nonce)
         if keys.is_dir():
             place = opened.store.place
             end(keys, place if "://" in place else os.path.abspath(place))
