@@ -41,9 +41,9 @@ class Deputy:
         else:
             self._look()
 
-    def upkeep(self, *, signing: bool = False) -> None:
+    def upkeep(self) -> None:
         if self._sealer and self._sealer.holds:
-            self._sealer.upkeep(signing=signing)
+            self._sealer.upkeep()
         else:
             self._look()
 
@@ -79,7 +79,7 @@ class Onlooker:
     def committed(self) -> None:
         return
 
-    def upkeep(self, *, signing: bool = False) -> None:
+    def upkeep(self) -> None:
         """Look, now and then, whether somebody seals. A store that does not say so is heard of by whoever writes to it."""
         now = time.monotonic()
         if now - self._looked_s < AGAIN_S:

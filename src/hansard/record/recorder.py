@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from hansard.domain.fact import Fact
@@ -29,6 +28,7 @@ F_co = TypeVar("F_co", bound=Fact, covariant=True)
 
 RIDE_S = 0.005
 UPKEEP_S = 4.0
+"""So often who has nothing to write sees to what is due, and signs what others have left."""
 SOON_S = 0.25
 """How long a wish to be sealed waits: runs that end one behind the other are sealed together."""
 INLINE_BELOW_S = 0.0008
@@ -79,7 +79,7 @@ class Sealing(Protocol):
 
     def committed(self) -> None: ...
 
-    def upkeep(self, *, signing: bool = False) -> None: ...
+    def upkeep(self) -> None: ...
 
 
 class _Answer(asyncio.Future[list[Placed]]):
@@ -116,7 +116,6 @@ class Recorder:
         self._upkeep_due = False
         self._soon: asyncio.TimerHandle | None = None
         """Somebody wishes to be sealed."""
-        self._signing_due = False
         self._failed: HansardError | None = None
         self._closing = False
         self._parting = False
@@ -165,7 +164,8 @@ class Recorder:
 
     def seal_soon(self) -> bool:
         """Have what is unsigned signed in a moment, when nothing is left to write, and from then on as it comes due: a run has
-        ended, say. False where nothing is signed.
+        ended, say. Beside another process that seals it is for that one to do, in its next idle moment. False where nothing is
+        signed.
         """
         if self._sealing is None or self._failed or self._closing:
             return False
@@ -311,12 +311,11 @@ class Recorder:
     async def _keep_up(self) -> None:
         """Nothing to write: the sealer keeps its lease and signs what is unsigned."""
         if self._sealing and self._upkeep_due:
-            upkeep = partial(self._sealing.upkeep, signing=self._signing_due)
-            self._upkeep_due = self._signing_due = False
+            self._upkeep_due = False
             # A sealer belongs to one thread at a time: who records meanwhile waits in the queue.
             self._writing = True
             try:
-                await to_the_end(asyncio.get_running_loop().run_in_executor(self._thread, upkeep))
+                await to_the_end(asyncio.get_running_loop().run_in_executor(self._thread, self._sealing.upkeep))
             finally:
                 self._writing = False
 
@@ -328,7 +327,7 @@ class Recorder:
         self._see_to_it()
 
     def _sign(self) -> None:
-        self._soon, self._signing_due = None, True
+        self._soon = None
         self._see_to_it()
 
     def _see_to_it(self) -> None:

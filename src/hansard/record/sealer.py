@@ -129,16 +129,17 @@ class Sealer:
             self._adopt(self._pending)
         elif since_s <= self._clock() < until_s and self._size < size:
             return
-        self.upkeep()
+        self._keep_up()
 
-    def upkeep(self, *, signing: bool = False) -> None:
-        """tick() after a commit and in idle times, or `signing` whatever is unsigned. When it fails, that is kept in `trouble`:
-        the entries stand.
-        """
+    def upkeep(self) -> None:
+        """tick() in idle times, with whatever is unsigned signed: what others have left too, who cannot ask for it here."""
+        self._last_s = None
+        self._keep_up()
+
+    def _keep_up(self) -> None:
+        """tick(). When it fails, that is kept in `trouble`: the entries stand."""
         if not self.holds:
             return
-        if signing:
-            self._last_s = None
         try:
             self.tick()
             self.trouble = None
