@@ -3,6 +3,8 @@
 import fcntl
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -236,3 +238,40 @@ def test_a_ledger_whose_wal_begins_anew_while_it_is_copied_is_copied_again_under
         report = verify(ledger, Options(deep=True))
     assert tried == [False, True]
     assert (report.size, report.bodies.opened, report.findings) == (7, 6, ())
+
+
+HOLDS_AND_WAITS = """
+import fcntl, os, sys, threading, time
+from hansard.store.sqlite import writer
+
+writer.BUSY_S = 2.0
+mine, theirs = (os.open(sys.argv[1], os.O_RDWR | os.O_CREAT) for _ in range(2))
+held = threading.Event()
+
+def hold():
+    writer.take_turn(theirs, "log")
+    held.set()
+    for _ in range(100):
+        time.sleep(0.005)
+    fcntl.flock(theirs, fcntl.LOCK_UN)
+
+threading.Thread(target=hold).start()
+held.wait()
+print("waits", flush=True)
+writer.take_turn(mine, "log")
+print("has the turn", flush=True)
+"""
+
+
+def test_who_waited_while_the_machine_stood_still_has_not_waited(tmp_path: Path) -> None:
+    # Whoever holds the turn and whoever waits for it stand still together, and the clock goes on.
+    argv = [sys.executable, "-c", HOLDS_AND_WAITS, str(tmp_path / "lock")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as both:
+        assert both.stdout is not None
+        assert both.stdout.readline() == "waits\n"
+        time.sleep(0.1)
+        both.send_signal(signal.SIGSTOP)
+        time.sleep(3.0)
+        both.send_signal(signal.SIGCONT)
+        assert both.stdout.read() == "has the turn\n"
+    assert both.returncode == 0

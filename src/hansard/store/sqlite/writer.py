@@ -22,6 +22,8 @@ from hansard.store.sqlite.rows import READ_HEAD, sequence_of
 
 BUSY_S = 10.0
 TURN_S = 0.0005
+MOST_OF_A_LOOK_S = 0.05
+"""What a look at the lock takes at most. Longer, and whoever waits did not run, nor perhaps whoever holds it: a machine stood still."""
 LIFE_S = 1.0
 MOST_EPOCHS = 10_000
 
@@ -392,17 +394,19 @@ def _showing_life(lock_fd: int) -> Iterator[None]:
 
 def take_turn(lock_fd: int, place: str) -> None:
     """Wait for the lock file for as long as its holder shows life, and a while longer: it may have been stopped in mid-commit."""
-    until, life = 0.0, -1
+    waited_s, looked_s, life = 0.0, time.monotonic(), -1
     while True:
         try:
             return fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            before_s, looked_s = looked_s, time.monotonic()
+            waited_s += min(looked_s - before_s, MOST_OF_A_LOOK_S)
             if life != (life := os.fstat(lock_fd).st_mtime_ns):
-                until = time.monotonic() + BUSY_S
-            if time.monotonic() > until:
+                waited_s = 0.0
+            if waited_s > BUSY_S:
                 raise Unavailable(
                     f"another process has held {place}.lock for {BUSY_S:.0f} s; nothing was written: "
-                    f"look for one that is stopped"
+                    f"look for one that is stopped, or for a disk that hardly answers"
                 ) from None
         except OSError as error:
             raise Unavailable(f"cannot lock {place}.lock: {error.strerror}") from error
