@@ -856,6 +856,24 @@ async def test_a_gate_that_expired_expires_again() -> None:
     assert report["identical"] is True, report
 
 
+async def test_a_gate_that_expired_before_its_task_was_done_again_expires_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nobody hands anything over while others work: what is not known at the first look comes too late.
+    monkeypatch.setattr("hansard.app.reruns.rerun.LOOK_S", 0.5)
+    at = desk(Answers())
+    rules = read_rules([{"tasks": ["b", "c"], "deadline_s": 1.0}], "test")
+    config, work = replace(at.config(), gates=rules), plan(task("a"), task("b", "a"), task("c"))
+    run = await at.runs.submit("please", config, plan=work)
+    assert len((await at.runs.drive(run)).gates) == 2
+    await asyncio.sleep(1.0)
+    await at.runs.retry(run, "a")
+    assert (await at.runs.drive(run, wait=True)).state == "partial"
+    assert [entry.data["expired"] for entry in at.entries(run, "gate.closed")] == [True, True, True]
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
 async def test_a_gate_that_stands_behind_one_that_expired_ends_as_it_ended_then() -> None:
     at = desk(Answers())
     soon = {"deadline_s": 0.01, "on_expiry": "approve"}

@@ -176,13 +176,14 @@ class Crew:
         if not self.schedule.holding:
             return
         await self._gatekeeper.listen()
+        # First: at a task that is to be done again another gate takes the place of one that is open, and not of one that is over.
+        await self._gatekeeper.expire()
         looked: set[str] = set()
         # Whoever is turned away may make others come to theirs.
         while fresh := [id for id in self.schedule.holding if id not in looked]:
             looked.update(fresh)
             for id in fresh:
                 await self._at_a_gate(self.plan.task(id))
-        await self._gatekeeper.expire()
         self._launch()
 
     async def _at_a_gate(self, task: Task) -> None:

@@ -6,7 +6,8 @@ did not. Nonces, ids and the clock of gates come from the record, so prompts com
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from hansard.app.finding import unknown_run
 from hansard.app.reruns.bounds import LOOK_S, Bounded, Until
 from hansard.app.reruns.decisions import Key, decisions
 from hansard.app.reruns.order import Order
-from hansard.app.reruns.phases import Phase, deeds, given_up, is_decided, phases_of
+from hansard.app.reruns.phases import Deed, Phase, deeds, given_up, is_decided, phases_of
 from hansard.app.reruns.stage import PanelStage, Programs, Said, Stage, Taken
 from hansard.app.settings import Settings
 from hansard.app.setup.panels import share_of
@@ -132,6 +133,9 @@ class _Rerun:
         self._metered = _metered(self._entries)
         self._closings = [entry for entry in self._entries if entry.kind == "gate.closed"]
         self._now_us, self._words = BEYOND_US, 0
+        self._expired = -1
+        """The newest entry by which the clock was put forward."""
+        self._before: tuple[int, Counter[Deed]] = (-1, Counter())
 
     async def report(self) -> Rerun:
         recorder = Bounded(self._memory, self._until)
@@ -143,7 +147,7 @@ class _Rerun:
             self._memory,
             self._means_of,
             lambda _: self._route,
-            clock_us=lambda: self._now_us,
+            clock_us=self._clock_us,
             elsewhere=self._taken.elsewhere,
         )
         error = ""
@@ -248,6 +252,8 @@ class _Rerun:
             self._order.begin(phase)
             self._lose(phase)
             await self._decide(recorder, self._decided_before(phase))
+            for gate in self._left_open(phase):
+                await self._decide(recorder, [gate])
             state = await self._gone_through(engine, recorder)
             self._until.cut()
             if state in UNFINISHED and phase.ended is not None:
@@ -257,9 +263,43 @@ class _Rerun:
 
     def _decided_before(self, phase: Phase) -> list[str]:
         """The gates on which people had decided when the phase began: whoever drove it heard of that at his first look."""
-        opened = {str(entry.data["gate"]) for entry in self._memory.select(Query(run=self._run, kind="gate.opened"))}
         decided = (each for each in self._entries if each.kind == "gate.decided" and each.seq < phase.first)
-        return [gate for gate in dict.fromkeys(str(each.data["gate"]) for each in decided) if gate in opened]
+        return self._opened_of(decided)
+
+    def _left_open(self, phase: Phase) -> list[str]:
+        """The gates that an earlier phase left open, and whose time was over in this one. Once the task behind one is done again,
+        another gate takes its place."""
+        closed = (each for each in self._closings if phase.first <= each.seq <= phase.last)
+        return self._opened_of(each for each in closed if each.data["expired"] is True)
+
+    def _clock_us(self) -> int:
+        """The clock of gates, for whoever stands at one. In a phase that was cut it goes on as soon as all is done that was done
+        before a gate expired: whoever looks only afterwards may be held up at another one by then."""
+        closed = (each for each in self._closings if each.data["expired"] and each.seq > self._expired)
+        due = next((each for each in closed if self._until.phase.first <= each.seq <= self._until.phase.last), None)
+        if due is None or not self._until.phase.cut or not self._until.has_done(self._done_before(due.seq)):
+            return self._now_us
+        here = self._memory.select(Query(run=self._run, kind="gate.opened"))
+        deadlines = (each.data["deadline_us"] for each in here if each.data["gate"] == due.data["gate"])
+        self._expired = due.seq
+        self._put_forward(max((each for each in deadlines if isinstance(each, int)), default=0))
+        return self._now_us
+
+    def _done_before(self, seq: int) -> Counter[Deed]:
+        """What the record has before an entry; asked for many times, one entry after the other."""
+        if self._before[0] != seq:
+            self._before = seq, deeds(entry for entry in self._kept if entry.seq < seq)
+        return self._before[1]
+
+    def _put_forward(self, now_us: int) -> None:
+        if now_us > self._now_us:
+            self._now_us = now_us
+            self._words += 1
+
+    def _opened_of(self, entries: Iterable[Entry]) -> list[str]:
+        """The gates of these entries that are open here, or were."""
+        opened = {str(entry.data["gate"]) for entry in self._memory.select(Query(run=self._run, kind="gate.opened"))}
+        return [gate for gate in dict.fromkeys(str(each.data["gate"]) for each in entries) if gate in opened]
 
     def _lose(self, phase: Phase) -> None:
         """Count the calls that a crash swallowed in a phase. What was lost when it was cut is lost from then on."""
@@ -350,9 +390,7 @@ class _Rerun:
             self._words += 1
         # The clock of gates stands still but for those that expired.
         over = [opened[entry.data["gate"]].data["deadline_us"] for entry in closed if entry.data["expired"] is True]
-        if (latest := max(over, default=0)) > self._now_us:
-            self._now_us = latest
-            self._words += 1
+        self._put_forward(max(over, default=0))
 
     async def _cancel(self, recorder: Recorder) -> None:
         requested = (await asyncio.to_thread(self._so_far)).requested
