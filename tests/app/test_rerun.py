@@ -874,6 +874,21 @@ async def test_a_gate_that_expired_before_its_task_was_done_again_expires_again(
     assert report["identical"] is True, report
 
 
+async def test_a_gate_that_was_decided_in_time_and_is_over_when_its_task_is_retried_ends_as_it_ended_then() -> None:
+    at = desk(Answers())
+    rules = read_rules([{"tasks": ["b"], "deadline_s": 1.0}], "test")
+    config = replace(at.config(), gates=rules)
+    run = await at.runs.submit("please", config, plan=plan(task("a"), task("b", "a")))
+    [gate] = (await at.runs.drive(run)).gates
+    await Gates(at.recorder, at.store).decide(gate, "approve", actor="human:ann")
+    await asyncio.sleep(1.0)
+    assert (await at.runs.retry(run, "b")).state == "waiting"
+    assert (await at.runs.drive(run, wait=True)).state == "partial"
+    assert [entry.data["outcome"] for entry in at.entries(run, "gate.closed")] == ["approved", "rejected"]
+    report = await again(at, run)
+    assert report["identical"] is True, report
+
+
 async def test_a_gate_that_stands_behind_one_that_expired_ends_as_it_ended_then() -> None:
     at = desk(Answers())
     soon = {"deadline_s": 0.01, "on_expiry": "approve"}

@@ -270,7 +270,19 @@ class _Rerun:
         """The gates that an earlier phase left open, and whose time was over in this one. Once the task behind one is done again,
         another gate takes its place."""
         closed = (each for each in self._closings if phase.first <= each.seq <= phase.last)
-        return self._opened_of(each for each in closed if each.data["expired"] is True)
+        return self._opened_of(each for each in closed if self._is_late(each))
+
+    def _is_late(self, closed: Entry) -> bool:
+        """Whether a gate was closed because its time was over. What people had decided in time counts then too, and where their
+        task is to be done again they are asked again all the same."""
+        gates, data = self._progress.gates, closed.data
+        if data["expired"] is True:
+            return True
+        gate = gates[str(data["gate"])]
+        if gate.deadline_us is None or closed.ts < gate.deadline_us or data["outcome"] == "edited":
+            return False
+        later = (each for each in gates.values() if each.opened.seq > closed.seq)
+        return is_decided(closed) and any((each.rule, each.task) == (gate.rule, gate.task) for each in later)
 
     def _clock_us(self) -> int:
         """The clock of gates, for whoever stands at one. In a phase that was cut it goes on as soon as all is done that was done
@@ -388,8 +400,8 @@ class _Rerun:
             cause = opened[data["gate"]].seq
             await recorder.record(fact, actor=entry.actor, run=self._run, causes=[cause])
             self._words += 1
-        # The clock of gates stands still but for those that expired.
-        over = [opened[entry.data["gate"]].data["deadline_us"] for entry in closed if entry.data["expired"] is True]
+        # The clock of gates stands still but for those whose time was over.
+        over = [opened[entry.data["gate"]].data["deadline_us"] for entry in closed if self._is_late(entry)]
         self._put_forward(max(over, default=0))
 
     async def _cancel(self, recorder: Recorder) -> None:
