@@ -219,6 +219,25 @@ def test_another_host_is_refused(daemon: Served, host: str) -> None:
     assert said.status_code == 421
 
 
+def test_a_target_in_absolute_form_is_held_to_the_name_in_it(daemon: Served) -> None:
+    """It stands in place of Host (RFC 9112, 3.2.2)."""
+    ours = f"127.0.0.1:{daemon.port}"
+    for target, host, status in (
+        (f"http://{ours}/health", ours, b"200"),
+        ("HTTP://LOCALHOST/health", ours, b"200"),
+        (f"http://{ours}/health", "evil.example", b"200"),
+        ("http://evil.example/health", ours, b"421"),
+        (f"http://evil.example:{daemon.port}/health", ours, b"421"),
+        ("http://localhost@evil.example/health", ours, b"421"),
+        ("http://evil.example@localhost/health", ours, b"421"),
+        ("/nothing?to=http://evil.example/", ours, b"401"),
+    ):
+        said = daemon.raw(f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert said.split(b" ")[1] == status, target
+    said = daemon.raw(f"GET http://{ours}/health HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+    assert said.split(b" ")[1] == b"421", "a name in the target is no excuse for a head without Host"
+
+
 def test_no_host_and_two_hosts_are_refused(daemon: Served) -> None:
     good = f"Host: 127.0.0.1:{daemon.port}\r\n"
     for hosts, status in (("", b"421"), (good + good, b"421"), (good, b"200")):

@@ -106,6 +106,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_is_here()
         if not self.transport.is_closing():
+            self._hold_to_target()
             super().on_headers_complete()
             if self.cycle is not None:
                 self.cycle.transport = self._answers  # type: ignore[assignment]
@@ -131,6 +132,12 @@ class Connection(HttpToolsProtocol):
         )
         self.transport.write(head.encode() + body)
         self.transport.close()
+
+    def _hold_to_target(self) -> None:
+        """The authority of a target in absolute form stands in place of what Host says (RFC 9112, 3.2.2), also for the guard."""
+        authority = self.url.partition(b"://")[2].partition(b"/")[0]
+        if authority and not self.url.startswith(b"/"):
+            self.headers[:] = [(name, authority if name == b"host" else value) for name, value in self.headers]
 
     def _count(self, length: int) -> None:
         self._head_bytes += length
