@@ -1,12 +1,14 @@
 import asyncio
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from base64 import b64decode, b64encode
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,32 @@ def test_a_receipt_is_checked_without_the_ledger(run: Any, ledger: Path, tmp_pat
     assert run("ledger", "receipt", 6, "-o", proof, "--ledger", ledger)[0] == 2
     assert run("ledger", "receipt", 99, "--ledger", ledger)[0] == 2
     assert run("verify", ledger, "--against", proof)[0] == 0
+
+
+def test_a_receipt_that_is_a_page_is_verified_too(run: Any, ledger: Path, tmp_path: Path) -> None:
+    page, broken = tmp_path / "six.html", tmp_path / "broken.html"
+    told = run("ledger", "receipt", 6, "--html", "-o", page, "--ledger", ledger)[1]
+    assert told == f"wrote {page}; open it in a browser, or check it with: hansard verify {page}\n"
+    pin = run("ledger", "pin", "--ledger", ledger)[1].strip()
+    code, out, _ = run("verify", page, "--pin", pin)
+    assert (code, "entry        6: " in out) == (0, True)
+    assert "that the page shows what its receipt says: the receipt in it was read, and nothing else of it" in out
+    assert run("verify", ledger, "--against", page)[0] == 0
+    carried = re.search(r'id="receipt">(.*)</script>', page.read_text())
+    assert carried
+    cut = b64encode(b64decode(carried[1]).replace(b"index 6", b"index 7")).decode()
+    for instead, why in (
+        (cut, "the entry is not in the log that was signed"),
+        ("", "the page carries no receipt"),
+        ("AB==", "is not canonical base64"),
+        ("é", "the page carries no receipt"),
+        (f'{carried[1]}</script><script type="text/plain" id="receipt">{cut}', "the page carries several receipts"),
+    ):
+        broken.write_text(page.read_text().replace(carried[1], instead))
+        code, out, _ = run("verify", broken)
+        assert (code, why in out) == (20, True), out
+        if instead != cut:
+            assert run("verify", ledger, "--against", broken)[0] == 2
 
 
 @pytest.mark.needs_root

@@ -12,7 +12,7 @@ from .canonical import Malformed
 from .events import Noted, read_note
 from .merkle import verify_consistency
 from .note import COSIGNATURE_V1, VerifierKey
-from .receipt import HEADER, MAX_RECEIPT, parse_proof
+from .receipt import HEADER, MAX_RECEIPT, carried, parse_proof
 from .report import Anchor, Findings
 from .seals import Pin, Seals
 from .sources.base import CannotRead, open_regular
@@ -37,8 +37,8 @@ class Kept:
 
 def load_kept(path: str) -> Kept:
     """Read a file of --against or --since; CannotRead when it is none of the three forms."""
-    data = _read(path)
     try:
+        data = carried(_read(path))
         if data.startswith(HEADER.encode()):
             return Kept(what=path, noted=read_note(parse_proof(data).checkpoint))
         if data.startswith(b"old "):

@@ -18,7 +18,7 @@ from .surrogates import whole
 from .tools import STANDARD, Tools
 from .verify import CannotRead, Options, verify
 
-PATHS = "a ledger (.db, .jsonl), an export folder or a receipt (.tlog-proof)"
+PATHS = "a ledger (.db, .jsonl), an export folder or a receipt (.tlog-proof, or its page)"
 EPILOG = """\
 examples:
   %(prog)s ledger.db                          # chain, tree, form, signatures

@@ -17,7 +17,7 @@ from .events import ROTATED, Genesis, Noted, Rotated, epoch_name, read_event, re
 from .limits import not_proven
 from .merkle import leaf_hash, verify_inclusion
 from .note import VerifierKey, from_base64, open_note
-from .receipt import MAX_RECEIPT, Proof, parse_proof
+from .receipt import MAX_RECEIPT, PAGE, Proof, carried, parse_proof
 from .report import Anchor, Findings, Receipt, Report, Signed
 from .seals import Pin
 from .sources.base import CannotRead, open_regular
@@ -85,7 +85,7 @@ def check_receipt(
     try:
         if len(data) > MAX_RECEIPT:
             raise Malformed(f"larger than {MAX_RECEIPT} bytes")
-        contents = read_receipt(data)
+        contents = read_receipt(carried(data))
     except Malformed as error:
         findings.add("receipt", "structure", f"[P1] not a receipt of a ledger: {error}")
     else:
@@ -94,6 +94,11 @@ def check_receipt(
         same = [Shown(kept.what, kept.noted) for kept in against if kept.noted.checkpoint == own.noted.checkpoint]
         report = replace(report, witnessed=witnessed(witnesses, [own, *same], findings, tools.ed25519))
     limits = not_proven(report, pinned=pin is not None, anchored=bool(against), deep=True)
+    if data.startswith(PAGE):
+        limits = (
+            "that the page shows what its receipt says: the receipt in it was read, and nothing else of it",
+            *limits,
+        )
     return replace(report, findings=findings.all(), more_findings=findings.more, not_proven=limits)
 
 

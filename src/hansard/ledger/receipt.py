@@ -3,6 +3,7 @@
 Form only: nothing here is checked against anything, and `extra` is not to be trusted before it re-hashes.
 """
 
+import re
 from dataclasses import dataclass
 
 from .canonical import Malformed
@@ -13,6 +14,8 @@ from .note import from_base64, to_base64
 HEADER = "c2sp.org/tlog-proof@v1"
 MAX_RECEIPT = 256 << 20
 """A larger file is not read, and so never made ([P1])."""
+PAGE = b"<!doctype html>"
+_CARRIED = re.compile(rb'<script type="text/plain" id="receipt">([A-Za-z0-9+/]+={0,2})</script>')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +26,16 @@ class Proof:
     index: int
     path: tuple[bytes, ...]
     checkpoint: str
+
+
+def carried(data: bytes) -> bytes:
+    """The receipt in a page that shows one ([P1]); what is no page is as it came."""
+    if not data.startswith(PAGE):
+        return data
+    found = _CARRIED.findall(data)
+    if len(found) != 1:
+        raise Malformed(f"the page carries {'several receipts' if found else 'no receipt'}")
+    return from_base64(found[0].decode(), "the receipt of the page")
 
 
 def parse_proof(data: bytes) -> Proof:

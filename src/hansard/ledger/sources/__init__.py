@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ..receipt import HEADER
+from ..receipt import HEADER, PAGE
 from ..report import Findings, Form
 from .base import CannotRead, NotALedger, Source
 from .export import ENTRIES, ExportSource
@@ -27,7 +27,7 @@ def recognise(path: Path) -> Form:
         raise CannotRead(f"cannot read {str(path)!r:.200}: {getattr(error, 'strerror', None) or error}") from error
     if start.startswith(MAGIC):
         return "sqlite"
-    if start.startswith(HEADER.encode()) or path.suffix == ".tlog-proof":
+    if start.startswith((HEADER.encode(), PAGE)) or path.suffix == ".tlog-proof":
         return "receipt"
     return "jsonl" if start.startswith(_ENTRY) or path.suffix == ".jsonl" else "unknown"
 

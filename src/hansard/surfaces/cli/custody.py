@@ -53,12 +53,13 @@ def receipt(args: argparse.Namespace) -> int:
     with open_to_carry(ledger_settings(args.ledger)) as opened:
         view = service.receipt(opened, args.seq, tuple(args.disclose), cosigned=args.cosigned)
     _warn(view)
+    checked = f"check it with: hansard verify {shlex.quote(args.output or '')}"
     if not args.html:
-        return _deliver(args, view, view["receipt"], f"check it with: hansard verify {shlex.quote(args.output or '')}")
+        return _deliver(args, view, view["receipt"], checked)
     from hansard.surfaces.cli.receipt_page import receipt_page
 
     page = receipt_page(view["receipt"], f"entry-{args.seq}.tlog-proof")
-    return _deliver(args, view, page, "open it in a browser")
+    return _deliver(args, view, page, f"open it in a browser, or {checked}")
 
 
 def consistency(args: argparse.Namespace) -> int:

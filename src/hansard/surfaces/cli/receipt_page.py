@@ -19,7 +19,7 @@ PAGE = """\
 <main>
 <h1>A receipt</h1>
 <p>It proves that one entry stands in a signed log. This page works that out here, with the browser's own cryptography, and asks
-nobody; but it came from whoever gave you the receipt. Against somebody who lies, save the receipt and run <code>hansard verify</code>
+nobody; but it came from whoever gave you the receipt. Against somebody who lies, run <code>hansard verify</code> on this file,
 on a machine of yours.</p>
 <h2>What this browser found</h2>
 <noscript><p class="bad">This needs JavaScript; <code>hansard verify</code> does not.</p></noscript>

@@ -7,7 +7,7 @@ from hansard.app.settings import ledger_settings
 from hansard.ledger import command
 
 PATHS = (
-    "a ledger (.db, .jsonl, postgresql://…), an export folder or a receipt (.tlog-proof); "
+    "a ledger (.db, .jsonl, postgresql://…), an export folder or a receipt (.tlog-proof, or its page); "
     "default: the ledger that `hansard doctor` names"
 )
 
