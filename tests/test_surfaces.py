@@ -133,6 +133,27 @@ def test_mcp_has_it(method: str, tool: str) -> None:
     assert tool in known, method
 
 
+NAMED_OTHERWISE = {"gate": "gates", "context_run": "context"}
+LOCAL = {"cmd", "chat_url", "model", "api", "verifier", "roster", "ledger", "detach"}
+"""Programs, files and addresses keep to the machine."""
+SHOWING = {"json", "debug", "quiet", "progress", "shown_by", "goes_on", "handler", "parser", "command"}
+
+
+def test_every_surface_takes_the_same_options_of_a_request() -> None:
+    from hansard.surfaces.http.bodies import DeliberationRequest, RunRequest
+
+    running, council = (pytest.importorskip(f"hansard.surfaces.mcp.{name}") for name in ("running", "council"))
+    given = vars(parser(["submit", "x"]).parse_args(["submit", "x"])).keys() - LOCAL - SHOWING
+    flags = {NAMED_OTHERWISE.get(each, each) for each in given}
+    assert flags == RunRequest.model_fields.keys() - {"run"} == running.Submitting.model_fields.keys() - {"wait"}
+    assert {
+        "max_total_tokens",
+        "max_total_cost_usd",
+        "max_wallclock_seconds",
+    } <= DeliberationRequest.model_fields.keys()
+    assert council.Deliberating.model_fields.keys() - {"output_dir"} <= DeliberationRequest.model_fields.keys()
+
+
 @pytest.mark.parametrize("name", ["max_calls", "max_tokens", "max_seconds"])
 @pytest.mark.parametrize(
     "limit", ["0", "1", "1.5", "-1", "999999999", "1000000000", "999999999999999", "1000000000000000"]

@@ -225,6 +225,21 @@ async def test_a_caller_may_spend_less_than_the_flags_allow_and_never_more(tmp_p
             assert (given["max_calls"], given["max_cost_usd_nano"]) == (calls, nano)
 
 
+async def test_a_request_is_shaped_as_with_the_flags(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        shape = {"judge_intent": True, "revise": True, "profile": "brief", "max_parallel": 3}
+        run = await called(client, "submit", {"request": "x", "judge": "checks", **shape})
+        [configured] = desk.hansard.ledger.show(run=run["run"], kind="run.configured")
+        config = json.loads(desk.hansard.ledger.part(configured["seq"], "config"))
+        assert config["judge_intent"] is config["revise"] is True
+        assert (config["profile"], config["policy"]["max_parallel"]) == ("brief", 3)
+        assert "profile 'chatty'; known are brief" in await refused(
+            client, "submit", {"request": "x", "profile": "chatty"}
+        )
+        for wrong in ({"max_parallel": 0}, {"judge_intent": "yes"}, {"revise": 1}, {"profile": ""}):
+            assert next(iter(wrong)) in await refused(client, "submit", {"request": "x", **wrong})
+
+
 async def test_what_breaks_behind_a_tool_is_told_without_our_insides(tmp_path: Path) -> None:
     async with desk_in(tmp_path) as desk:
         await desk.close()

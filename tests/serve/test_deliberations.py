@@ -28,6 +28,17 @@ def test_a_deliberation_is_held_and_read(daemon: Served) -> None:
     assert [each["run"] for each in daemon.get("/v1/deliberations").json()] == [run]
 
 
+def test_a_problem_may_come_with_caps_of_its_own(daemon: Served) -> None:
+    asked = {"problem": "keep our own mail server?", "provider": "rehearsal"}
+    said = daemon.post("/v1/deliberations?wait=120", asked | {"max_total_tokens": 1, "max_wallclock_seconds": 77})
+    assert said.json()["termination_reason"] == "budget_exceeded", said.text
+    [convened] = daemon.get(f"/v1/ledger/entries?run={said.json()['run']}&kind=session.convened").json()
+    budget = daemon.get(f"/v1/ledger/entries/{convened['seq']}/parts/config").json()["budget"]
+    assert (budget["max_total_tokens"], budget["max_wallclock_seconds"]) == (1, 77)
+    for wrong in ({"max_total_tokens": 0}, {"max_total_cost_usd": 0}, {"max_wallclock_seconds": 1.5}):
+        assert daemon.post("/v1/deliberations", asked | wrong).status_code == 422
+
+
 def test_the_last_deliberation_is_the_newest_of_its_kind(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--provider", "quick") as daemon:
         assert daemon.get("/v1/runs/last").json()["detail"] == "there are no runs yet"

@@ -57,6 +57,45 @@ class Limited(BaseModel):
     max_usd: Annotated[str, Field(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$")] | None = Field(None, examples=["0.50"])
     max_seconds: Annotated[float, Field(ge=0, lt=1e9)] | None = None
 
+    def wished(self) -> dict[str, Any]:
+        """What it says of a run's configuration, but for whom to ask; None leaves it to the settings."""
+        return {name: getattr(self, name) for name in Limited.model_fields}
+
+
+class Shaped(Limited):
+    """How a request is done, as the flags of the command line take it."""
+
+    plan: dict[str, Any] | None = Field(None, description="A plan of yours, as planning gives it.")
+    lane: Name | None = Field(None, description="One task, in this lane.")
+    single: bool = Field(False, description="One task, in the lane that the router picks.")
+    judge: Literal["model", "checks"] | None = None
+    answer: Literal["synthesize", "join"] | None = None
+    max_parallel: Annotated[int, Field(ge=1, le=10_000), WHOLE] | None = Field(None, description="Tasks at once.")
+    gates: Annotated[list[Name], Field(max_length=100)] = Field([], description="plan, task:ID or lane:NAME")
+    context: Annotated[list[Name], Field(max_length=20)] = Field([], description="Runs whose capsules are given along.")
+    judge_intent: bool = Field(False, description="A model says whether the answer serves what was asked for.")
+    revise: bool = Field(False, description="Let the answer be shortened once where it is not concise.")
+    profile: Name | None = Field(
+        None, description="How long the answer may be: brief, normal (the default), thorough, report."
+    )
+
+    def wished(self) -> dict[str, Any]:
+        names = ("judge", "answer", "max_parallel", "judge_intent", "revise", "profile")
+        shape = {name: getattr(self, name) for name in names}
+        return super().wished() | shape | {"gates": tuple(self.gates), "context": tuple(self.context)}
+
+
+class Capped(BaseModel):
+    """What a session may use, beneath what its configuration says."""
+
+    max_total_tokens: Annotated[int, Field(ge=1, le=10**12), WHOLE] | None = None
+    max_total_cost_usd: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    max_wallclock_seconds: Annotated[int, Field(ge=1, le=10**12), WHOLE] | None = None
+
+    def caps(self) -> dict[str, Any]:
+        """The members of a configuration's budget that it names."""
+        return {name: value for name in Capped.model_fields if (value := getattr(self, name)) is not None}
+
 
 class Shown(BaseModel):
     """A view. More members may come with time, so nobody may refuse them."""

@@ -142,22 +142,11 @@ class PlanRequest(Budgeted):
     run: Id | None = RUN
 
 
-class RunRequest(Budgeted):
+class RunRequest(Budgeted, shapes.Shaped):
     """A request for one judged answer."""
 
     request: Text
     run: Id | None = RUN
-    plan: dict[str, Any] | None = Field(None, description="A plan of yours instead of the coordinator's.")
-    lane: Name | None = Field(None, description="One task, in this lane.")
-    single: bool = Field(False, description="One task, in the lane that the router picks.")
-    judge: Literal["model", "checks"] | None = None
-    answer: Literal["synthesize", "join"] | None = None
-    max_parallel: Annotated[int, Field(ge=1, le=10_000), shapes.WHOLE] | None = None
-    gates: Annotated[list[Name], Field(max_length=100)] = Field([], description="plan, task:ID or lane:NAME")
-    context: Annotated[list[Name], Field(max_length=20)] = Field([], description="Runs whose capsules are given along.")
-    judge_intent: bool = False
-    revise: bool = False
-    profile: Name | None = None
 
 
 class RouteRequest(Incoming):
@@ -180,7 +169,7 @@ class SessionRequest(Incoming):
     )
 
 
-class DeliberationRequest(SessionRequest):
+class DeliberationRequest(SessionRequest, shapes.Capped):
     """A problem for a panel. A configuration is the protocol's own document."""
 
     problem: Text | None = None

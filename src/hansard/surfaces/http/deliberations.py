@@ -80,6 +80,7 @@ def _convening(desk: Desk, body: DeliberationRequest) -> Convening:
         panel=body.panel,
         experts=tuple(body.experts),
         ensemble=body.ensemble,
+        caps=body.caps(),
         max_expansions=DEFAULT_EXPANSIONS if body.max_expansions is None else body.max_expansions,
     )
     if body.provider is None and body.script is None:

@@ -1,7 +1,6 @@
 """Runs over HTTP: submit and walk away, or wait; look, follow, cancel, resume, retry, rerun, compare."""
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -53,17 +52,7 @@ class Planning(Waiting):
 async def submit(request: Request, body: RunRequest, query: Annotated[Waiting, Query()]) -> Response:
     """Hand in a request. 202 with the run at once; with `wait`, 200 when it has ended by then."""
     desk = desk_of(request)
-    wishes = replace(
-        wishes_of(desk, body),
-        judge=body.judge,
-        answer=body.answer,
-        gates=tuple(body.gates),
-        context=tuple(body.context),
-        judge_intent=body.judge_intent,
-        revise=body.revise,
-        profile=body.profile,
-    )
-    mode = "single" if body.single else "request"
+    mode, wishes = "single" if body.single else "request", wishes_of(desk, body)
     run = await _submitted(request, desk, body.request, wishes, run=body.run, mode=mode, plan=body.plan, lane=body.lane)
     with on_record(run):
         return await _shown(request, run, query.wait, 202)

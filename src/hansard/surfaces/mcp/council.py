@@ -18,12 +18,11 @@ from hansard.errors import UsageError
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.running import owned, seen_through, settled
 from hansard.surfaces.mcp.tasks import as_task
-from hansard.surfaces.mcp.tool import Arguments, Call, Count, Given, Nothing, Text, Tool, tool
+from hansard.surfaces.mcp.tool import Arguments, Call, Given, Nothing, Text, Tool, tool
 from hansard.surfaces.mcp.views import ChainView, DeliberationView, MadePersonaView, PersonasView, SessionView
-from hansard.surfaces.shapes import WHOLE, Name
+from hansard.surfaces.shapes import WHOLE, Capped, Name
 
 MAX_NEED = 4_096
-Money = Annotated[float, Field(gt=0, le=1e9)]
 
 
 class Sitting(Arguments):
@@ -39,20 +38,13 @@ class Sitting(Arguments):
     )
 
 
-class Deliberating(Sitting):
+class Deliberating(Sitting, Capped):
     problem: Text | None = Field(None, description="What is to be thought through; may stand in the config instead.")
     panel: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = Field(
         None, description="Agents by id, as list_personas or the config has them; default: all."
     )
-    max_total_tokens: Count | None = None
-    max_total_cost_usd: Money | None = None
-    max_wallclock_seconds: Count | None = None
     config: dict[str, Any] | None = Field(None, description="A session configuration, the protocol's own document.")
     ensemble: bool = Field(False, description="First answers of everybody, without sight of the others.")
-
-    def caps(self) -> dict[str, Any]:
-        names = ("max_total_tokens", "max_total_cost_usd", "max_wallclock_seconds")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class Adapting(Deliberating):

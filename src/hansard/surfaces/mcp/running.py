@@ -4,12 +4,11 @@ import asyncio
 import time
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hansard.app.serving.publishing import runs_page
-from hansard.app.settings import LIMITS
 from hansard.app.setup.configuring import run_config
 from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
@@ -19,7 +18,7 @@ from hansard.surfaces.mcp.progress import telling
 from hansard.surfaces.mcp.tasks import as_task
 from hansard.surfaces.mcp.tool import Arguments, Call, Given, Run, Text, Tool, tool
 from hansard.surfaces.mcp.views import EventsView, FullGateView, FullRunView, PlanView, RunsView
-from hansard.surfaces.shapes import WHOLE, Limited, Name, Seq, State
+from hansard.surfaces.shapes import WHOLE, Limited, Name, Seq, Shaped, State
 
 FOLLOW_LOOK_S = 0.2
 MAX_FOLLOWED = 200
@@ -31,19 +30,9 @@ class Budgeted(Arguments, Limited):
 
     provider: Name | None = Field(None, description="A provider that is configured here: NAME or NAME:MODEL.")
 
-    def limits(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in LIMITS}
 
-
-class Submitting(Budgeted):
+class Submitting(Budgeted, Shaped):
     request: Text
-    plan: dict[str, Any] | None = Field(None, description="A plan of yours, as the tool `plan` gives it.")
-    lane: Name | None = Field(None, description="One task, in this lane.")
-    single: bool = Field(False, description="One task, in the lane that the router picks.")
-    judge: Literal["model", "checks"] | None = None
-    answer: Literal["synthesize", "join"] | None = None
-    gates: Annotated[list[Name], Field(max_length=100)] = Field([], description="plan, task:ID or lane:NAME")
-    context: Annotated[list[Name], Field(max_length=20)] = Field([], description="Runs whose capsules are given along.")
     wait: bool = Field(True, description="False: give the run back at once; run_follow and run_show tell how it goes.")
 
 
@@ -87,14 +76,7 @@ async def submit(call: Call, asked: Submitting) -> Given:
     """
     if call.state is not None:
         return await answered(call)
-    wishes = call.desk.wished(
-        asked.provider,
-        **asked.limits(),
-        judge=asked.judge,
-        answer=asked.answer,
-        gates=tuple(asked.gates) or None,
-        context=tuple(asked.context) or None,
-    )
+    wishes = call.desk.wished(asked.provider, **asked.wished())
     hansard = call.desk.hansard
     config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
     mode = "single" if asked.single else "request"
@@ -119,7 +101,7 @@ async def submit(call: Call, asked: Submitting) -> Given:
 async def plan(call: Call, asked: Planning) -> View:
     """Let a coordinator plan a request, and give the plan: look at it, change it, and hand it to `submit`."""
     hansard = call.desk.hansard
-    wishes = call.desk.wished(asked.provider, **asked.limits())
+    wishes = call.desk.wished(asked.provider, **asked.wished())
     config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
     making = hansard.runs.submit(asked.request, config, mode="plan_only", surface="mcp", actor=call.actor)
     run = await call.desk.made(making, call.actor)

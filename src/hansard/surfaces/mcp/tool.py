@@ -17,10 +17,9 @@ from hansard.app.serving.tokens import Token
 from hansard.app.views import View
 from hansard.surfaces.mcp.desk import Desk
 from hansard.surfaces.mcp.views import Shown
-from hansard.surfaces.shapes import WHOLE, Incoming, Name
+from hansard.surfaces.shapes import Incoming, Name
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, pattern=r"\S")]
-Count = Annotated[int, Field(ge=1, le=10**12), WHOLE]
 Run = Annotated[Name, Field(description="A run's id, the beginning or the end of one, or `last`.")]
 
 Kind = Literal["reads", "runs", "changes"]
