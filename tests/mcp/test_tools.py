@@ -9,6 +9,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
+from hansard.app.ledgers.custody import pin_of
 from hansard.app.setup.wishes import Wishes
 from hansard.providers.script import Script
 from hansard.providers.scripted import Scripted
@@ -167,6 +168,19 @@ async def test_no_path_leads_out_of_the_projects_folder(tmp_path: Path) -> None:
                 assert "outside of the project's folder" in await refused(client, name, asked)
         assert "should match pattern" in await refused(client, "verify", {"path": "a\0b"})
     assert not list((tmp_path / "outside").iterdir())
+
+
+async def test_a_receipt_is_held_against_a_pin_and_never_against_a_file(tmp_path: Path) -> None:
+    async with desk_in(tmp_path) as desk, client_of(desk) as client:
+        (tmp_path / "pin").write_text(pin := pin_of(desk.hansard.store) or "")
+        (tmp_path / "r").write_text((await called(client, "receipt", {"seq": 0}))["receipt"])
+        for path in (None, "r"):
+            asked = {"path": path} if path else {}
+            assert (await called(client, "verify", asked | {"pin": pin}))["signed"]["keys"] == "pinned"
+            told = await called(client, "verify", asked | {"pin": f"{pin[:-64]}{'0' * 64}"})
+            assert (told["ok"], told["exit_code"]) == (False, 21)
+            assert "pin: " in await refused(client, "verify", asked | {"pin": str(tmp_path / "pin")})
+        assert "no witness has seen entry 0 yet" in await refused(client, "receipt", {"seq": 0, "cosigned": True})
 
 
 async def test_a_plan_runs_no_programs_unless_that_was_allowed(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ async def test_a_request_becomes_a_plan_in_its_shape_that_can_be_proven_and_re_r
         assert entries["plan.made"].data["by"] == "coordinator"
         assert "task.returned" in entries
         await re_run(hansard, run.id, monkeypatch)
-    assert verify_apart(found.ledger, "--deep")["ok"] is True
+    assert verify_apart(found.ledger, deep=True)["ok"] is True
 
 
 async def test_a_result_is_judged_by_a_verdict_in_its_shape_and_the_run_ends(
@@ -103,4 +103,4 @@ async def test_a_result_is_judged_by_a_verdict_in_its_shape_and_the_run_ends(
         answers = [entry for entry in entries if entry.kind in ("role.answered", "task.returned")]
         assert all(entry.data["tokens_estimated"] is False for entry in answers)
         await re_run(hansard, run.id, monkeypatch)
-    assert verify_apart(found.ledger, "--deep")["ok"] is True
+    assert verify_apart(found.ledger, deep=True)["ok"] is True

@@ -68,6 +68,8 @@ def test_a_receipt_can_be_checked_offline(daemon: Served, run: str, tmp_path: Pa
     (tmp_path / "r.tlog-proof").write_text(said.json()["receipt"])
     assert daemon.cli("verify", tmp_path / "r.tlog-proof").returncode == 0
     assert daemon.get(f"/v1/ledger/entries/{answered}/receipt?disclose=nothing").status_code == 404
+    unseen = daemon.get(f"/v1/ledger/entries/{answered}/receipt?cosigned=true")
+    assert (unseen.status_code, unseen.json()["detail"]) == (409, f"no witness has seen entry {answered} yet")
 
 
 def test_state_and_summary_are_what_the_command_line_says(daemon: Served, run: str) -> None:
@@ -181,6 +183,18 @@ def test_the_checkpoint_extends_an_older_size(daemon: Served, run: str) -> None:
 def test_the_ledger_is_verified_by_a_process_of_its_own(daemon: Served, run: str) -> None:
     said = daemon.post("/v1/ledger/verify", {"deep": True})
     assert (said.status_code, said.json()["ok"]) == (200, True)
+
+
+def test_the_ledger_is_held_against_a_pin_and_never_against_a_file(daemon: Served, run: str) -> None:
+    pin = daemon.cli("ledger", "pin").stdout.strip()
+    assert daemon.post("/v1/ledger/verify", {"pin": pin}).json()["signed"]["keys"] == "pinned"
+    other = daemon.post("/v1/ledger/verify", {"pin": pin[:-1] + ("0" if pin[-1] != "0" else "1")}).json()
+    assert (other["ok"], other["exit_code"]) == (False, 21)
+    (daemon.folder / "pin").write_text(pin)
+    for wrong in (str(daemon.folder / "pin"), "x", "x@" + "0" * 64):
+        said = daemon.post("/v1/ledger/verify", {"pin": wrong})
+        assert (said.status_code, "pin: " in said.json()["detail"]) == (409, True)
+    assert daemon.post("/v1/ledger/verify", {"pin": pin + "\n"}).status_code == 422
 
 
 def test_status_health_and_metrics(daemon: Served, run: str) -> None:

@@ -39,6 +39,8 @@ def test_a_daemon_has_its_log_cosigned(tmp_path: Path) -> None:
         with serving(folder) as daemon:
             found = wait_for(lambda: [each for each in daemon.logged() if each["event"] == "cosigned"])
             assert found[0]["witness"] == "one"
+            (folder / "r").write_text(daemon.get("/v1/ledger/entries/3/receipt?cosigned=true").json()["receipt"])
+            assert daemon.cli("verify", folder / "r", "--witness", witness.key).returncode == 0
             daemon.submit(wait=30)
         assert verify(folder / "l.db", Options(deep=True, strict=True, witnesses=(witness.key,))).ok
 

@@ -32,6 +32,12 @@ Seq = Annotated[int, Field(ge=0, le=MAX_SEQ), WHOLE]
 Limit = Annotated[int, Field(ge=0, lt=10**15), WHOLE]
 
 
+Pin = Annotated[
+    str,
+    Field(
+        max_length=1_000, pattern=r"^[^\x00-\x1f\x7f]+$", description="The log's pin, which you have from elsewhere."
+    ),
+]
 MOST_MEMBERS = 1_000
 
 

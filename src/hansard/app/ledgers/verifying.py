@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from hansard.app.views import View
 from hansard.errors import StoreError, Unavailable, UsageError
 from hansard.ledger import command as command_module
+from hansard.ledger.canonical import Malformed
 from hansard.ledger.report import Finding
+from hansard.ledger.seals import Pin
 from hansard.ledger.verify import Tools
 from hansard.record.encoder import fast_parser, fastest
 
@@ -38,7 +40,9 @@ def tools(*, all_signatures: bool = False) -> Tools:
     return replace(lent, ed25519=signing.verify) if signing.available() else lent
 
 
-def verify_apart(location: str, *words: str, closed: Event | None = None) -> View:
+def verify_apart(
+    location: str, *, deep: bool = False, strict: bool = False, pin: str | None = None, closed: Event | None = None
+) -> View:
     """The report on a ledger that this process may have open, made by a process of its own.
 
     Whoever reads a SQLite file without SQLite and closes it again drops every lock that his process has on it: a ledger must
@@ -46,6 +50,14 @@ def verify_apart(location: str, *words: str, closed: Event | None = None) -> Vie
     """
     from hansard.app.wiring import place_of
 
+    words = [*(["--deep"] if deep else []), *(["--strict"] if strict else [])]
+    if pin is not None:
+        try:
+            Pin.parse(pin)
+        except Malformed as error:
+            # Never a file that holds one: callers from elsewhere bring no paths.
+            raise UsageError(f"pin: {error}") from error
+        words.append(f"--pin={pin}")
     verifier, shown = Path(command_module.__file__).parent, place_of(location)
     with (
         verifiable(location, closed) as (path, odd),

@@ -21,6 +21,7 @@ from hansard.errors import UsageError
 from hansard.ledger.canonical import Malformed
 from hansard.ledger.merkle import leaf_hash
 from hansard.ledger.tiles import WIDTH, encode_bundle, parse_tile_path
+from hansard.record.cosigned import most_cosigned
 from hansard.record.reading import read_body
 from hansard.record.receipts import make_consistency, make_receipt
 from hansard.record.sealed import check_signed, newest_signed
@@ -124,19 +125,31 @@ def consistency(store: Store, old: int, size: int | None) -> View:
     return {"old": old, "size": stored.size, "consistency": make_consistency(store, old, stored)}
 
 
-async def receipt(hansard: Hansard, seq: int, disclose: tuple[str, ...]) -> View:
-    """The proof of one entry, under a checkpoint that covers it; one is signed soon where there is none yet."""
+async def receipt(hansard: Hansard, seq: int, disclose: tuple[str, ...], *, cosigned: bool = False) -> View:
+    """The proof of one entry, under a checkpoint that covers it; one is signed soon where there is none yet.
+
+    `cosigned` takes the one that the most witnesses have seen instead.
+    """
     store = hansard.store
     await asyncio.to_thread(store.entry, seq)
+    under = await asyncio.to_thread(most_cosigned, store, seq) if cosigned else None
+    if cosigned and under is None:
+        raise UsageError(f"no witness has seen entry {seq} yet")
+    if under is None:
+        await _signed(hansard, seq)
+    made = await asyncio.to_thread(make_receipt, store, seq, disclose, under)
+    return {"seq": seq, "disclosed": list(disclose), "receipt": made, "unsigned_because": None}
+
+
+async def _signed(hansard: Hansard, seq: int) -> None:
+    """Wait until a checkpoint covers an entry, where one can be signed."""
     loop = asyncio.get_running_loop()
     until = loop.time() + SIGNED_WITHIN_S
-    while (newest := await asyncio.to_thread(_newest, store)) is None or newest.size <= seq:
+    while (newest := await asyncio.to_thread(_newest, hansard.store)) is None or newest.size <= seq:
         # Keys belong to the recorder's writer: it is asked, and signs when nothing is left to write.
         if not hansard.recorder.seal_soon() or loop.time() > until:
             break
         await asyncio.sleep(0.1)
-    made = await asyncio.to_thread(make_receipt, store, seq, disclose)
-    return {"seq": seq, "disclosed": list(disclose), "receipt": made, "unsigned_because": None}
 
 
 def signed_note(store: Store) -> tuple[int, str]:

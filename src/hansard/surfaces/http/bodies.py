@@ -204,6 +204,7 @@ class DecisionRequest(Incoming):
 class VerifyRequest(Incoming):
     deep: bool = False
     strict: bool = False
+    pin: shapes.Pin | None = None
 
 
 class RouteView(shapes.RouteView):

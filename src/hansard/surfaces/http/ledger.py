@@ -4,7 +4,7 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from hansard.app.ledgers.verifying import verify_apart
@@ -50,9 +50,10 @@ PART: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Disclosing(BaseModel):
+class Receipting(BaseModel):
     model_config = ConfigDict(extra="forbid")
     disclose: Annotated[list[Name], Query(max_length=20)] = []
+    cosigned: bool = Field(False, description="Under the checkpoint that the most witnesses have seen.")
 
 
 class Between(BaseModel):
@@ -105,13 +106,13 @@ async def part(request: Request, seq: At, part: str) -> Response:
 
 
 @router.get("/v1/ledger/entries/{seq}/receipt", response_model=ReceiptView, responses=documented(404, 409))
-async def receipt(request: Request, seq: At, query: Annotated[Disclosing, Query()]) -> Response:
+async def receipt(request: Request, seq: At, query: Annotated[Receipting, Query()]) -> Response:
     """The proof of one entry that anyone can check offline."""
     desk = desk_of(request)
     with refusing(404):
         await asyncio.to_thread(desk.hansard.store.entry, seq)
     with refusing(409):
-        return answer(await publishing.receipt(desk.hansard, seq, tuple(query.disclose)))
+        return answer(await publishing.receipt(desk.hansard, seq, tuple(query.disclose), cosigned=query.cosigned))
 
 
 @router.get("/v1/ledger/state", response_model=StateView, responses=documented(404))
@@ -152,15 +153,15 @@ async def consistency(request: Request, query: Annotated[Between, Query()]) -> R
 async def verify(request: Request, body: VerifyRequest | None = None) -> Response:
     """Check the whole ledger, in a process of its own."""
     desk, wanted = desk_of(request), body or VerifyRequest()
-    words = [f"--{name}" for name in ("deep", "strict") if getattr(wanted, name)]
     location = desk.hansard.settings.ledger
     if form_of(location) == "memory":
         raise Refused(409, "a ledger in memory cannot be read by another process, and so not verified while it is open")
 
     def check() -> View:
-        return verify_apart(location, *words, closed=desk.hansard.closed)
+        return verify_apart(location, **wanted.model_dump(), closed=desk.hansard.closed)
 
-    return answer(await desk.hansard.beside(check))
+    with refusing(409):
+        return answer(await desk.hansard.beside(check))
 
 
 @router.get("/checkpoint", response_class=Response, responses=NOTE | documented(404), tags=["auditors"])

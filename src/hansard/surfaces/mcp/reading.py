@@ -24,7 +24,7 @@ from hansard.surfaces.mcp.views import (
     StatusView,
     SummaryView,
 )
-from hansard.surfaces.shapes import WHOLE, Name, Seq
+from hansard.surfaces.shapes import WHOLE, Name, Pin, Seq
 
 MAX_PART = 200_000
 
@@ -37,6 +37,7 @@ class Verifying(Arguments):
     path: Name | None = Field(None, description="A ledger, export or receipt in the project's folder; default: ours.")
     deep: bool = Field(False, description="Also check every body.")
     strict: bool = False
+    pin: Pin | None = None
 
 
 class Getting(Arguments):
@@ -51,6 +52,7 @@ class Causes(Arguments):
 class Receipting(Arguments):
     seq: Seq
     disclose: Annotated[list[Name], Field(max_length=20)] = Field([], description="Parts to open in the receipt.")
+    cosigned: bool = Field(False, description="Under the checkpoint that the most witnesses have seen.")
 
 
 class Paged(Arguments):
@@ -84,13 +86,12 @@ async def status(call: Call, _: Nothing) -> View:
 @tool("Verify", "reads", ReportView)
 async def verify(call: Call, asked: Verifying) -> View:
     """Check the ledger, or an export or receipt in the project's folder, as a stranger would: in a process of its own."""
-    words = [*(["--deep"] if asked.deep else []), *(["--strict"] if asked.strict else [])]
     place = str(call.desk.within(asked.path)) if asked.path else call.desk.hansard.settings.ledger
     if place == "memory:":
         raise UsageError("a ledger in memory has no file to verify")
 
     def verified() -> View:
-        return verify_apart(place, *words, closed=call.desk.hansard.closed)
+        return verify_apart(place, deep=asked.deep, strict=asked.strict, pin=asked.pin, closed=call.desk.hansard.closed)
 
     report: View = await call.desk.hansard.beside(verified)
     return report
@@ -136,7 +137,7 @@ async def ledger_state(call: Call, asked: Standing) -> View:
 @tool("Receipt", "reads", ReceiptView)
 async def receipt(call: Call, asked: Receipting) -> View:
     """Make the proof of one entry, which anyone can check offline: `hansard verify FILE`."""
-    return await make_receipt(call.desk.hansard, asked.seq, tuple(asked.disclose))
+    return await make_receipt(call.desk.hansard, asked.seq, tuple(asked.disclose), cosigned=asked.cosigned)
 
 
 @tool("Gates", "reads", GatesView)
