@@ -581,6 +581,27 @@ def test_whoever_interrupts_a_set_of_problems_has_what_was_tried_until_then(
     assert [run["state"] for run in listed(tmp_path)] == ["interrupted", "answered"]
 
 
+@pytest.mark.parametrize("form", ["words", "json"])
+def test_a_set_of_problems_that_the_ledger_stops_is_told_as_far_as_it_came(form: str, tmp_path: Path) -> None:
+    ledger = tmp_path / "l.jsonl"
+    breaking = (
+        f"import os\nif 'xylotomy' in asked and os.path.exists({str(ledger)!r}): os.rename({str(ledger)!r}, 'away')\n"
+    )
+    (tmp_path / "panellist.py").write_text(PANELLIST.replace("time.sleep(float(sys.argv[1]))\n", breaking))
+    (tmp_path / "set.txt").write_text('at once\n{"problem": "xylotomy"}\nlater\n')
+    asked = ("--panel", "critic", "--cmd", f"{sys.executable} {tmp_path}/panellist.py", "--ledger", ledger)
+    done = hansard(tmp_path, "session", "eval", "set.txt", *asked, *(["--json"] if form == "json" else []))
+    assert done.returncode == 11
+    assert "was deleted, moved or replaced" in done.stderr
+    if form == "json":
+        told = json.loads(done.stdout)
+        assert [row["outcome"] for row in told["problems"]] == ["synthesis"]
+        assert told["summary"]["sessions"] == 1
+        assert "was deleted, moved or replaced" in told["stopped_by"]
+    else:
+        assert "sessions                1\n" in done.stdout
+
+
 def listed(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(hansard(folder, "runs", "list", "--json").stdout)
     return found

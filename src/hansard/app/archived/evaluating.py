@@ -265,9 +265,9 @@ async def evaluated(
     return evaluation_view(rows)
 
 
-def evaluation_view(rows: Sequence[View]) -> View:
-    """The sessions of a set, and what they come to."""
-    return {"problems": list(rows), "summary": summed(rows)}
+def evaluation_view(rows: Sequence[View], stopped_by: str | None = None) -> View:
+    """The sessions of a set, what they come to, and what kept it from its end, if anything did."""
+    return {"problems": list(rows), "summary": summed(rows), "stopped_by": stopped_by}
 
 
 def summed(rows: Sequence[Mapping[str, Any]]) -> View:

@@ -13,7 +13,7 @@ from hansard.app.setup.convening import convening
 from hansard.app.telling.deliberationviews import asked_for
 from hansard.app.views import View
 from hansard.app.wiring import ledger_exists, open_ledger, place_of
-from hansard.errors import UsageError
+from hansard.errors import HansardError, UsageError
 from hansard.surfaces.cli.deliberate import call_of, forewarn
 from hansard.surfaces.cli.driving import EXIT, note, see_through, with_ledger
 from hansard.surfaces.cli.show import as_json, say
@@ -107,14 +107,18 @@ def _alike(view: View) -> str:
 
 def evaluate(args: argparse.Namespace) -> int:
     problems = evaluating.read_problems(Path(args.problems))
-    view = asyncio.run(_evaluate(args, problems))
-    tried = len(view["problems"])
-    if args.json:
-        as_json(view)
-    else:
-        _tell(view)
-    if tried == len(problems):
+    rows = list[View]()
+    try:
+        asyncio.run(_evaluate(args, problems, rows))
+    except HansardError as error:
+        # What was paid for until then is told all the same; where nothing was begun there is nothing to tell.
+        if rows or not isinstance(error, UsageError):
+            _tell(args, rows, str(error))
+        raise
+    if (tried := len(rows)) == len(problems):
+        _tell(args, rows, None)
         return 0
+    _tell(args, rows, "a signal")
     note(
         f"interrupted: {tried} of {len(problems)} problems were tried; without these, {args.problems} goes on from here"
     )
@@ -127,21 +131,24 @@ def _tell_row(row: View) -> None:
     say(f"{row['problem']:<11} {row['outcome']:<27} {rounds:>10} {row['tokens']:>9,} tokens  {passed}", at_once=True)
 
 
-def _tell(view: View) -> None:
+def _tell(args: argparse.Namespace, rows: list[View], stopped_by: str | None) -> None:
+    view = evaluating.evaluation_view(rows, stopped_by)
+    if args.json:
+        as_json(view)
+        return
     for name, value in view["summary"].items():
         # Counts are of all sessions, and everything else is their mean.
         said = "–" if value is None else f"{value:,.10g} a session" if isinstance(value, float) else f"{value:,}"
         say(f"{name:<24}{said}")
 
 
-async def _evaluate(args: argparse.Namespace, problems: list[evaluating.Problem]) -> View:
+async def _evaluate(args: argparse.Namespace, problems: list[evaluating.Problem], rows: list[View]) -> None:
     settings = read_settings(args.ledger)
     call = call_of(args, problems[0].text, Path(args.output) if args.output else None)
     pool = Pool(settings)
     made = convening(settings, pool, call)
     await pool.close()
     forewarn(made)
-    rows = list[View]()
 
     def heard(row: View) -> None:
         rows.append(row)
@@ -154,7 +161,6 @@ async def _evaluate(args: argparse.Namespace, problems: list[evaluating.Problem]
         deliberations, store = hansard.deliberations, hansard.store
         work = evaluating.evaluated(deliberations, store, made, problems, surface="cli", heard=heard)
         await see_through(hansard, work)
-    return evaluating.evaluation_view(rows)
 
 
 def chain(args: argparse.Namespace) -> int:
