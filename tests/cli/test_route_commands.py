@@ -82,8 +82,9 @@ def test_flags_may_stand_before_the_word_eval(run: Any, tmp_path: Path) -> None:
     file, lanes = tmp_path / "rows.jsonl", tmp_path / "roster.toml"
     file.write_text(json.dumps({"id": "1", "text": REQUEST, "lane": "legal"}) + "\n", "utf-8")
     lanes.write_text('name = "one"\n[[lane]]\nname = "legal"\ncategory = "c"\ndomain = "Law"\n', "utf-8")
-    code, out, _ = run("route", "--json", "--roster", str(lanes), "eval", str(file))
-    assert (code, json.loads(out)["rows"]) == (0, 1)
+    for flag in ("--roster", "--ros", "--r"):
+        code, out, _ = run("route", "--json", flag, str(lanes), "eval", str(file))
+        assert (code, json.loads(out).get("rows")) == (0, 1), "the words `eval rows.jsonl` are no request"
 
 
 def test_the_columns_of_a_measurement_stand_apart(run: Any, tmp_path: Path) -> None:

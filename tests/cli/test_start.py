@@ -144,6 +144,15 @@ def test_help_fits_a_terminal_of_80_columns(
         (("ledger", "--limit", "5", "show"), "for; write: hansard ledger show … --limit\n"),
         (("session", "--runs", "elsewhere", "validate", "last"), "for; write: hansard session validate … --runs\n"),
         (("session", "--runs", "elsewhere"), "for; write: hansard session VERB … --runs\n"),
+        (
+            ("runs", "--lim", "5"),
+            "hansard: --limit stands behind the verb that it is for; write: hansard runs list … --limit",
+        ),
+        (("runs", "--js", "--sta=running"), "for; write: hansard runs list … --state\n"),
+        (("session", "--r", "elsewhere"), "for; write: hansard session VERB … --r\n"),
+        (("serve", "token", "--json", "list"), "for; write: hansard serve token list … --json\n"),
+        (("serve", "--port", "0", "token", "--rol=x", "add"), "for; write: hansard serve token add … --roles\n"),
+        (("--led", "x.db", "runs"), "--ledger stands behind the command that it is for"),
         (("runs", "five"), "argument COMMAND: invalid choice: 'five'"),
     ],
 )

@@ -45,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (unreadable := next((word for word in words if not _is_text(word)), None)) is not None:
             _tell(_unreadable(unreadable))
             return EXIT_USAGE
-        if (flag := "".join(words[:1]).partition("=")[0]) in [f"--{name}" for name in UNSAID]:
+        word = "".join(words[:1]).partition("=")[0]
+        flag = next((f"--{name}" for name in UNSAID if word[2:] and f"--{name}".startswith(word)), None)
+        if flag is not None:
             _tell(f"{flag} stands behind the command that it is for; write: hansard COMMAND … {flag}")
             return EXIT_USAGE
         try:
@@ -67,7 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _misplaced(top: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
     """What is wrong with an option that stands before the verb it is for."""
-    if not "".join(words[1:2]).startswith("-"):
+    # The verbs of a verb are the deepest that there are.
+    if not any(word.startswith("-") for word in words[1:3]):
         return None
     from hansard.surfaces.cli.misplaced import misplaced
 
@@ -260,7 +263,8 @@ def _first(rest: Sequence[str]) -> str | None:
     for word in words:
         if word == "--":
             return None
-        if word == "--roster":
+        if word.startswith("--r") and "--roster".startswith(word):
+            # Options may be shortened.
             next(words, None)
         elif word == "-" or not word.startswith("-"):
             return word

@@ -11,18 +11,20 @@ Verbs = dict[str, argparse.ArgumentParser]
 
 def misplaced(top: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
     """What is wrong with these words, where an option of a verb stands before it; None where nothing is, or something else."""
-    command = _verbs(top).get(words[0])
-    verbs = _verbs(command) if command else {}
-    if command is None or not verbs:
-        return None
-    flag = _first_unknown(command, words[1:])
-    takers = [name for name, verb in verbs.items() if flag in verb._option_string_actions]
-    if flag is None or not takers:
-        return None
-    # A word that is called like a verb may be the value of an option: then it is no worse an example than another one.
-    named = next((word for word in words[1:] if word in takers), None)
-    meant = named or ("list" if "list" in takers else takers[0] if len(takers) == 1 else "VERB")
-    return f"{flag} stands behind the verb that it is for; write: hansard {words[0]} {meant} … {flag}"
+    command, said, rest = top, "hansard", list(words)
+    while rest and (verb := _verbs(command).get(rest[0])):
+        command, said, verbs = verb, f"{said} {rest[0]}", _verbs(verb)
+        flag, rest = _before_verb(command, rest[1:])
+        takers = {name: meant for name, each in verbs.items() if flag and (meant := _meant(each, flag))}
+        if takers:
+            # A word that is called like a verb may be the value of an option: then it is no worse an example than another one.
+            named = next((word for word in rest if word in takers), None)
+            shown = named or ("list" if "list" in takers else next(iter(takers)) if len(takers) == 1 else "VERB")
+            # Shortened, and so perhaps another one behind another verb.
+            full = takers.get(shown, [flag or ""])
+            option = full[0] if len(full) == 1 else flag
+            return f"{option} stands behind the verb that it is for; write: {said} {shown} … {option}"
+    return None
 
 
 def _verbs(command: argparse.ArgumentParser) -> Verbs:
@@ -32,18 +34,20 @@ def _verbs(command: argparse.ArgumentParser) -> Verbs:
     return {}
 
 
-def _first_unknown(command: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
-    """The first option before the verb that the command itself does not have."""
-    rest = iter(words)
-    for word in rest:
-        flag, given, _ = word.partition("=")
-        if not flag.startswith("-"):
-            return None
-        action = command._option_string_actions.get(flag)
-        if action is None:
-            # Options may be shortened.
-            shortened = any(name.startswith(flag) for name in command._option_string_actions)
-            return None if shortened else flag
-        if action.nargs != 0 and not given:
-            next(rest, None)
-    return None
+def _before_verb(command: argparse.ArgumentParser, words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The first option before the verb that the command itself does not have, and the words behind those that it has."""
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        flag, given, _ = rest.pop(0).partition("=")
+        meant = _meant(command, flag)
+        if not meant:
+            return flag, rest
+        if command._option_string_actions[meant[0]].nargs != 0 and not given:
+            del rest[:1]
+    return None, rest
+
+
+def _meant(command: argparse.ArgumentParser, flag: str) -> list[str]:
+    """The options of a command that this may be: options may be shortened."""
+    known = command._option_string_actions
+    return [flag] if flag in known else [name for name in known if flag.startswith("--") and name.startswith(flag)]
