@@ -80,6 +80,20 @@ def test_reading_a_line_never_fails(line: bytes) -> None:
     assert (found is None) is (not line.strip())
 
 
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ('{"a": "\\ud800"}', "this line holds half of a surrogate pair"),
+        ('{"a": ' + "[" * 600 + "]" * 600 + "}", "this line is nested too deeply"),
+        ("[]", "params must be an object"),
+    ],
+)
+def test_a_message_that_is_one_and_cannot_be_taken_is_told_why(params: str, said: str) -> None:
+    found = parsed(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": %b}' % params.encode())
+    assert isinstance(found, ErrorData)
+    assert said in found.message
+
+
 def test_a_line_that_is_too_long_is_refused_and_not_parsed() -> None:
     found = parsed(b" " * 10 + b'"' + b"a" * MAX_LINE)
     assert isinstance(found, ErrorData)

@@ -23,7 +23,7 @@ def read_body(text: bytes, *, where: str = "the body") -> Any:
     return read_json(text, where=where)
 
 
-def check_recordable(value: Any) -> None:
+def check_recordable(value: Any, *, where: str = "the body") -> None:
     """UsageError for what the record could not hold: half a character, a number that programs disagree about."""
     if why := unrepresentable(value):
-        raise UsageError(f"the body {why}")
+        raise UsageError(f"{where} {why}")

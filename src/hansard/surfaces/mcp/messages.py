@@ -12,7 +12,7 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from hansard.app.archived.documents import read_body
+from hansard.app.archived.documents import check_recordable, read_body
 from hansard.errors import UsageError
 
 
@@ -33,6 +33,11 @@ def parsed(text: bytes, *, where: str) -> JSONRPCMessage | ErrorData:
         return ErrorData(code=INVALID_REQUEST, message="batches are not taken; send one message at a time")
     if isinstance(found, dict) and not isinstance(found.get("params", {}), dict):
         return ErrorData(code=INVALID_REQUEST, message="params must be an object")
+    try:
+        # JSON like any other, of which the library says that it is none.
+        check_recordable(found, where=where)
+    except UsageError as error:
+        return ErrorData(code=INVALID_REQUEST, message=str(error))
     return ErrorData(code=INVALID_REQUEST, message="this is no JSON-RPC 2.0 message")
 
 
