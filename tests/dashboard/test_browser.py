@@ -434,6 +434,10 @@ def test_a_receipt_holds_and_a_tampered_one_is_rejected(
     page.locator("#receipt").set_input_files(tmp_path / "chosen.tlog-proof")
     expect(page.locator("#receipt-result")).to_contain_text("holds, for the pinned log")
     expect(page.locator("#receipt-result")).to_contain_text("The witness witness.example/w1 has not cosigned it.")
+    (tmp_path / "chosen.html").write_text(receipt_page(receipt.decode(), "chosen"))
+    page.locator("#receipt").set_input_files(tmp_path / "chosen.html")
+    expect(page.locator("#receipt-result")).to_contain_text("chosen.html: holds, for the pinned log")
+    expect(page.locator("#receipt-result")).to_contain_text("the receipt in it was read, and nothing else of it")
 
 
 def test_what_was_held_against_one_pin_is_not_told_of_another(

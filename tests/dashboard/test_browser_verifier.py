@@ -21,6 +21,7 @@ from hansard.ledger.openings import check_receipt
 from hansard.ledger.report import Report
 from hansard.ledger.seals import Pin
 from hansard.ledger.verify import Options, verify
+from hansard.surfaces.cli.receipt_page import receipt_page
 from specimens import FAST, Key, Log, honest
 from vectors import load
 from visitors import Browsing, chromium
@@ -410,6 +411,15 @@ def odd_receipts(good: bytes) -> Iterator[bytes]:
     ]
     for change in changes:
         yield b"\n".join([header, b"extra " + b64encode(dump(value | change)), rest])
+    page = receipt_page(good.decode(), "a receipt").encode()
+    shown = b'<script type="text/plain" id="receipt">'
+    yield page
+    yield page + b"\xff"
+    yield page[1:]
+    yield page.replace(shown, shown + b"A")
+    yield page.replace(shown, shown.replace(b"receipt", b"another"))
+    yield page + page
+    yield page + shown + b"</script>"
     yield good + "\N{EM DASH} a\x85b AAAAAAAA\n".encode()
     yield good + "\N{EM DASH} a\ufeffb AAAAAAAA\n".encode()
     yield good + f"\N{EM DASH} a {base64(bytes(1 << 20))}\n".encode()

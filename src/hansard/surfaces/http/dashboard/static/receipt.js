@@ -9,6 +9,9 @@ import { agrees, readGenesis } from "./seals.js";
 const HEADER = "c2sp.org/tlog-proof@v1";
 const PREFIX = utf8("hansard-body/v1\n");
 const MAX_PATH = 64;
+const PAGE = "<!doctype html>";
+const CARRIED = /<script type="text\/plain" id="receipt">([A-Za-z0-9+/]+={0,2})<\/script>/g;
+const plainly = (bytes) => new TextDecoder("latin1").decode(bytes);
 
 export async function verifyReceipt(bytes, pin, witnesses = []) {
   const findings = [];
@@ -21,7 +24,8 @@ export async function verifyReceipt(bytes, pin, witnesses = []) {
       return null;
     }
   };
-  const read = await trying(() => readReceipt(bytes));
+  const page = plainly(bytes.subarray(0, PAGE.length)) === PAGE;
+  const read = await trying(() => readReceipt(page ? carried(bytes) : bytes));
   if (!read) return { findings, pinned: false };
   const { entry, genesis, epoch, note } = read;
   const about = await trying(async () => readGenesis(genesis.entry, hex(await leafHash(genesis.line))));
@@ -39,6 +43,7 @@ export async function verifyReceipt(bytes, pin, witnesses = []) {
   }
   return {
     findings,
+    page,
     entry: entry.entry,
     opened,
     closed: Object.keys(entry.entry.body).filter((part) => !Object.hasOwn(read.open, part)),
@@ -49,6 +54,13 @@ export async function verifyReceipt(bytes, pin, witnesses = []) {
     witnesses: await Promise.all(witnesses.map((key) => wordOf(key, note))),
     pinned: Boolean(pin && about && agrees(pin, about)),
   };
+}
+
+// The receipt in a page that shows one ([P1]).
+function carried(bytes) {
+  const found = [...plainly(bytes).matchAll(CARRIED)];
+  if (found.length !== 1) throw new Malformed(`[P1] the page carries ${found.length ? "several receipts" : "no receipt"}`);
+  return fromBase64(found[0][1], "the receipt of the page");
 }
 
 function readReceipt(bytes) {

@@ -51,9 +51,10 @@ export function receiptResult(name, report) {
     parts.push(element("p", `${part}, ${media}, ${body.length} bytes, is what the entry committed to:`), element("pre", body.length > SHOWN ? `${said}…` : said));
   }
   if (report.closed.length) parts.push(element("p", `Not disclosed: ${report.closed.join(", ")}.`));
+  const inside = report.page ? ["that the page shows what its receipt says: the receipt in it was read, and nothing else of it"] : [];
   const unpinned = report.pinned ? [] : ["that this log was not made up: without a pin its keys are its own claim"];
   const rotated = report.epoch ? ["that its epoch key was brought in by the one before: whether that rotation is sealed, only the ledger shows"] : [];
-  parts.push(element("p", "What this does not show:"), list([...unpinned, "anything about other entries, or that its epoch key was still in force", ...rotated, "the time, and that what was recorded is true"]));
+  parts.push(element("p", "What this does not show:"), list([...inside, ...unpinned, "anything about other entries, or that its epoch key was still in force", ...rotated, "the time, and that what was recorded is true"]));
   const vouched = report.witnesses.every((each) => each.time !== null);
   return element("div", parts, `result ${report.pinned && vouched ? "good" : "warn"}`);
 }
