@@ -92,4 +92,4 @@ async def test_a_real_model_holds_a_session_that_both_validators_accept(tmp_path
     assert done.returncode == 0, done.stderr
     assert figures(held)["tokens_cumulative"]["total_tokens"] > 1_000
     (tmp_path / "page.html").write_text(session_page(held.artifact, held.events), "utf-8")
-    assert (await asyncio.to_thread(verify_apart, settings.ledger, "--deep"))["ok"] is True
+    assert (await asyncio.to_thread(verify_apart, settings.ledger, deep=True))["ok"] is True
