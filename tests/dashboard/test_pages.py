@@ -145,6 +145,83 @@ def test_a_deliberation_shows_its_spend_and_its_digest_and_is_kept_as_one_file(
     assert "<script" not in said.text
 
 
+BENCH = """\
+[run]
+ladder = ["panel:bench"]
+[roles]
+validator = "panel:judges"
+[panels.bench]
+agents = ["critic"]
+provider = "voices"
+max_calls = 9
+[panels.judges]
+agents = ["engineer"]
+provider = "voices"
+[panels.stuck]
+agents = ["critic"]
+provider = "silent"
+[providers.voices]
+kind = "scripted"
+on_exhaustion = "loop"
+entries = [
+  {{match = {{schema = "turn_structured_output"}}, text = {turn}}},
+  {{match = {{schema = "verdict"}}, text = {verdict}}},
+  {{text = {synthesis}}},
+]
+""".format(
+    turn=json.dumps(json.dumps(panels.turn("Ten, I think."))),
+    verdict=json.dumps(json.dumps(panels.verdict())),
+    synthesis=json.dumps(json.dumps(panels.synthesis(json.dumps({"ok": True, "score": 0.9, "reasons": "so be it"})))),
+)
+
+
+def test_a_panel_that_met_inside_of_a_run_has_the_page_of_a_deliberation(tmp_path: Path) -> None:
+    tasks = [{"id": name, "lane": "backend", "instruction": "do it"} for name in ("one", "two")]
+    with serving(place(tmp_path, more=BENCH)) as daemon:
+        run = daemon.submit(wait=60, plan={"tasks": tasks}, judge="model")["run"]
+        visitor = Visitor(daemon)
+        text = visitor.text(f"/dashboard/runs/{run}")
+        links = set(re.findall(rf'href="(/dashboard/deliberations/{run}-[0-9]+)"', text))
+        convened = daemon.get(f"/v1/ledger/entries?run={run}&kind=session.convened").json()
+        assert len(convened) == 4
+        assert links == {f"/dashboard/deliberations/{each['data']['session']}" for each in convened}
+        assert text.count("A panel met: synthesis, 1 round.") == 4
+        turns = daemon.get(f"/v1/ledger/entries?run={run}&kind=turn.taken").json()
+        pages = {link: visitor.text(link) for link in links}
+        for page in pages.values():
+            assert page.count("Ten, I think.") == 1
+            assert f'inside of run <a href="/dashboard/runs/{run}"' in page
+            assert "<form" not in page.split("<main")[1]
+        # Each turn stands on the page of its own session, and on no other.
+        for turn in (each for each in turns if each["data"]["type"] != "problem_statement"):
+            assert sum(f'href="/dashboard/ledger/{turn["seq"]}"' in page for page in pages.values()) == 1
+        [bench, _] = [page for page in pages.values() if "of 9</td>" in page]
+        assert "asked to do" in bench
+        [kept] = {link for link, page in pages.items() if "as validator of one" in page}
+        said = visitor.see(f"{kept}/page")
+        assert said.headers["content-disposition"].startswith(f'attachment; filename="session-{run}-')
+        assert "<script" not in said.text
+        for none in (f"{run}-1", f"{run}-", "x" * 36 + "-7", run):
+            assert visitor.see(f"/dashboard/deliberations/{none}").status_code == 404, none
+
+
+def test_the_debate_of_a_panel_that_still_sits_inside_of_a_run_is_shown(tmp_path: Path) -> None:
+    more = BENCH.replace('["panel:bench"]', '["panel:stuck"]')
+    with serving(place(tmp_path, more=more)) as daemon:
+        run = daemon.submit()["run"]
+        [asked] = wait_for(lambda: daemon.get(f"/v1/ledger/entries?run={run}&kind=session.convened").json())
+        path = f"/dashboard/deliberations/{asked['data']['session']}"
+        visitor = Visitor(daemon)
+        wait_for(lambda: "· round 1" in visitor.text(path))
+        assert 'class="state dim">running' in visitor.text(path)
+        assert f'data-events="/dashboard/data/runs/{run}/events"' in visitor.text(path)
+        assert "A panel was convened, and has not ended." in visitor.text(f"/dashboard/runs/{run}")
+        daemon.post(f"/v1/runs/{run}/cancel")
+        daemon.until(run, "cancelled")
+        assert "There is no synthesis: user_cancel." in visitor.text(path)
+        assert "data-events" not in visitor.text(path)
+
+
 def test_a_deliberation_without_an_end_is_not_kept_as_a_file(daemon: Served, visitor: Visitor) -> None:
     run = daemon.post("/v1/deliberations", {"problem": "x", "provider": "silent"}).json()["run"]
     assert "/page" not in visitor.text(f"/dashboard/deliberations/{run}")

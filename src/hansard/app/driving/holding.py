@@ -14,7 +14,7 @@ from hansard.app.driving.adapting import Ready, Tell, nothing_left, prepared
 from hansard.app.driving.panel_provider import Nobody
 from hansard.app.pool import Pool
 from hansard.app.setup.convening import Convening
-from hansard.app.telling.deliberationviews import Spent, convening_of, has_session, spent_on_record
+from hansard.app.telling.deliberationviews import ENDS, Spent, convening_of, has_session, spent_on_record
 from hansard.deliberation.archive import Taken
 from hansard.deliberation.chair import Held
 from hansard.deliberation.documents import Persona
@@ -37,17 +37,6 @@ from hansard.record.recorder import Recorder, Step, Within
 from hansard.store.base import Claim, Query, Store
 
 ENGINE = "engine"
-ENDS: dict[str, EndState] = {
-    "synthesis": "answered",
-    "schema_error": "failed",
-    "provider_unrecoverable": "failed",
-    "budget_exceeded": "stopped",
-    "timeout": "stopped",
-    "user_cancel": "cancelled",
-    "user_input_required": "stopped",
-    "external_research_required": "stopped",
-}
-"""How a run ends when its session ends so."""
 
 
 class Hold:

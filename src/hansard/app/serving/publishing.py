@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from hansard.app.ledgers.custody import checkpoint_view
 from hansard.app.service import Hansard
 from hansard.app.telling.deliberationviews import MODE
+from hansard.app.telling.nested_view import run_within
 from hansard.app.telling.runviews import ended_otherwise, listed_view
 from hansard.app.views import View
 from hansard.app.wiring import SOFTWARE
@@ -58,6 +59,17 @@ def exact_deliberation(store: Store, run: str) -> str:
     if not is_deliberation(store, found):
         raise UsageError(f"run {found} is no deliberation")
     return found
+
+
+def exact_session(store: Store, name: str) -> tuple[str, str | None]:
+    """The deliberation of this id; or the run in which the session of this id met, and that id."""
+    run = run_within(name)
+    if run is None:
+        return exact_deliberation(store, name), None
+    convened = store.select(Query(run=exact_run(store, run), kind="session.convened"))
+    if not any(entry.data.get("session") == name for entry in convened):
+        raise UsageError(f"run {run} has no session {name}")
+    return run, name
 
 
 def is_deliberation(store: Store, run: str) -> bool:

@@ -14,6 +14,7 @@ from hansard.app.views import View, moment
 from hansard.deliberation.archive import MANIFEST, read_manifest
 from hansard.deliberation.story import read_artifact
 from hansard.domain.value import value
+from hansard.domain.work import EndState
 from hansard.errors import Tampered, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.progress import progress_of
@@ -24,6 +25,17 @@ from hansard.store.base import Query, Store
 MODE: Literal["deliberation"] = "deliberation"
 PERSONA: Literal["persona"] = "persona"
 """The mode of a run that makes a persona, and holds no session."""
+ENDS: Mapping[str, EndState] = {
+    "synthesis": "answered",
+    "schema_error": "failed",
+    "provider_unrecoverable": "failed",
+    "budget_exceeded": "stopped",
+    "timeout": "stopped",
+    "user_cancel": "cancelled",
+    "user_input_required": "stopped",
+    "external_research_required": "stopped",
+}
+"""How a run ends when its session ends so."""
 
 
 def convening_of(store: Store, configured: int | None) -> Convening:
@@ -88,7 +100,7 @@ def deliberation_view(store: Store, run: str) -> View:
         "outcome": None,
         "why": why_of(store, run),
     }
-    return view | (_outcome(artifact) if artifact else {})
+    return view | (outcome_view(artifact) if artifact else {})
 
 
 def _fault(entries: list[Entry], run_dir: str | None) -> str | None:
@@ -111,7 +123,8 @@ def rounds_of(artifact: Mapping[str, Any]) -> int:
     return int(ending["final_round"] if ending else max(each["round"] for each in artifact["canonical_transcript"]))
 
 
-def _outcome(artifact: dict[str, Any]) -> View:
+def outcome_view(artifact: dict[str, Any]) -> View:
+    """How a session ended, as its artifact has it."""
     said, transcript = artifact["outcome"], artifact["canonical_transcript"]
     view: View = {
         "outcome": said["kind"],

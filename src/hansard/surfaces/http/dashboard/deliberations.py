@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from hansard.app.driving.chaining import after_it, before_it
 from hansard.app.service import Hansard
-from hansard.app.serving.publishing import exact_deliberation
+from hansard.app.serving.publishing import exact_session
 from hansard.app.telling.deliberationviews import artifact_on_record, asked_for, deliberation_view
+from hansard.app.telling.nested_view import nested_artifact, nested_entries, nested_view
 from hansard.app.telling.recorded import ENDED
 from hansard.app.telling.sessionpage import said, session_page
 from hansard.app.views import View
@@ -28,33 +29,34 @@ router = APIRouter(route_class=Page)
 Message = Mapping[str, Any]
 
 
-@router.get("/dashboard/deliberations/{run}")
-async def show(request: Request, run: str) -> Response:
-    """One deliberation."""
+@router.get("/dashboard/deliberations/{name}")
+async def show(request: Request, name: str) -> Response:
+    """One deliberation, by its run; or a session that met inside of a run, by its id."""
     desk = desk_of(request)
     with refusing(404):
-        known = await asyncio.to_thread(exact_deliberation, desk.hansard.store, run)
+        run, session = await asyncio.to_thread(exact_session, desk.hansard.store, name)
     try:
-        values = await desk.hansard.heavily(_deliberation, desk, known)
+        values = await desk.hansard.heavily(_deliberation, desk, run, session)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(
-            f"a message of {known} is not what was recorded ({error!r:.80}); hansard verify --deep names it"
+            f"a message of {session or run} is not what was recorded ({error!r:.80}); hansard verify --deep names it"
         ) from error
     return await page(request, "deliberation.html", **values)
 
 
-@router.get("/dashboard/deliberations/{run}/page")
-async def kept(request: Request, run: str) -> Response:
+@router.get("/dashboard/deliberations/{name}/page")
+async def kept(request: Request, name: str) -> Response:
     """A session that has ended, as one file."""
     desk = desk_of(request)
     with refusing(404):
-        known = await asyncio.to_thread(exact_deliberation, desk.hansard.store, run)
-        html = await desk.hansard.heavily(_kept, desk.hansard, known)
-    return to_keep(f"session-{known}.html", html)
+        run, session = await asyncio.to_thread(exact_session, desk.hansard.store, name)
+        html = await desk.hansard.heavily(_kept, desk.hansard, run, session)
+    return to_keep(f"session-{session or run}.html", html)
 
 
-def _kept(hansard: Hansard, run: str) -> str:
-    return session_page(artifact_on_record(hansard.store, run))
+def _kept(hansard: Hansard, run: str, session: str | None) -> str:
+    store = hansard.store
+    return session_page(nested_artifact(store, run, session) if session else artifact_on_record(store, run))
 
 
 @router.post("/dashboard/deliberations/{run}/continue")
@@ -71,9 +73,13 @@ async def go_on_from(request: Request, run: str) -> Response:
     return to(f"/dashboard/deliberations/{json.loads(bytes(accepted.body))['run']}")
 
 
-def _deliberation(desk: Desk, run: str) -> dict[str, Any]:
-    hansard = desk.hansard
-    view, entries = deliberation_view(hansard.store, run), hansard.runs.views(run)
+def _deliberation(desk: Desk, run: str, session: str | None) -> dict[str, Any]:
+    hansard, store = desk.hansard, desk.hansard.store
+    entries = whole = hansard.runs.views(run)
+    if session is None:
+        view = deliberation_view(store, run) | {"within": None}
+    else:
+        view, entries = nested_view(store, run, session), nested_entries(store, run, session)
     found = _messages(hansard, entries)
     messages, pending = list(found.values()), view.get("pending")
     rounds: dict[int, list[Message]] = {}
@@ -83,10 +89,11 @@ def _deliberation(desk: Desk, run: str) -> dict[str, Any]:
     failures = [entry for entry in entries if entry["kind"] == "turn.failed"]
     return {
         "view": view,
-        "before": before_it(hansard.store, run),
-        "after": after_it(hansard.store, run),
+        # Nobody goes on from a session inside of a run but the run.
+        "before": None if session else before_it(store, run),
+        "after": None if session else after_it(store, run),
         "asked": asked_for(pending) if pending else None,
-        "hindered": hindrance(desk, run) if pending else None,
+        "hindered": hindrance(desk, run) if pending and not session else None,
         "round": view["rounds"] if "rounds" in view else _round(entries),
         "rounds": rounds,
         "verdicts": [message for message in messages if message["type"] == "coordination_turn"],
@@ -95,7 +102,7 @@ def _deliberation(desk: Desk, run: str) -> dict[str, Any]:
         "gone": [entry for entry in entries if entry["kind"] == "turn.taken" and entry["seq"] not in found],
         "spend": spend(view),
         "over": view["state"] in ENDED,
-        "last_seq": entries[-1]["seq"],
+        "last_seq": whole[-1]["seq"],
     }
 
 

@@ -12,8 +12,9 @@ from hansard.app.driving.runs import Runs
 from hansard.app.service import Hansard
 from hansard.app.serving.publishing import is_deliberation, runs_page
 from hansard.app.telling.compare import has_answers, shown
+from hansard.app.telling.nested_sessions import sessions_by_question
 from hansard.app.telling.recorded import ENDED, STATES
-from hansard.app.views import View
+from hansard.app.views import View, entry_view
 from hansard.surfaces.http import runs as api
 from hansard.surfaces.http.bodies import Seq
 from hansard.surfaces.http.dashboard.graphs import MOST_DRAWN, timeline, waves
@@ -74,7 +75,8 @@ def _without_decided(gates: Gates, views: list[View]) -> None:
 
 def _run(hansard: Hansard, run: str) -> dict[str, Any]:
     runs = hansard.runs
-    view, entries = runs.show(run), runs.views(run)
+    view, recorded = runs.show(run), runs.entries(run)
+    entries = [entry_view(entry) for entry in recorded]
     unread = _with_texts(runs, view, entries)
     _without_decided(hansard.gates, [view])
     bars = timeline(entries)
@@ -83,6 +85,7 @@ def _run(hansard: Hansard, run: str) -> dict[str, Any]:
         "graph": waves(view["tasks"]),
         "bars": bars[:MOST_DRAWN],
         "undrawn": len(bars[MOST_DRAWN:]),
+        "sessions": sessions_by_question(recorded),
         "unread": unread,
         "spend": spend(view),
         "over": view["state"] in ENDED,

@@ -1,0 +1,117 @@
+"""A session that met inside of a run, shown as a deliberation of its own is: by its id, from its own entries of the run."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from hansard.app.telling.deliberationviews import ENDS, outcome_view
+from hansard.app.telling.runviews import spent_view
+from hansard.app.views import View, entry_view, moment
+from hansard.deliberation.documents import Config, Invalid
+from hansard.deliberation.story import entries_of, read_artifact
+from hansard.domain.budget import in_nano
+from hansard.errors import UsageError
+from hansard.ledger.entry import Entry
+from hansard.orchestration.config import RunConfig
+from hansard.record.history import fold
+from hansard.record.reading import read_body, read_entries, strange
+from hansard.store.base import Query, Store
+
+_ID = re.compile(r"(.{36})-[0-9]+")
+
+
+def run_within(session: str) -> str | None:
+    """The run that a session of this id would have met in; None where no session inside of a run is called so."""
+    found = _ID.fullmatch(session)
+    return found[1] if found else None
+
+
+def nested_view(store: Store, run: str, session: str) -> View:
+    """What `deliberation_view` says of a run, of a session inside of one; `within` is the question that it was to answer."""
+    entries = entries_of(store, run, session)
+    whole = list(read_entries(store, Query(run=run)))
+    convened, asked = entries[0], next(each for each in whole if each.seq == entries[0].causes[0])
+    ended = next((each for each in entries if each.kind == "session.ended"), None)
+    selected = next((each for each in entries if each.kind == "panel.selected"), None)
+    config = _config(store, convened)
+    artifact = read_artifact(store, ended) if ended else None
+    view: View = {
+        "run": run,
+        "session_id": session,
+        "within": {"seq": asked.seq, **{name: asked.data.get(name) for name in ("task", "attempt", "role")}},
+        "state": _state(ended, whole),
+        "started": moment(convened.ts),
+        "spent": _spent(entries, ended),
+        "budget": _budget(config, _most_calls(store, whole, asked)),
+        "problem": config.problem_statement if config else None,
+        "selected_agents": list(selected.data["agents"]) if selected else [],
+        "coordinator": config.coordinator.id if config else selected.data["coordinator"] if selected else None,
+        "run_dir": None,
+        "fault": None,
+        "refused_experts": [],
+        "cut": [],
+        "outcome": None,
+        "why": ended.data.get("why") if ended else None,
+    }
+    return view | (outcome_view(artifact) if artifact else {})
+
+
+def nested_entries(store: Store, run: str, session: str) -> list[View]:
+    """The entries of such a session: others of its run may have been held at the same time."""
+    return [entry_view(entry) for entry in entries_of(store, run, session)]
+
+
+def nested_artifact(store: Store, run: str, session: str) -> dict[str, Any]:
+    """The artifact of such a session; UsageError where there is none."""
+    ended = next((each for each in entries_of(store, run, session) if each.kind == "session.ended"), None)
+    found = read_artifact(store, ended) if ended else None
+    if found is None:
+        raise UsageError(f"session {session} has no artifact on the record: it has not ended, or it was redacted")
+    return found
+
+
+def _config(store: Store, convened: Entry) -> Config | None:
+    stored = read_body(store, convened, "config")
+    if stored is None:
+        return None
+    try:
+        return Config.parse(json.loads(stored.body))
+    except (ValueError, RecursionError, Invalid) as error:
+        raise strange(convened, "config", error) from error
+
+
+def _state(ended: Entry | None, whole: list[Entry]) -> str:
+    if ended:
+        return ENDS[ended.data.get("reason") or "synthesis"]
+    run = fold(whole).runs[whole[0].run]
+    return "interrupted" if run.over or run.state == "interrupted" else "running"
+
+
+def _spent(entries: list[Entry], ended: Entry | None) -> View:
+    """What its own calls took, those of which nothing came back included."""
+    state = fold(entries).runs[entries[0].run]
+    made = replace(state, calls=state.calls + len(state.calling))
+    return spent_view(made, None) | {"elapsed_us": ended.ts - entries[0].ts if ended else None}
+
+
+def _budget(config: Config | None, max_calls: int | None) -> View:
+    if config is None:
+        return {"max_calls": max_calls, "max_tokens": None, "max_cost_usd_nano": None, "max_seconds": None}
+    return {
+        "max_calls": max_calls,
+        "max_tokens": config.budget.max_total_tokens,
+        "max_cost_usd_nano": in_nano(config.budget.max_total_cost_usd),
+        "max_seconds": config.budget.max_wallclock_seconds,
+    }
+
+
+def _most_calls(store: Store, whole: list[Entry], asked: Entry) -> int | None:
+    """How many calls the panel may make for one answer, as the run was configured; it had less where less was left."""
+    configured = next((each for each in whole if each.kind == "run.configured"), None)
+    stored = read_body(store, configured, "config") if configured else None
+    if configured is None or stored is None:
+        return None
+    table = RunConfig.from_json(stored.body, f"entry {configured.seq}").providers.get(str(asked.data["provider"]), {})
+    most = table.get("max_calls")
+    return most if isinstance(most, int) else None
