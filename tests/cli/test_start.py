@@ -133,7 +133,7 @@ def test_help_fits_a_terminal_of_80_columns(
         (("submit", "@nofile"), "hansard: cannot read nofile: No such file or directory\n"),
         (
             ("--json", "runs", "list"),
-            "--json stands behind the command that it is for; write: hansard COMMAND … --json",
+            "--json stands behind the command that it is for; write: hansard runs … --json",
         ),
         (("--ledger=x.db", "runs"), "--ledger stands behind the command that it is for"),
         (
@@ -152,8 +152,13 @@ def test_help_fits_a_terminal_of_80_columns(
         (("session", "--r", "elsewhere"), "for; write: hansard session VERB … --r\n"),
         (("serve", "token", "--json", "list"), "for; write: hansard serve token list … --json\n"),
         (("serve", "--port", "0", "token", "--rol=x", "add"), "for; write: hansard serve token add … --roles\n"),
-        (("--led", "x.db", "runs"), "--ledger stands behind the command that it is for"),
-        (("runs", "five"), "argument COMMAND: invalid choice: 'five'"),
+        (("--led", "x.db", "runs"), "it is for; write: hansard runs … --led\n"),
+        (("runs", "five"), "hansard: there is no `hansard runs five`; `hansard runs --help` tells what there is\n"),
+        (("sumbit", "x"), "there is no `hansard sumbit`; did you mean submit? `hansard --help` tells what there is\n"),
+        (("ledger", "Shwo"), "there is no `hansard ledger Shwo`; did you mean show?"),
+        (("compare three queues",), "a request is handed in with `hansard submit`, and `hansard --help` tells"),
+        (("--provider", "rehearsal", "submit", "x"), "it is for; write: hansard submit … --provider\n"),
+        (("--max-calls=3", "deliberate", "x"), "it is for; write: hansard deliberate … --max-calls\n"),
     ],
 )
 def test_what_a_command_does_not_know_is_told_by_that_command(

@@ -45,11 +45,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (unreadable := next((word for word in words if not _is_text(word)), None)) is not None:
             _tell(_unreadable(unreadable))
             return EXIT_USAGE
-        word = "".join(words[:1]).partition("=")[0]
-        flag = next((f"--{name}" for name in UNSAID if word[2:] and f"--{name}".startswith(word)), None)
-        if flag is not None:
-            _tell(f"{flag} stands behind the command that it is for; write: hansard COMMAND … {flag}")
-            return EXIT_USAGE
         try:
             top = parser(words)
             if (misplaced := _misplaced(top, words)) is not None:
@@ -68,13 +63,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _misplaced(top: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
-    """What is wrong with an option that stands before the verb it is for."""
-    # The verbs of a verb are the deepest that there are.
-    if not any(word.startswith("-") for word in words[1:3]):
+    """What is wrong with words of which argparse would say something else."""
+    if not words:
         return None
-    from hansard.surfaces.cli.misplaced import misplaced
+    from hansard.surfaces.cli.misplaced import before_all, misplaced, misspelt
 
-    return misplaced(top, words)
+    if words[0].startswith("-"):
+        return before_all(top, words)
+    # The verbs of a verb are the deepest that there are.
+    behind = any(word.startswith("-") for word in words[1:3])
+    return (misplaced(top, words) if behind else None) or misspelt(top, words)
 
 
 def _hint(args: argparse.Namespace, strange: Sequence[str]) -> str:

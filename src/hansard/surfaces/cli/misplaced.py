@@ -1,6 +1,6 @@
-"""Options of a verb that stand before it, as in `runs --limit 5`: what to type instead. Imports nothing but argparse.
+"""Words that argparse would misread: options of a command or verb that stand before it, and names that nothing has.
 
-argparse takes what such an option was given for the verb, and says that there is no verb `5`.
+Of `runs --limit 5` argparse says that there is no verb `5`, and of a misspelt command which two dozen there are.
 """
 
 import argparse
@@ -25,6 +25,35 @@ def misplaced(top: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
             option = full[0] if len(full) == 1 else flag
             return f"{option} stands behind the verb that it is for; write: {said} {shown} … {option}"
     return None
+
+
+def before_all(top: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
+    """The same of an option that stands before the command; None where none does that the program has not itself."""
+    flag, rest = _before_verb(top, words)
+    if flag is None:
+        return None
+    named = next((word for word in rest if word in _verbs(top)), "COMMAND")
+    return f"{flag} stands behind the command that it is for; write: hansard {named} … {flag}"
+
+
+def misspelt(top: argparse.ArgumentParser, words: Sequence[str]) -> str | None:
+    """What is wrong with a command, or a verb behind it, that is not there; None where nothing is."""
+    said, names = "hansard", _verbs(top)
+    for word in words:
+        if not names or word.startswith("-"):
+            return None
+        if word not in names:
+            return f"there is no `{said} {word:.60}`; {_near(word, names)}`{said} --help` tells what there is"
+        said, names = f"{said} {word}", _verbs(names[word])
+    return None
+
+
+def _near(word: str, names: Verbs) -> str:
+    from difflib import get_close_matches
+
+    if near := get_close_matches(word.lower(), names, 1):
+        return f"did you mean {near[0]}? "
+    return "a request is handed in with `hansard submit`, and " if " " in word and "submit" in names else ""
 
 
 def _verbs(command: argparse.ArgumentParser) -> Verbs:
