@@ -347,3 +347,23 @@ def test_what_is_said_before_a_verb_holds_for_it(
     capsys.readouterr()
     assert main(words.split()) == 0
     json.loads(capsys.readouterr().out)
+
+
+COMMANDS = (
+    *("", "submit", "plan", "runs", "runs show", "gates approve", "bench", "worker", "deliberate", "session"),
+    *("session eval", "panel", "serve", "serve token add", "mcp", "witness", "verify", "ledger", "ledger redact"),
+    *("ledger receipt", "ledger verify", "route", "roster", "doctor", "demo", "init"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_on_eighty_columns(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    try:
+        code = main([*command.split(), "--help"])
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    assert code == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []

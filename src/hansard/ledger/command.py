@@ -21,14 +21,15 @@ from .verify import CannotRead, Options, verify
 PATHS = "a ledger (.db, .jsonl), an export folder or a receipt (.tlog-proof, or its page)"
 EPILOG = """\
 examples:
-  %(prog)s ledger.db                          # chain, tree, form, signatures
-  %(prog)s ledger.db --deep --pin PIN         # and every body, against the pin kept outside
-  %(prog)s export/ --against old.checkpoint   # and that it extends a state seen before
-  %(prog)s receipt.tlog-proof --pin PIN       # one entry, without the ledger
+  %(prog)s ledger.db                         # chain, tree, signatures
+  %(prog)s ledger.db --deep --pin PIN        # and every body, and the pin
+  %(prog)s export/ --against old.checkpoint  # and that it extends a state
+  %(prog)s receipt.tlog-proof --pin PIN      # one entry, without ledger
 
 exit codes:
-  0  every asked-for grade        20  structure or signature failure   22  bodies missing
-  2  usage, or no verdict         21  contradicts pin or --against     23  a grade was not reached
+  0   every grade that was asked for    2   usage, or no verdict
+  20  structure or a signature fails    21  contradicts pin or --against
+  22  bodies are missing                23  a grade was not reached
 """
 
 

@@ -15,7 +15,7 @@ PATHS = (
 def verify(args: argparse.Namespace) -> int:
     parser = argparse.ArgumentParser(
         prog="hansard verify",
-        description="Verify a ledger, an export folder or a receipt. The standard library is enough for it.",
+        description="Verify a ledger, an export folder or a receipt.\nThe standard library is enough for it.",
         epilog=command.EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
