@@ -23,7 +23,7 @@ from hansard.store.base import Query, Store
 from hansard.surfaces import narrate
 from hansard.surfaces.cli.board import Board
 from hansard.surfaces.cli.live import picture
-from hansard.surfaces.cli.show import as_json
+from hansard.surfaces.cli.show import as_json, tell
 from hansard.surfaces.hearing import Event
 from hansard.surfaces.narrate import reason
 from hansard.surfaces.plain import plain, plain_json
@@ -265,6 +265,28 @@ def test_json_for_a_terminal_means_the_same_and_hides_nothing() -> None:
 class Terminal(io.TextIOWrapper):
     def isatty(self) -> bool:
         return True
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_long_line_ends_between_words_on_a_terminal_and_stays_whole_in_a_pipe(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = "asked      " + "a service of several words " * 6 + "\x1b[31m"
+    tell(text, 11)
+    assert capsys.readouterr().out == text.replace("\x1b", "\\x1b") + "\n"
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", Terminal(written, "utf-8", write_through=True))
+    tell(text, 11)
+    lines = written.getvalue().decode().splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(line.startswith(" " * 11) for line in lines[1:])
+    assert " ".join(" ".join(lines).split()) == " ".join(text.replace("\x1b", "\\x1b").split())
+
+
+def test_a_narrow_terminal_shows_what_its_run_is_called() -> None:
+    shown = board([event("run.requested", texts={"request": "a service of several words " * 6})])
+    assert "01a1ddc5-6d11" in drawn(shown, width=80)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])

@@ -20,11 +20,13 @@ from hansard.app.telling.recorded import ENDED
 from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.driving import EXIT, note, refuse_early, see_through, watched, words
-from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.show import as_json, say, tell
 from hansard.surfaces.narrate import duration, many, spent
 
 # Where nobody watches, the models need not take their time; but who is asked first still answers first.
 WATCHED, UNWATCHED = 0.7, 0.05
+WORD, LANE = 11, 18
+"""How wide the columns are."""
 
 
 def demo(args: argparse.Namespace) -> int:
@@ -80,15 +82,15 @@ def _folder(chosen: str | None) -> Path:
 
 def _tell(ledger: Path, view: View, report: Any, receipt: Path | None, tampered: list[Tampering]) -> None:
     cost, plan = view["spent"], view["plan"]
-    say(f"asked      {view['request']}")
+    tell(f"asked      {view['request']}", WORD)
     if view["route"]:
         say(f"routed     {_where(view['route'])}")
     say(f"planned    {many(plan['tasks'], 'task')} in {many(plan['waves'], 'wave')}, by the {plan['by']}")
     for task in view["tasks"]:
-        say(f"  {task['task']:<9}{_story(task)}")
+        tell(f"  {task['task']:<9}{_story(task)}", WORD + LANE)
     say(view["state"] if view["answer"] else f"{view['state']}: {words(view['reason'])}")
     for line in (view["answer"] or "").splitlines():
-        say(f"  {line}")
+        tell(f"  {line}", 2)
     say(
         f"spent      {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}, {duration(cost['elapsed_us'] / 1e6)}"
     )
@@ -96,12 +98,11 @@ def _tell(ledger: Path, view: View, report: Any, receipt: Path | None, tampered:
     if report.signed.sealed_to:
         say("signed     by an identity key and an epoch key that live outside the ledger")
     else:
-        say(
-            "UNSIGNED   `cryptography` is not installed, so nothing is signed: cut or rebuilt logs cannot be told apart"
-        )
+        unsigned = "`cryptography` is not installed, so nothing is signed: cut or rebuilt logs cannot be told apart"
+        tell(f"UNSIGNED   {unsigned}", WORD)
     say(f"verified   {_ok(report)}: {report.bodies.opened} bodies opened, root {report.root[:16]}…")
     if receipt:
-        say(f"receipt    {_ok(check(receipt, deep=True))}: {receipt} proves the answer by itself, offline")
+        tell(f"receipt    {_ok(check(receipt, deep=True))}: {receipt} proves the answer by itself, offline", WORD)
     say()
     _tell_tampered(tampered)
     say()
@@ -121,7 +122,7 @@ def _story(task: View) -> str:
         climbs = f"{', climbs to the ' if before else ''}{_rung(attempt['rung'])}"
         told += f", again: {said}" if attempt["rung"] == before else f"{climbs}: {said}"
         before = attempt["rung"]
-    return f"{task['lane']:<18}{told or task['state']}"
+    return f"{task['lane']:<{LANE}}{told or task['state']}"
 
 
 def _rung(name: str) -> str:
@@ -136,7 +137,7 @@ def _tell_tampered(tampered: list[Tampering]) -> None:
         passed = " (the chain check alone passes)" if each.chain.ok else ""
         say(f"  {number}. {each.name}: {'caught' if not each.deep.ok else 'NOT CAUGHT'}{passed}")
         if first:
-            say(f"     {f'entry {first.seq}: ' if first.seq is not None else ''}{first.message}")
+            tell(f"     {f'entry {first.seq}: ' if first.seq is not None else ''}{first.message}", 5)
 
 
 def _tell_what_to_try(ledger: Path, receipt: Path | None) -> None:

@@ -17,7 +17,7 @@ FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MARKS = {"passed": ("✓", "green"), "rejected": ("✗", "red"), "skipped": ("–", "dim"), "waiting": ("·", "dim")}
 WORDS = {"judging": "being judged", "climbing": "climbs", "restarting": "starts again", "returned": "failed in passing"}
 ENDINGS = {"answered": "bold green", "partial": "bold yellow", "waiting": "bold yellow", "interrupted": "bold yellow"}
-BAR, WHY = 12, 60
+BAR, WHY, RUN = 12, 60, 13
 AROUND = 8
 """Lines of the screen that are not rows of tasks."""
 LEAST = (1, 6, 7, 9, 12, 10)
@@ -50,17 +50,18 @@ class Screen:
 
 def picture(board: Board, now_us: int, room: int, width: int) -> RenderableType:
     """The board as something that rich can draw, with so much room for rows of tasks, in a terminal of this width."""
-    parts: list[RenderableType] = [_head(board), Text()]
+    parts: list[RenderableType] = [_head(board, width), Text()]
     if board.rows:
         parts += [_tasks(board, now_us, max(3, room), width), Text()]
     parts.append(_foot(board, now_us))
     return Group(*parts)
 
 
-def _head(board: Board) -> RenderableType:
+def _head(board: Board, width: int) -> RenderableType:
+    # What the run is called is typed elsewhere: the request gives way.
     return Text.assemble(
-        (first_line(board.request, 72) or "a run", "bold"),
-        (f"   {board.run[:13]}", "dim"),
+        (first_line(board.request, max(20, min(72, width - len("   ") - RUN))) or "a run", "bold"),
+        (f"   {board.run[:RUN]}", "dim"),
         no_wrap=True,
         overflow="ellipsis",
     )

@@ -26,7 +26,7 @@ from hansard.surfaces.cli.driving import (
     words,
 )
 from hansard.surfaces.cli.progress import Lines
-from hansard.surfaces.cli.show import as_json, as_json_line, say
+from hansard.surfaces.cli.show import as_json, as_json_line, say, tell
 from hansard.surfaces.cli.streams import has_reader
 from hansard.surfaces.hearing import Event, Watcher
 from hansard.surfaces.narrate import against, dollars, duration, first_line, many, spent
@@ -171,7 +171,7 @@ def _tell(view: View, args: argparse.Namespace) -> None:
             f"{words(unusable['error'])} (entry {unusable['seq']}): {first_line(unusable['said'] or '(nothing)', 200)}"
         )
         say(f"why      the {unusable['role']} gave no usable answer: {found}")
-    say(f"request  {first_line(view['request'] or GONE, 200)}")
+    tell(f"request  {first_line(view['request'] or GONE, 200)}", 9)
     say(f"started  {view['started']}, last entry {_ago(view['last'])} ago")
     say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'], view['unpriced'])}{took}")
     if limits:
@@ -195,7 +195,7 @@ def _tell(view: View, args: argparse.Namespace) -> None:
         for line in answer.rstrip("\n").replace("\t", "    ").split("\n"):
             say(f"         {line}")
     for check in view["checks"]:
-        say(f"checked  {_check(check, view['answer_seq'])}")
+        tell(f"checked  {_check(check, view['answer_seq'])}", 9)
 
 
 def _check(check: View, answer_seq: int) -> str:
@@ -224,7 +224,7 @@ def _tell_task(task: View, *, cut_short: bool) -> None:
     state = "cut short" if cut_short and task["state"] == "running" else task["state"]
     say(f"  {MARKS.get(task['state'], '>')} {task['task']}  {task['lane'] or ''}{needs}: {state}{because}")
     for attempt in task["attempts"]:
-        say(f"      {_attempt(attempt, awaited=not cut_short and attempt is task['attempts'][-1])}")
+        tell(f"      {_attempt(attempt, awaited=not cut_short and attempt is task['attempts'][-1])}", 8)
         for panel in (attempt.get("panel"), (attempt["verdict"] or {}).get("panel")):
             _tell_panel(panel)
 
@@ -235,7 +235,7 @@ def _tell_panel(panel: View | None) -> None:
     say(f"        panel {panel['session']}: {panel['outcome'] or 'sits'} after {many(panel['rounds'] or 0, 'round')}")
     for each in panel["unresolved"]:
         held = "; ".join(f"{side['agent']}: {side['claim']}" for side in each["positions"])
-        say(f"        dissent on {first_line(each['topic'], 60)} ({first_line(held, 100)})")
+        tell(f"        dissent on {first_line(each['topic'], 60)} ({first_line(held, 100)})", 10)
 
 
 def _attempt(attempt: View, *, awaited: bool) -> str:

@@ -2,7 +2,9 @@
 
 import argparse
 import json
+import shutil
 import sys
+import textwrap
 from typing import Any
 
 from hansard.app.views import whole
@@ -48,6 +50,16 @@ def say(text: str = "", *, at_once: bool = False) -> None:
     `at_once` is for whoever goes on for long: into a file or a pipe the line would come with the end.
     """
     print(plain(text), flush=at_once)
+
+
+def tell(text: str, under: int) -> None:
+    """Say something that may be longer than a line: a terminal gets it in lines that end between words, and begin below one another."""
+    if not sys.stdout.isatty():
+        say(text)
+        return
+    width = max(under + 20, shutil.get_terminal_size().columns)
+    wrapper = textwrap.TextWrapper(width, subsequent_indent=" " * under, break_long_words=False, break_on_hyphens=False)
+    print("\n".join(wrapper.wrap(plain(text))))
 
 
 def put(data: bytes) -> None:
