@@ -9,7 +9,7 @@ from unicodedata import category
 import pytest
 
 from daemons import BARE, Served, place, serving, wait_for
-from deliberating import config, script, synthesis, turn, verdict
+from deliberating import config, says, script, synthesis, turn, verdict
 from forging import database
 from hansard.app.telling.escaping import spelled
 from hansard.ledger.note import VerifierKey
@@ -24,6 +24,22 @@ LINE = {"tasks": [{"id": name, "lane": "backend", "instruction": f"do {name}"} f
 LINE["tasks"][1]["needs"] = ["one"]  # type: ignore[assignment]
 LINE["tasks"][2]["needs"] = ["two"]  # type: ignore[assignment]
 WITNESS = VerifierKey.cosigner("witness.example/w1", bytes(range(32)))
+JOINED = [
+    "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "\u0915\u094d\u200d\u0937",
+    "\U0001f469\u200d\U0001f467",
+    "\U0001f3f3\ufe0f\u200d\U0001f308",
+]
+"""Words and signs that need their joiners: Persian, Hindi, a family, a flag."""
+HIDING = [
+    "a\u200cb",
+    "a\u200db",
+    "\u062f\u200c\u0631",
+    "\U0001f469\u200d\u200d\U0001f467",
+    "\u06cc\u200c\u200c\u062e",
+    "\u0915\u200d\u0937",
+    "\u200d",
+]
 PAGES = ("/dashboard/", "/dashboard/gates", "/dashboard/ledger", "/dashboard/ledger/5", "/dashboard/verify")
 
 
@@ -504,8 +520,10 @@ def test_what_hides_is_spelled_alike_by_the_server_and_in_the_browser(daemon: Se
       const { shown } = await import("/dashboard/static/telling.js");
       return known.map(shown);
     }"""
-    known += ["z" + "\u0301\u20dd\u0e47" * 100 + "z", "1\ufe0f\u20e3" * 20]
+    known += ["z" + "\u0301\u20dd\u0e47" * 100 + "z", "1\ufe0f\u20e3" * 20, *JOINED, *HIDING]
     assert page.evaluate(script, known) == [spelled(each) for each in known]
+    assert [spelled(each) for each in JOINED] == JOINED
+    assert not any(set(spelled(each)) & {"\u200c", "\u200d"} for each in HIDING)
 
 
 def test_a_state_that_somebody_chose_stays_chosen_while_he_goes_on_to_the_button(
@@ -601,6 +619,50 @@ def test_a_session_of_long_words_fits_on_a_phone_here_and_as_a_page_of_its_own(
     page = browsing.opened(tmp_path / "session.html")
     page.set_viewport_size({"width": 360, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_each_paragraph_of_an_answer_has_its_own_direction(daemon: Served, browsing: Browsing, tmp_path: Path) -> None:
+    """One for the whole would be that of its first letter, and put the dots of English, and code, at the wrong ends."""
+    mixed = "\u064a\u062c\u0628 \u0623\u0646 \u0646\u062d\u062f\u062f.\nFive will do.\n  return n < 5"
+    answer = says({"integrated_answer": mixed, "resolved_disagreements": [], "unresolved_disagreements": []})
+    said = script([turn(text=mixed), turn(), verdict("finalize"), answer]).as_data()
+    held = daemon.post("/v1/deliberations?wait=60", {"config": config(["ada", "bob"]).as_data(), "script": said}).json()
+    page = browsing.visit(daemon)
+    page.goto(f"/dashboard/deliberations/{held['run']}")
+    told = daemon.cli("session", "export", held["run"], "--html", "--output", tmp_path / "session.html")
+    assert told.returncode == 0, told.stderr
+    pages = [(page, ".answer"), (page, ".turn p.wrap")]
+    pages += [(alone := browsing.opened(tmp_path / "session.html"), ".answer"), (alone, ".turn p")]
+    script_ = """each => {
+      const text = each.firstChild, at = text.data.indexOf("Five"), range = new Range();
+      const place = (from, to) => (range.setStart(text, from), range.setEnd(text, to), range.getBoundingClientRect());
+      const arabic = place(0, 1), first = place(at, at + 1), dot = place(at + 12, at + 13), box = each.getBoundingClientRect();
+      return [box.right - arabic.right < 40, first.left - box.left < 40, dot.left > first.left];
+    }"""
+    for where, selector in pages:
+        assert where.locator(selector).first.evaluate(script_) == [True, True, True], selector
+
+
+def test_whoever_goes_through_a_drawing_with_the_keyboard_sees_all_of_the_ring(
+    daemon: Served, browsing: Browsing, finished: str
+) -> None:
+    page = browsing.visit(daemon)
+    page.goto(f"/dashboard/runs/{finished}")
+    around = """each => {
+      const [box, within] = [each.getBoundingClientRect(), each.closest(".scroll").getBoundingClientRect()];
+      return Math.min(box.left - within.left, box.top - within.top, within.bottom - box.bottom);
+    }"""
+    assert page.locator(".graph a rect").first.evaluate(around) >= 5
+    assert page.locator(".graph").evaluate("each => getComputedStyle(each).overflow") == "visible"
+
+
+def test_paper_has_the_run_and_nothing_to_press(daemon: Served, browsing: Browsing, finished: str) -> None:
+    page = browsing.visit(daemon)
+    page.goto(f"/dashboard/runs/{finished}")
+    page.emulate_media(media="print")
+    expect(page.locator("main h1")).to_be_visible()
+    expect(page.locator(".answer")).to_be_visible()
+    assert page.locator("nav a:visible, button:visible, a.button:visible").count() == 0
 
 
 def test_a_token_with_a_long_name_fits_on_a_phone(daemon: Served, browsing: Browsing) -> None:

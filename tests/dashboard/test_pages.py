@@ -198,6 +198,8 @@ def test_a_panel_that_met_inside_of_a_run_has_the_page_of_a_deliberation(tmp_pat
         [bench, _] = [page for page in pages.values() if "of 9</td>" in page]
         assert "asked to do" in bench
         [kept] = {link for link, page in pages.items() if "as validator of one" in page}
+        alone = visitor.text(f"/dashboard/runs/{run}/page")
+        assert all(f"hansard session export {each['data']['session']} --html" in alone for each in convened)
         said = visitor.see(f"{kept}/page")
         assert said.headers["content-disposition"].startswith(f'attachment; filename="session-{run}-')
         assert "<script" not in said.text
@@ -675,6 +677,36 @@ def test_a_message_that_was_swapped_is_told_and_is_no_bug(tmp_path: Path) -> Non
         assert "bug" not in [line["event"] for line in daemon.logged()]
 
 
+def test_every_page_of_a_ledger_that_is_broken_says_so(tmp_path: Path) -> None:
+    with serving(place(tmp_path), "--provider", "quick") as daemon:
+        run = daemon.submit(wait=30)["run"]
+        assert "This ledger is broken" not in Visitor(daemon).text("/dashboard/")
+    with database(tmp_path / "l.db") as found:
+        change = (
+            "UPDATE entries SET line = replace(line, '\"ok\":true', '\"ok\":false') WHERE line LIKE '%task.judged%'"
+        )
+        assert found.execute(change).rowcount == 1
+    with serving(tmp_path, "--provider", "quick") as daemon:
+        broken = daemon.get("/v1/status").json()["broken"]
+        visitor = Visitor(daemon)
+        for path in (
+            "/dashboard/",
+            f"/dashboard/runs/{run}",
+            "/dashboard/gates",
+            "/dashboard/ledger",
+            "/dashboard/verify",
+        ):
+            assert f"This ledger is broken</strong>: {broken}." in visitor.text(path), path
+        assert "This ledger is broken" not in Visitor(daemon, None).text("/dashboard/sign-in")
+
+
+def test_whoever_ticks_one_run_to_compare_is_told_in_words(daemon: Served, visitor: Visitor, hostile: str) -> None:
+    said = visitor.see(f"/dashboard/compare?run={hostile}")
+    assert said.status_code == 422
+    assert "two runs can be compared, and 1 is ticked; tick two" in said.text
+    assert "Unprocessable" not in said.text
+
+
 def test_what_was_redacted_is_told_to_be_gone_and_not_never_to_have_been(tmp_path: Path) -> None:
     with serving(place(tmp_path), "--provider", "quick") as daemon:
         visitor, run = Visitor(daemon), daemon.submit(wait=30)["run"]
@@ -702,6 +734,7 @@ def test_what_was_redacted_is_told_to_be_gone_and_not_never_to_have_been(tmp_pat
         assert ["There is no plan" in each for each in plans] == [False] * 4
         text = visitor.text(f"/dashboard/deliberations/{debate}")
         assert "It is not over." not in text
+        assert "its request is not in the ledger any more" in visitor.text("/dashboard/")
         gone = text.split("<h2>Not in the ledger any more</h2>")[1].split("</ul>")[0]
         assert gone.count("<li>") == 1
         assert f"#{turns[2]['seq']}</a> {turns[2]['data']['speaker']}" in gone

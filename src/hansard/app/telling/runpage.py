@@ -26,6 +26,7 @@ h2 { font-size: 1.05rem; margin: 2rem 0 .6rem; border-bottom: 1px solid var(--li
 h3 { font-size: 1rem; margin: 1.2rem 0 .4rem }
 .dim { color: var(--dim) } .good { color: var(--good) } .bad { color: var(--bad) } .warn { color: var(--warn) }
 code, pre { font-family: ui-monospace, monospace; font-size: .86rem }
+pre, .answer, .said { unicode-bidi: plaintext; text-align: start }
 pre { white-space: pre-wrap; background: var(--card); border: 1px solid var(--line);
   border-radius: .5rem; padding: .7rem; margin: .4rem 0 }
 .waves { display: flex; gap: .8rem; overflow-x: auto }
@@ -33,10 +34,13 @@ pre { white-space: pre-wrap; background: var(--card); border: 1px solid var(--li
 .task { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .7rem }
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 details { border-bottom: 1px solid var(--line); padding: .35rem 0 }
 summary { cursor: pointer }
 .answer { background: var(--card); border-left: 4px solid var(--good); padding: .8rem 1rem; border-radius: .3rem;
   white-space: pre-wrap }
+:focus-visible { outline: 3px solid var(--good); outline-offset: 2px }
+@media print { details:not([open]) { break-inside: avoid } }
 """
 
 
@@ -86,7 +90,7 @@ def _answer(view: View) -> str:
     if view["answer_seq"] is None:
         unusable = view["unusable"]
         said = _pre(f"{unusable['error']} (entry {unusable['seq']}): {unusable['said']}") if unusable else ""
-        return f'<p class="bad">There is no answer: {escape(str(view["reason"] or view["state"]))}.</p>{said}'
+        return f'<p class="bad">There is no answer: {escape(str(view["reason"] or view["state"]).replace("_", " "))}.</p>{said}'
     missing = f'<p class="warn">Without: {escape(", ".join(view["missing"]))}</p>' if view["missing"] else ""
     return (_pre(None) if view["answer"] is None else f'<div class="answer">{escape(view["answer"])}</div>') + missing
 
@@ -108,8 +112,8 @@ def _spent(view: View) -> str:
         ("seconds", _seconds(spent["elapsed_us"]), budget["max_seconds"]),
     ]
     cells = "".join(
-        f"<tr><th scope=row>{escape(name)}</th><td>{escape(str(value if value is not None else '–'))}</td>"
-        f"<td class=dim>{escape(f'of {limit}' if limit is not None else 'no limit')}</td></tr>"
+        f"<tr><th scope=row>{escape(name)}</th><td class=number>{escape(_figure(value))}</td>"
+        f"<td class=dim>{escape(f'of {_figure(limit)}' if limit is not None else 'no limit')}</td></tr>"
         for name, value, limit in rows
     )
     return f"<table>{cells}</table>"
@@ -151,6 +155,8 @@ def _task(store: Store, task: View) -> str:
         parts.append(
             f"<h3>Attempt {attempt['attempt']} on {escape(attempt['rung'])} · {escape(attempt['model'])} · {escape(said)}</h3>"
         )
+        for panel in (attempt.get("panel"), (verdict or {}).get("panel")):
+            parts.extend([_met(panel)] if panel else [])
         parts.append(_fold("prompt", _body(store, attempt["seq"], "prompt")))
         if result:
             parts.append(_fold("output", _body(store, result["seq"], "output")))
@@ -158,6 +164,12 @@ def _task(store: Store, task: View) -> str:
             parts.append(_fold("reasons", said_of_result(verdict["reasons"])))
     head = f"<strong>{escape(task['task'])}</strong> <span class=dim>{escape(str(task['lane'] or ''))}</span> {_state_of(task)}"
     return f"<details><summary>{head}</summary>{''.join(parts)}</details>"
+
+
+def _met(panel: View) -> str:
+    outcome = str(panel["outcome"] or "not over").replace("_", " ")
+    command = f"hansard session export {panel['session']} --html"
+    return f"<p>A panel met: {escape(outcome)}. Its debate as a page: <code>{escape(command)}</code></p>"
 
 
 def _state_of(task: View) -> str:
@@ -185,12 +197,16 @@ def _fold(name: str, text: str | None) -> str:
 def _pre(text: str | None) -> str:
     if text is None:
         return '<p class="dim">not in the ledger any more</p>'
-    cut = f"\n[{len(text) - SHOWN_CHARACTERS:,} more characters in the record]" if len(text) > SHOWN_CHARACTERS else ""
+    cut = f"\n… {len(text) - SHOWN_CHARACTERS:,} more characters in the record" if len(text) > SHOWN_CHARACTERS else ""
     return f"<pre>{escape(text[:SHOWN_CHARACTERS] + cut)}</pre>"
 
 
 def _body(store: Store, seq: int, part: str) -> str | None:
     return read_text(store, store.entry(seq), part)
+
+
+def _figure(value: object) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _usd(nano: int | None) -> str | None:

@@ -24,7 +24,6 @@ _STYLE = """
 svg { max-width: 100%; height: auto } svg text { font: 12px system-ui, sans-serif; fill: var(--ink) }
 svg circle { fill: var(--card); stroke: var(--dim) } svg .edge { stroke: var(--dim); fill: none } svg .tip { fill: var(--dim) }
 .bar { display: inline-block; height: .7rem; background: var(--dim); border-radius: .2rem; vertical-align: middle }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 """
 
 
@@ -209,7 +208,7 @@ def _turn(message: Json) -> str:
         for name in ("schema_failure", "dropped_deferred", "suggested_followups")
         if message.get(name)
     )
-    return f'<div class="turn{shape}">{head}<p>{escape(said(kind, content))}</p>{asks}{notes}</div>'
+    return f'<div class="turn{shape}">{head}<p class="said">{escape(said(kind, content))}</p>{asks}{notes}</div>'
 
 
 def said(kind: str, content: Json) -> str:

@@ -41,6 +41,8 @@ _TONES = {
     "bad": ("failed", "stopped", "cancelled", "rejected", "broken", "differs", "missing", "crashed"),
     "warn": ("partial", "waiting", "skipped", "interrupted", "escalated", "flagged", "refused", "edited", "open"),
 }
+_TITLES = {409: "Not possible", 422: "Not understood"}
+"""What a page is called that refuses something, where HTTP has a word that tells people little."""
 _TONE = {state: tone for tone, states in _TONES.items() for state in states}
 
 
@@ -62,7 +64,7 @@ def cut(text: str | None, most: int = SHOWN_CHARACTERS) -> str | None:
     """The beginning of a long text, and how much is left out."""
     if text is None or len(text) <= most:
         return text
-    return f"{text[:most]}\n[{len(text) - most:,} more characters in the record]"
+    return f"{text[:most]}\n… {len(text) - most:,} more characters in the record"
 
 
 def seconds(us: int | None) -> str | None:
@@ -117,6 +119,8 @@ def made(request: Request, template: str, status: int = 200, **values: Any) -> R
         may_run=token is not None and token.may("operator"),
         may_decide=token is not None and token.may("approver"),
         form_token=session.form_token(_cookies(request)) if token else "",
+        # Before the app has the request, the guard may refuse it, and knows no ledger.
+        broken=desk_of(request).hansard.store.broken if token and "app" in request.scope else None,
         here=request.scope["path"],
         **values,
     )
@@ -125,7 +129,7 @@ def made(request: Request, template: str, status: int = 200, **values: Any) -> R
 
 def refusal(request: Request, refused: Refused) -> Response:
     """A page that says what is refused, and why."""
-    title = HTTPStatus(refused.status_code).phrase
+    title = _TITLES.get(refused.status_code) or HTTPStatus(refused.status_code).phrase
     return made(request, "error.html", refused.status_code, title=title, detail=refused.detail)
 
 

@@ -132,7 +132,10 @@ async def compare(request: Request, run: Annotated[list[str] | None, Query()] = 
     """Two runs beside each other."""
     chosen = [each.strip() for each in run or () if each.strip()]
     if len(chosen) != 2:
-        raise Refused(422, f"two runs can be compared, and {len(chosen)} are chosen; tick two of them")
+        raise Refused(
+            422,
+            f"two runs can be compared, and {len(chosen) or 'none'} {'is' if len(chosen) == 1 else 'are'} ticked; tick two",
+        )
     desk = desk_of(request)
     a, b = [await api.found(desk, each) for each in chosen]
     view = await desk.hansard.heavily(desk.hansard.runs.compare, a, b)

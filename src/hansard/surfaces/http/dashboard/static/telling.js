@@ -3,15 +3,17 @@
 const SHOWN = 4000;
 
 const code = (each) => `\\u${each.codePointAt(0).toString(16).padStart(4, "0")}`;
-const UNSEEN = /(?![\n\t\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\p{Default_Ignorable_Code_Point}]/gu;
+const JOINERS = /((?<=[\u0626\u0628\u062a-\u062e\u0633-\u063f\u0641-\u0647\u0649\u064a\u066e\u066f\u0679-\u0687\u069a-\u06bf\u06c1\u06c2\u06cc\u06ce\u06d0\u06d1])\u200c(?=[\u0620-\u064a\u066e-\u06d3])|(?<=[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca])[\u200c\u200d](?=[\u0900-\u0dff])|(?<=[\u2600-\u27bf\ufe0f\u{1f000}-\u{1faff}])\u200d(?=[\u2194\u2195\u2600-\u27bf\u2b1b\u{1f000}-\u{1faff}]))|[\u200c\u200d]/gu;
+const UNSEEN = /(?![\n\t\ufe0f\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\p{Default_Ignorable_Code_Point}]/gu;
 const PILE = /([\p{Mn}\p{Me}]{10})([\p{Mn}\p{Me}]+)/gu;
 
-// Nothing that turns round or hides what follows, nor marks that pile up over what stands above and below.
-export const shown = (text) => String(text).replace(UNSEEN, code).replace(PILE, (_, most, rest) => most + [...rest].map(code).join(""));
+// As on the server: a joiner stays where its script needs it. Nothing that turns round or hides what follows, nor marks that pile up over what stands above and below.
+export const shown = (text) => String(text).replace(JOINERS, (each, needed) => needed ?? code(each)).replace(UNSEEN, code).replace(PILE, (_, most, rest) => most + [...rest].map(code).join(""));
 
 export function element(name, content, kind) {
   const made = document.createElement(name);
   if (kind) made.className = kind;
+  if (name === "pre") made.dir = "auto";
   if (Array.isArray(content)) made.append(...content);
   else made.textContent = shown(content);
   return made;
