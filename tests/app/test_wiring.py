@@ -11,7 +11,7 @@ from hansard.app.wiring import open_providers
 from hansard.errors import UsageError
 
 OPENAI: dict[str, Any] = {"kind": "openai", "model": "gpt-4o"}
-NO_KEY = "there is no key: the environment variable OPENAI_API_KEY is not set"
+NO_KEY = "there is no key: the environment variable OPENAI_API_KEY is not set; `export OPENAI_API_KEY=…` sets it"
 
 
 def complaint(folder: Path, tables: dict[str, Any] | None = None, **more: Any) -> str:

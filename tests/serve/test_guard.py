@@ -198,6 +198,7 @@ def test_a_rotated_token_ends_at_once_or_after_a_while(daemon: Served) -> None:
     assert daemon.client(old).get("/v1/status").status_code == 200
     new = daemon.issue("rotate", "turning")
     assert daemon.client(old).get("/v1/status").status_code == 401
+    assert "is not known here: it was revoked or rotated" in daemon.client(old).get("/v1/status").json()["detail"]
     newer = daemon.issue("rotate", "turning", "--keep", 600)
     assert [daemon.client(each).get("/v1/status").status_code for each in (new, newer)] == [200, 200]
     daemon.cli("serve", "token", "revoke", "turning")

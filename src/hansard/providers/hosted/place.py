@@ -62,7 +62,9 @@ def place_of(
         if not _VARIABLE.fullmatch(name):
             # Not quoted: it may be the key itself.
             raise UsageError(f"{where}: api_key_env is no name of a variable; put the key into one, and name that")
-        raise UsageError(f"{where}: there is no key: the environment variable {name} is not set")
+        raise UsageError(
+            f"{where}: there is no key: the environment variable {name} is not set; `export {name}=…` sets it"
+        )
     if not (key.isascii() and key.isprintable() and " " not in key):
         raise UsageError(f"{where}: the key in {name} holds characters that no key has; copy it again")
     return Place(base_url=url, key=key, key_from=name)

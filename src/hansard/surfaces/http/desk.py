@@ -17,6 +17,8 @@ from hansard.app.views import encoded
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import Refused
 
+BEARER = "a token is needed: Authorization: Bearer TOKEN"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
@@ -43,7 +45,7 @@ def token_of(request: Request) -> Token:
     """Who asks; the guard has let him in."""
     found = request.scope.get("hansard.token")
     if not isinstance(found, Token):
-        raise Refused(401, "a token is needed: Authorization: Bearer TOKEN")
+        raise Refused(401, BEARER)
     return found
 
 

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hansard.app.serving.tokens import Role, Token, Tokens
 from hansard.surfaces.http.dashboard import session
 from hansard.surfaces.http.dashboard.pages import refusal
-from hansard.surfaces.http.desk import check_role
+from hansard.surfaces.http.desk import BEARER, check_role
 from hansard.surfaces.http.metrics import Metrics
 from hansard.surfaces.http.problems import BUG, MEDIA, Refused, body_of, refused_by
 from hansard.surfaces.http.wire import WHOLE
@@ -168,7 +168,8 @@ class Guard:
                 else:
                     leads = session.sign_in_for(path, again=again)
                 raise Refused(303, "sign in first", {"location": leads})
-            why = "this token has expired" if token else "a token is needed: Authorization: Bearer TOKEN"
+            unknown = "this token is not known here: it was revoked or rotated, or is for another daemon"
+            why = "this token has expired" if token else unknown if secret else BEARER
             raise Refused(401, f"{why}; `hansard serve token list` shows what there is", challenge)
         request.token = token
         self._open[token.digest] += 1
