@@ -663,6 +663,7 @@ def test_paper_has_the_run_and_nothing_to_press(daemon: Served, browsing: Browsi
     expect(page.locator("main h1")).to_be_visible()
     expect(page.locator(".answer")).to_be_visible()
     assert page.locator("nav a:visible, button:visible, a.button:visible").count() == 0
+    assert page.locator(".graph").evaluate("each => getComputedStyle(each).maxWidth") == "100%"
 
 
 def test_a_token_with_a_long_name_fits_on_a_phone(daemon: Served, browsing: Browsing) -> None:
