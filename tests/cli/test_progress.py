@@ -276,8 +276,8 @@ def test_a_long_line_ends_between_words_on_a_terminal_and_stays_whole_in_a_pipe(
     tell(text, 11)
     assert capsys.readouterr().out == text.replace("\x1b", "\\x1b") + "\n"
     written = io.BytesIO()
-    monkeypatch.setattr("sys.stdout", Terminal(written, "utf-8", write_through=True))
-    tell(text, 11)
+    terminal = Terminal(written, "utf-8", write_through=True)
+    tell(text, 11, terminal)
     lines = written.getvalue().decode().splitlines()
     assert max(map(len, lines)) <= width
     assert all(line.startswith(" " * 11) for line in lines[1:])

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from hansard.surfaces.cli.show import tell
 from hansard.surfaces.narrate import first_line
 from hansard.surfaces.plain import plain
 
@@ -22,7 +23,8 @@ class Debate:
     def heard(self, _: str, recorded: Any) -> None:
         if self._to is not None:
             for line in self._lines(recorded.fact):
-                print(line, file=self._to, flush=True)
+                tell(line, 2 + NAME + 1 if line.startswith(" ") else len("panel: "), self._to)
+                self._to.flush()
 
     def _lines(self, fact: Any) -> list[str]:
         match fact.KIND:

@@ -24,7 +24,7 @@ from hansard.app.views import View
 from hansard.errors import UsageError
 from hansard.surfaces.cli.debate import debate
 from hansard.surfaces.cli.driving import EXIT, handed_in, note, opened, refuse_early, typed
-from hansard.surfaces.cli.show import as_json, say
+from hansard.surfaces.cli.show import as_json, say, tell
 from hansard.surfaces.cli.streams import read_input
 from hansard.surfaces.narrate import many, spent
 
@@ -249,20 +249,22 @@ def _tell(view: View, args: argparse.Namespace) -> None:
         say()
     say(f"outcome  {reason}, after {many(view['rounds'], 'round')} and {many(view['messages'], 'message')}")
     if view["why"]:
-        say(f"why      {view['why']}")
-    say(f"panel    {', '.join(view['selected_agents']) or 'nobody'}; coordinator {view['coordinator']}")
+        tell(f"why      {view['why']}", 9)
+    tell(f"panel    {', '.join(view['selected_agents']) or 'nobody'}; coordinator {view['coordinator']}", 9)
     say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}")
     for each in view["unresolved"][:5]:
-        say(f"open     {each['topic']}")
+        tell(f"open     {each['topic']}", 9)
     if pending := view.get("pending"):
         first, *more = asked_for(pending)
-        say(f"asks     {first}")
+        tell(f"asks     {first}", 9)
         for line in more:
-            say(f"         {line}")
+            tell(f"         {line}", 9)
         goes_on = f'deliberate --continue {view["run"]} --answer "…"'
         say(f"         {typed(args, goes_on)} goes on from here")
     if failure := view.get("last_provider_failure"):
-        say(f"failed   {failure['agent_id']} ({failure['provider']}): {failure['kind']}: {failure['message'][:300]}")
+        tell(
+            f"failed   {failure['agent_id']} ({failure['provider']}): {failure['kind']}: {failure['message'][:300]}", 9
+        )
     say(f"digest   {view['transcript_digest']}")
     say(f"folder   {view['run_dir'] or 'none'}")
     if view["fault"]:

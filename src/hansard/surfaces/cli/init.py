@@ -24,4 +24,7 @@ def init(args: argparse.Namespace) -> int:
     if view["before"]:
         say("before   what was run here before this hansard.toml stands in another ledger; to see it:")
         say(f"         hansard runs list --ledger {shlex.quote(view['before'])}")
+    if view["config_written"]:
+        say("next     name who is asked in hansard.toml; until then:")
+        say('         hansard submit "compare three queues" --provider rehearsal')
     return 0

@@ -45,9 +45,8 @@ def listed(args: argparse.Namespace) -> int:
             cost = view["spent"]
             calls = "call " if cost["calls"] == 1 else "calls"
             said = f"{cost['calls']:>5,} {calls}  {cost['tokens']:>9,} tokens  {dollars(cost['cost_usd_nano']):<9}"
-            say(
-                f"{view['run'][:SHORT]}  {view['state']:<12}{_ago(view['last']):>9}  {said}  {first_line(view['request'] or GONE, 60)}"
-            )
+            row = f"{view['run'][:SHORT]}  {view['state']:<12}{_ago(view['last']):>9}  {said}"
+            tell(f"{row}  {first_line(view['request'] or GONE, 60)}", SHORT + 2)
         if not views and args.state and hansard.runs.listed(limit=1):
             note(f"no run is {args.state}; {typed(args, 'runs list')} shows the others")
         elif not views:

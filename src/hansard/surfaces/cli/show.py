@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 import textwrap
-from typing import Any
+from typing import Any, TextIO
 
 from hansard.app.views import whole
 from hansard.surfaces.plain import plain, plain_json
@@ -52,14 +52,15 @@ def say(text: str = "", *, at_once: bool = False) -> None:
     print(plain(text), flush=at_once)
 
 
-def tell(text: str, under: int) -> None:
+def tell(text: str, under: int, to: TextIO | None = None) -> None:
     """Say something that may be longer than a line: a terminal gets it in lines that end between words, and begin below one another."""
-    if not sys.stdout.isatty():
-        say(text)
+    to = to or sys.stdout
+    if not to.isatty():
+        print(plain(text), file=to)
         return
     width = max(under + 20, shutil.get_terminal_size().columns)
     wrapper = textwrap.TextWrapper(width, subsequent_indent=" " * under, break_long_words=False, break_on_hyphens=False)
-    print("\n".join(wrapper.wrap(plain(text))))
+    print("\n".join(wrapper.wrap(plain(text))), file=to)
 
 
 def put(data: bytes) -> None:
