@@ -203,6 +203,10 @@ def test_a_panel_that_met_inside_of_a_run_has_the_page_of_a_deliberation(tmp_pat
         said = visitor.see(f"{kept}/page")
         assert said.headers["content-disposition"].startswith(f'attachment; filename="session-{run}-')
         assert "<script" not in said.text
+        gone = next(each for each in convened if kept.endswith(each["data"]["session"]))
+        assert daemon.cli("ledger", "redact", gone["seq"], "config", "--reason", "secret").returncode == 0
+        assert visitor.text(kept).count("its limit is not in the ledger any more") == 3
+        assert "no limit" not in visitor.text(kept)
         for none in (f"{run}-1", f"{run}-", "x" * 36 + "-7", run):
             assert visitor.see(f"/dashboard/deliberations/{none}").status_code == 404, none
 

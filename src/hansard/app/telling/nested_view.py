@@ -96,10 +96,11 @@ def _spent(entries: list[Entry], ended: Entry | None) -> View:
 
 
 def _budget(config: Config | None, max_calls: int | None) -> View:
+    """What it may take. There is always a limit: one that is missing here is not in the ledger any more."""
+    calls = {} if max_calls is None else {"max_calls": max_calls}
     if config is None:
-        return {"max_calls": max_calls, "max_tokens": None, "max_cost_usd_nano": None, "max_seconds": None}
-    return {
-        "max_calls": max_calls,
+        return calls
+    return calls | {
         "max_tokens": config.budget.max_total_tokens,
         "max_cost_usd_nano": in_nano(config.budget.max_total_cost_usd),
         "max_seconds": config.budget.max_wallclock_seconds,

@@ -6,23 +6,24 @@ from hansard.app.views import View, price_basis, usd
 
 
 def spend(view: View) -> list[dict[str, Any]]:
-    """What was taken of what may be taken, a row each."""
+    """What was taken of what may be taken, a row each. A limit that the budget does not name is not known."""
     spent, budget = view["spent"], view["budget"]
     elapsed = spent["elapsed_us"]
     rows = (
-        ("calls", spent["calls"], budget["max_calls"], _figure),
-        ("tokens", spent["tokens"], budget["max_tokens"], _figure),
-        (f"US$, {price_basis(view)}", spent["cost_usd_nano"], budget["max_cost_usd_nano"], usd),
-        ("seconds", None if elapsed is None else elapsed / 1e6, budget["max_seconds"], _figure),
+        ("calls", spent["calls"], "max_calls", _figure),
+        ("tokens", spent["tokens"], "max_tokens", _figure),
+        (f"US$, {price_basis(view)}", spent["cost_usd_nano"], "max_cost_usd_nano", usd),
+        ("seconds", None if elapsed is None else elapsed / 1e6, "max_seconds", _figure),
     )
     return [
         {
             "name": name,
             "used": None if used is None else said(used),
-            "limit": None if limit is None else said(limit),
-            "share": _share(used, limit),
+            "known": named in budget,
+            "limit": None if budget.get(named) is None else said(budget[named]),
+            "share": _share(used, budget.get(named)),
         }
-        for name, used, limit, said in rows
+        for name, used, named, said in rows
     ]
 
 
