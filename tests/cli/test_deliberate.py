@@ -605,3 +605,35 @@ def test_a_set_of_problems_that_the_ledger_stops_is_told_as_far_as_it_came(form:
 def listed(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(hansard(folder, "runs", "list", "--json").stdout)
     return found
+
+
+def test_models_without_a_price_are_named_wherever_the_money_of_a_session_is_told(tmp_path: Path) -> None:
+    (tmp_path / "panel.py").write_text(PANELLIST)
+    table = f'kind = "command"\nargv = ["{sys.executable}", "panel.py", "0"]\nmodel = "house-blend"\n'
+    for name, unknown in (("free", False), ("billed", True)):
+        said = f"[tiers]\ncheap = 'panel:board'\n[panels.board]\nprovider = '{name}'\n"
+        tables = f"[providers.billed]\n{table}unmetered = false\n[providers.free]\n{table}{said}"
+        (tmp_path / "hansard.toml").write_text(tables)
+        told = "tokens, $0 (no price is known of house-blend)" if unknown else "tokens, $0\n"
+        done = hansard(tmp_path, "deliberate", "What?", "--provider", name, "--ensemble")
+        assert (done.returncode, told in done.stdout) == (0, True), done
+        assert told.strip() in hansard(tmp_path, "runs", "show", "last").stdout
+        assert json.loads(hansard(tmp_path, "runs", "show", "last", "--json").stdout)["unpriced"] == (
+            ["house-blend"] if unknown else []
+        )
+        shown = hansard(tmp_path, "ledger", "show", "--limit", "0", "--json").stdout
+        data = [each for each in map(json.loads, shown.splitlines()) if "cost_usd_nano" in each["data"]]
+        known = {each["kind"]: each["data"]["cost_basis"] for each in data if each["data"].get("prompt_tokens")}
+        assert known == dict.fromkeys(("ensemble.answered", "turn.taken"), "unknown" if unknown else "unmetered")
+        for way in ((), ("--html",)):
+            page = hansard(tmp_path, "session", "export", "last", *way).stdout
+            assert "0 is also what nobody knows the price of" in page
+        lane = ("--lane", "backend", "--judge", "checks")
+        done = hansard(tmp_path, "submit", "x", *lane, "--quiet")
+        assert done.returncode == 0, done
+        view = json.loads(hansard(tmp_path, "runs", "show", "last", "--json").stdout)
+        assert view["unpriced"] == (["house-blend"] if unknown else [])
+        basis = view["tasks"][0]["attempts"][0]["returned"]["cost_basis"]
+        assert basis == ("unknown" if unknown else "unmetered")
+    summary = json.loads(hansard(tmp_path, "ledger", "summary", "--json").stdout)
+    assert (summary["cost_usd_nano"], summary["unpriced"]) == (0, ["house-blend"])

@@ -180,6 +180,11 @@ def test_a_picture_shows_waves_states_rungs_and_the_budget() -> None:
     assert "$4.00 of $10.00 ━" in lines[-1]
 
 
+def test_a_picture_says_that_not_all_of_the_money_is_known() -> None:
+    unknown = event("role.answered", role="validator", **SPENT, cost_basis="unknown")
+    assert "$6.00, not all known of $10.00 ━" in drawn(board([*story(), unknown])).splitlines()[-1]
+
+
 def test_a_narrow_terminal_cuts_no_figure() -> None:
     shown = board([*story(), event("run.ended", 4_000_000, state="answered", reason="answered")])
     shown.limits = {"max_calls": 4, "max_cost_usd_nano": 0}

@@ -86,6 +86,7 @@ def run_view(run: RunState) -> View:
         "calls": run.calls,
         "tokens": run.tokens,
         "cost_usd_nano": run.cost_usd_nano,
+        "unpriced": sorted(run.unpriced),
         "tasks": dict(run.tasks),
         "open_gates": sorted(run.open_gates),
     }
@@ -119,6 +120,7 @@ def summary_view(state: LedgerState) -> View:
         "calls": sum(run.calls for run in runs),
         "tokens": sum(run.tokens for run in runs),
         "cost_usd_nano": sum(run.cost_usd_nano for run in runs),
+        "unpriced": sorted(set[str]().union(*(run.unpriced for run in runs))),
         "verdicts": dict(state.verdicts),
         "calls_by_model": dict(state.models),
         "kinds": dict(sorted(state.kinds.items())),

@@ -117,7 +117,7 @@ class Minutes:
         spent = {}
         if called is not None:
             selection["usage"] = called.usage.as_data()
-            spent = _spent(called.used)
+            spent = _spent(called)
         fact = PanelSelected(
             strategy=output.strategy,
             agents=output.selected_agents,
@@ -211,16 +211,18 @@ def _grown(before: dict[str, Any], draft: Draft) -> Iterator[Any]:
     return (name for name in ANNOTATIONS if len(getattr(draft, name)) > len(before.get(name, ())))
 
 
-def _spent(used: Usage) -> dict[str, int]:
+def _spent(called: Called | None) -> dict[str, Any]:
+    """What the last call took, and how its cost is known where there was one."""
+    used = called.used if called else NO_USAGE
     return {
         "prompt_tokens": used.prompt_tokens,
         "completion_tokens": used.completion_tokens,
         "cost_usd_nano": round(used.cost_usd * NANO_PER_USD),
+        "cost_basis": called.completion.cost.basis if called and called.calls else None,
     }
 
 
 def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) -> TurnTaken:
-    used = called.used if called else NO_USAGE
     content = draft.content
     confidence = content.get("confidence") if not isinstance(content, str) else None
     return TurnTaken(
@@ -229,7 +231,7 @@ def _taken(draft: Draft, line: bytes, called: Called | None, elapsed_us: int) ->
         round=draft.round,
         turn_index=draft.turn_index,
         branch_depth=draft.branch_depth,
-        **_spent(used),
+        **_spent(called),
         elapsed_us=elapsed_us,
         confidence_ppm=None if confidence is None else round(confidence * 1_000_000),
         tools=(len(called.completion.tool_events) or None) if called else None,
@@ -260,7 +262,7 @@ def _failed(called: Called, ask: Ask, elapsed_us: int, ended: str | None) -> Tur
         attempt=ask.attempt,
         error=kind,
         retriable=why.retryable if why else False,
-        **_spent(used),
+        **_spent(called),
         elapsed_us=elapsed_us,
         calls=None if called.calls else 0,
         result=as_body(called.completion, used.as_data()),

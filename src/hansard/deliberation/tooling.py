@@ -46,6 +46,7 @@ class ToolMinutes:
             prompt_tokens=used.prompt_tokens,
             completion_tokens=used.completion_tokens,
             cost_usd_nano=completion.cost.usd_nano,
+            cost_basis=completion.cost.basis,
             calls=self._body({"text": completion.text, "calls": calls, **thought}),
         )
         try:

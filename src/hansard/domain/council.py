@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from hansard.domain.exchange import ErrorKind
+from hansard.domain.exchange import CostBasis, ErrorKind
 from hansard.domain.fact import Body, Fact
 from hansard.domain.value import value
 
@@ -54,6 +54,7 @@ class PanelSelected(Fact):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost_usd_nano: int | None = None
+    cost_basis: CostBasis | None = None
     selection: Body
 
 
@@ -80,6 +81,7 @@ class EnsembleAnswered(Fact):
     prompt_tokens: int
     completion_tokens: int
     cost_usd_nano: int
+    cost_basis: CostBasis | None = None
     answer: Body
 
 
@@ -127,6 +129,7 @@ class ToolsCalled(Fact):
     prompt_tokens: int
     completion_tokens: int
     cost_usd_nano: int | None = None
+    cost_basis: CostBasis | None = None
     calls: Body
 
 
@@ -161,6 +164,7 @@ class TurnFailed(Fact):
     completion_tokens: int
     cost_usd_nano: int
     elapsed_us: int
+    cost_basis: CostBasis | None = None
     calls: int | None = None
     result: Body
 
@@ -191,6 +195,7 @@ class TurnTaken(Fact):
     completion_tokens: int
     cost_usd_nano: int
     elapsed_us: int
+    cost_basis: CostBasis | None = None
     confidence_ppm: int | None = None
     tools: int | None = None
     message: Body

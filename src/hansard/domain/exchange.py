@@ -184,3 +184,8 @@ class Completion:
     @property
     def ok(self) -> bool:
         return self.failure is None
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether anybody knows what it cost: what took no tokens cost nothing."""
+        return self.cost.basis != "unknown" or not self.usage.total

@@ -48,6 +48,8 @@ class RunState:
     calls: int = 0
     tokens: int = 0
     cost_usd_nano: int = 0
+    unpriced: set[str] = field(default_factory=set)
+    """The models that were paid for at a price that nobody knew: what they cost is not in the sum."""
     tasks: dict[str, str] = field(default_factory=dict)
     under_way: set[str] = field(default_factory=set)
     """Tasks on which somebody works."""
@@ -85,9 +87,12 @@ class RunState:
         """The model whose answer this entry of a session is; nobody is asked it again."""
         return next((self.asked.pop(cause) for cause in entry.causes if cause in self.asked), "")
 
-    def spend(self, data: Mapping[str, object], asked: str, said: str) -> None:
-        """Count what a call took. Sums stop where those of the run's own end do."""
-        self.tokens = min(self.tokens + _number(data.get(asked)) + _number(data.get(said)), MOST_SPENT)
+    def spend(self, data: Mapping[str, object], asked: str, said: str, model: str) -> None:
+        """Count what a call of this model took. Sums stop where those of the run's own end do."""
+        tokens = _number(data.get(asked)) + _number(data.get(said))
+        self.tokens = min(self.tokens + tokens, MOST_SPENT)
+        if tokens and data.get("cost_basis") == "unknown":
+            self.unpriced.add(model)
         self.cost_usd_nano = min(self.cost_usd_nano + _number(data.get("cost_usd_nano")), MOST_SPENT)
 
 
@@ -152,11 +157,12 @@ class LedgerState:
                 run.lost.update(run.calling)
                 run.calling.clear()
             case "task.returned" | "role.answered" if run.panels.isdisjoint(entry.causes):
+                model = str(data.get("model", ""))
                 if run.lost.isdisjoint(entry.causes):
-                    self.models[str(data.get("model", ""))] += 1
+                    self.models[model] += 1
                     run.calls += 1
                 run.answer(entry)
-                run.spend(data, "input_tokens", "output_tokens")
+                run.spend(data, "input_tokens", "output_tokens", model)
             case kind if kind in TURNS:
                 calls, model = calls_of_turn(entry), run.model_of(entry)
                 if calls:
@@ -165,7 +171,7 @@ class LedgerState:
                     run.asked[entry.seq] = model
                 run.calls += calls
                 run.answer(entry)
-                run.spend(data, "prompt_tokens", "completion_tokens")
+                run.spend(data, "prompt_tokens", "completion_tokens", model)
             case "gate.opened":
                 run.undecided.add(str(data.get("gate")))
             case "gate.closed":

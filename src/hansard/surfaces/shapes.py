@@ -208,6 +208,7 @@ class SummaryView(Shown):
     calls: int
     tokens: int
     cost_usd_nano: int
+    unpriced: list[str]
     verdicts: dict[str, int]
     calls_by_model: dict[str, int]
     kinds: dict[str, int]
@@ -257,6 +258,7 @@ class DeliberationView(Shown):
     session_id: str | None
     state: str
     spent: dict[str, Any]
+    unpriced: list[str]
     budget: dict[str, Any]
     problem: str | None
     selected_agents: list[str]

@@ -307,10 +307,11 @@ class _Preparing:
 def _first(config: Config, id: str, provider: Provider, completion: Completion) -> tuple[Fact, EnsembleAnswer | None]:
     """What came of asking somebody alone, as a fact."""
     usage = usage_of(completion, scripted=provider.describe().get("kind") == "scripted")
-    spent = {
+    spent: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "cost_usd_nano": round(usage.cost_usd * NANO_PER_USD),
+        "cost_basis": None if completion.refused else completion.cost.basis,
     }
     if completion.failure is not None:
         why = completion.failure

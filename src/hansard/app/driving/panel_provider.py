@@ -21,7 +21,7 @@ from hansard.deliberation.session import Pen, Sitting, resume_session, run_sessi
 from hansard.deliberation.setting import Setting
 from hansard.deliberation.story import Story, entries_of, read_story
 from hansard.domain.budget import NANO_PER_USD, Budget, Spend
-from hansard.domain.exchange import Completion, Cost, ErrorKind, Exchange, Usage
+from hansard.domain.exchange import Completion, Cost, CostBasis, ErrorKind, Exchange, Usage
 from hansard.errors import Fenced, StoreError, Unavailable, UsageError
 from hansard.ledger.entry import Entry
 from hansard.orchestration.journal import Journal
@@ -120,12 +120,19 @@ class Panel:
 
     async def convene(self, exchange: Exchange, nested: Nested) -> Completion:
         """Hold a session on this question, or what is left of it after a crash."""
-        began = asyncio.get_running_loop().time()
+        began, is_priced = asyncio.get_running_loop().time(), True
+
+        def charge(completion: Completion) -> None:
+            nonlocal is_priced
+            is_priced = is_priced and completion.is_priced
+            nested.charge(completion)
+
         try:
-            sitting = await self._sat(exchange, nested)
+            sitting = await self._sat(exchange, replace(nested, charge=charge))
         except UsageError as error:
             return failed(self, exchange, failure("invalid_request", str(error)))
-        completion = self._completion(exchange, sitting, nested.journal.run)
+        basis: CostBasis = "unmetered" if self.unmetered else "estimate" if is_priced else "unknown"
+        completion = self._completion(exchange, sitting, nested.journal.run, basis)
         took_us = int((asyncio.get_running_loop().time() - began) * 1_000_000)
         return await answer(self, exchange, lambda *_: _given(replace(completion, latency_us=max(1, took_us))))
 
@@ -207,12 +214,12 @@ class Panel:
         again = self._store.select(Query(run=run, kind="run.retry_asked", after=after, limit=1))
         return bool(asked) and not any(again)
 
-    def _completion(self, exchange: Exchange, sitting: Sitting, run: str) -> Completion:
+    def _completion(self, exchange: Exchange, sitting: Sitting, run: str, basis: CostBasis) -> Completion:
         artifact = sitting.artifact
         # A session that had ended before was not held here: what it took, failed calls included, stands on the record.
         took = sitting.held or self._taken(run, artifact["session_id"])
         heard = Heard(usage=_usage(artifact, took.tokens), raw=jcs(artifact), returned_model=self.id)
-        cost = Cost(usd_nano=took.cost_usd_nano, basis="unmetered" if self.unmetered else "estimate")
+        cost = Cost(usd_nano=took.cost_usd_nano, basis=basis)
         if sitting.reason != "synthesis":
             made = failed(self, exchange, _failure(sitting), heard=heard)
             return replace(made, cost=cost)

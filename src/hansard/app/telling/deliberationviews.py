@@ -89,6 +89,7 @@ def deliberation_view(store: Store, run: str) -> View:
         "state": state.state,
         "started": moment(state.started_us),
         "spent": spent_view(state, end_of(entries)),
+        "unpriced": sorted(state.unpriced),
         "budget": budget_view(configured),
         "problem": made.config.problem_statement if made else read_text(store, entries[0], "request"),
         "selected_agents": list(selected.data["agents"]) if selected else [],
@@ -152,6 +153,13 @@ def asked_for(pending: Mapping[str, Any]) -> list[str]:
     said = [pending.get("question") or pending["query"], pending.get("context"), pending.get("rationale")]
     said.append(sources and f"Where to look: {sources}")
     return [line for each in said if each for line in each.splitlines()]
+
+
+def price_unknown(artifact: Mapping[str, Any]) -> str:
+    """A word on money where models answered for none: an artifact does not tell what is free from what nobody knows."""
+    usages = [message["usage"] for message in artifact["canonical_transcript"]]
+    nothing = any(usage.get("estimated") and usage["total_tokens"] and not usage["cost_usd"] for usage in usages)
+    return "; 0 is also what nobody knows the price of" if nothing else ""
 
 
 def requested(request: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hansard.app.telling.deliberationviews import asked_for, requested
+from hansard.app.telling.deliberationviews import asked_for, price_unknown, requested
 from hansard.app.views import usd
 from hansard.deliberation.documents import Artifact
 from hansard.domain.budget import in_nano
@@ -28,7 +28,7 @@ def _lines(artifact: Json) -> Iterator[str]:
     if ending and (failure := ending.get("last_provider_failure")):
         yield f"- failed: {_inline(failure['agent_id'])}: {failure['kind']}: {_inline(failure['message'])}"
     yield f"- from {artifact['started_at']} to {artifact['ended_at']}"
-    yield f"- {used['total_tokens']:,} tokens, {usd(in_nano(used['cost_usd']))} USD"
+    yield f"- {used['total_tokens']:,} tokens, {usd(in_nano(used['cost_usd']))} USD{price_unknown(artifact)}"
     yield f"- transcript digest: `{artifact['transcript_digest']}`"
     told = 0
     for message in artifact["canonical_transcript"]:

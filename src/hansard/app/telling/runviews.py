@@ -41,8 +41,9 @@ def ended_otherwise(store: Store, run: str, state: str) -> bool:
 def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
     """One run, with tasks and texts; each entry has the form of its kind."""
     request = read_text(store, _first(entries), "request")
+    state = fold(entries).runs[run]
     return {
-        **_head(fold(entries).runs[run], entries, end_of(entries), None),
+        **_head(state, entries, end_of(entries), None),
         "request": request,
         "route": _route(entries),
         "plan": _plan(entries),
@@ -50,7 +51,7 @@ def run_view(store: Store, run: str, entries: Sequence[Entry]) -> View:
         **_answer(store, entries),
         "checks": _checks(store, entries),
         "unusable": _unusable(store, entries),
-        "unpriced": _unpriced(entries),
+        "unpriced": sorted(state.unpriced),
     }
 
 
@@ -279,15 +280,6 @@ def _unusable(store: Store, entries: Sequence[Entry]) -> View | None:
         # Programs say last what ended them.
         said = "".join((read_text(store, last, "stderr") or "").strip().splitlines()[-1:])
     return {"seq": last.seq, "role": last.data["role"], "error": last.data.get("error"), "said": said[:SAID_SHOWN]}
-
-
-def _unpriced(entries: Sequence[Entry]) -> list[str]:
-    """The models that were paid for at a price that nobody knew: what they cost is not in the sum."""
-    answers = [entry.data for entry in entries if entry.kind in ("task.returned", "role.answered")]
-    unknown = [
-        each for each in answers if each["cost_basis"] == "unknown" and each["input_tokens"] + each["output_tokens"]
-    ]
-    return sorted({str(each["model"]) for each in unknown})
 
 
 def of_which(check: View, answer_seq: int | None) -> str:

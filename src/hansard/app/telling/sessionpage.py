@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import cos, hypot, pi, sin
 from typing import Any
 
-from hansard.app.telling.deliberationviews import asked_for, pending_of, requested, rounds_of
+from hansard.app.telling.deliberationviews import asked_for, pending_of, price_unknown, requested, rounds_of
 from hansard.app.telling.escaping import escape
 from hansard.app.telling.runpage import whole_page
 from hansard.app.views import usd
@@ -98,6 +98,7 @@ def _spend(artifact: Json, figures: Json) -> str:
     )
     total = figures["tokens_cumulative"]["total_tokens"]
     about = "some of it estimated" if figures["usage_estimated"] else "as the providers report it"
+    about += price_unknown(artifact)
     return (
         "<table><tr><th>agent</th><th class=number>tokens</th><th class=number>US$</th><td></td></tr>"
         f"{rows}<tr><th>all</th><td class=number>{total:,}</td>"

@@ -47,6 +47,8 @@ class Board:
     calls: int = 0
     tokens: int = 0
     cost_usd_nano: int = 0
+    is_priced: bool = True
+    """Whether the sum is all of it: of models without a price nobody knows what they cost."""
     calling: int = 0
     """Calls that have no answer yet. Those that are under way when a driver ends count, whatever came of them."""
     panels: set[str] = field(default_factory=set)
@@ -163,21 +165,22 @@ class Board:
     def _answered(self, who: str, data: Mapping[str, Any]) -> None:
         if who not in self.panels:
             # Where none is under way it was lost, and counted then: this stands on the record in the place of its answer.
-            self._spend(min(1, self.calling), data["input_tokens"] + data["output_tokens"], data["cost_usd_nano"])
+            self._spend(min(1, self.calling), data["input_tokens"] + data["output_tokens"], data)
 
     def _turn(self, kind: str, data: Mapping[str, Any], text: Text) -> None:
         """What a call of a session left behind. None are a panel that no model chose, and a message that nobody was asked for."""
         calls = data.get("calls")
         if data.get("prompt_tokens") is None or (kind == "turn.taken" and text("result") is None):
             return
-        tokens, cost = data["prompt_tokens"] + data["completion_tokens"], data.get("cost_usd_nano")
-        self._spend(1 if calls is None or kind == "tools.called" else calls, tokens, cost or 0)
+        tokens = data["prompt_tokens"] + data["completion_tokens"]
+        self._spend(1 if calls is None or kind == "tools.called" else calls, tokens, data)
 
-    def _spend(self, calls: int, tokens: int, cost_usd_nano: int) -> None:
+    def _spend(self, calls: int, tokens: int, data: Mapping[str, Any]) -> None:
         self.calling = max(0, self.calling - 1)
         self.calls += calls
         self.tokens += tokens
-        self.cost_usd_nano += cost_usd_nano
+        self.cost_usd_nano += data.get("cost_usd_nano") or 0
+        self.is_priced = self.is_priced and not (tokens and data.get("cost_basis") == "unknown")
 
     def _lose(self) -> None:
         self.calls, self.calling = self.calls + self.calling, 0

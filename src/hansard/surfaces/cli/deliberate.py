@@ -251,7 +251,7 @@ def _tell(view: View, args: argparse.Namespace) -> None:
     if view["why"]:
         tell(f"why      {view['why']}", 9)
     tell(f"panel    {', '.join(view['selected_agents']) or 'nobody'}; coordinator {view['coordinator']}", 9)
-    say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'])}")
+    say(f"spent    {spent(cost['calls'], cost['tokens'], cost['cost_usd_nano'], view['unpriced'])}")
     for each in view["unresolved"][:5]:
         tell(f"open     {each['topic']}", 9)
     if pending := view.get("pending"):

@@ -13,6 +13,7 @@ from hansard.errors import UsageError
 from hansard.surfaces.cli.arguments import count
 from hansard.surfaces.cli.show import as_json, as_json_line, put, say, tell_broken
 from hansard.surfaces.cli.streams import has_reader
+from hansard.surfaces.narrate import first_line
 
 MOST_FACTS = 120
 """Characters of what an entry says, in a line of a list."""
@@ -94,6 +95,8 @@ def summary(args: argparse.Namespace) -> int:
             say(f"{name}:")
             for key, count in value.items():
                 say(f"  {key:<24} {count:,}")
+        elif isinstance(value, list):
+            say(f"{name:<16}{', '.join(map(first_line, value)) or 'none'}")
         elif value is not None:
             say(f"{name:<16}{value:,}" if type(value) is int else f"{name:<16}{value}")
     return 0

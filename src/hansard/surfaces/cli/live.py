@@ -147,11 +147,12 @@ def _words(board: Board, row: Row) -> str:
 def _foot(board: Board, now_us: int) -> RenderableType:
     limits, seconds = board.limits, board.elapsed_s(now_us)
     cost = limits.get("max_cost_usd_nano")
+    spent = dollars(board.cost_usd_nano) + ("" if board.is_priced else ", not all known")
     gauges = [
         _state(board, now_us),
         _gauge("calls", f"{board.calls:,}", board.calls, limits.get("max_calls"), "{:,}"),
         _gauge("tokens", f"{board.tokens:,}", board.tokens, limits.get("max_tokens"), "{:,}"),
-        _gauge("", dollars(board.cost_usd_nano), board.cost_usd_nano, cost, dollars(cost or 0)),
+        _gauge("", spent, board.cost_usd_nano, cost, dollars(cost or 0)),
         _gauge("", duration(seconds), seconds, limits.get("max_seconds"), "{:,} s"),
     ]
     # Below each other where the terminal is narrow: a table would cut the words.
