@@ -623,3 +623,42 @@ def test_an_empty_path_is_no_ledger(tmp_path: Path) -> None:
     hansard(tmp_path, "submit", "x", "--provider", "rehearsal")
     done = hansard(tmp_path, "verify", "")
     assert (done.returncode, "is empty" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("role", "words", "without"),
+    [
+        ("reviser", ("--lane", "backend", "--revise"), ("--lane", "backend")),
+        (
+            "intent_judge",
+            ("--lane", "backend", "--judge-intent"),
+            ("--lane", "backend", "--judge-intent", "--answer", "join"),
+        ),
+        ("validator", ("--lane", "backend"), ("--lane", "backend", "--judge", "checks")),
+        ("synthesizer", ("--lane", "backend"), ("--lane", "backend", "--answer", "join")),
+        ("coordinator", (), ("--lane", "backend")),
+        ("classifier", ("--single",), ("--lane", "backend")),
+    ],
+)
+def test_only_a_role_that_may_be_asked_needs_a_price(
+    run: Run, place: Path, role: str, words: tuple[str, ...], without: tuple[str, ...]
+) -> None:
+    table = f'kind = "command"\nargv = ["{sys.executable}", "echo.py"]\n'
+    (place / "hansard.toml").write_text(
+        f'[providers.free]\n{table}[providers.billed]\n{table}model = "house-blend"\nunmetered = false\n'
+        f'[roles]\ndefault = "free"\n{role} = "billed"\n'
+    )
+    code, _, err = run("submit", "build an api", "--max-usd", "1", *words)
+    assert (code, "the price of 'house-blend' (billed) is not known" in err) == (2, True), err
+    code, _, err = run("submit", "build an api", "--max-usd", "1", *without)
+    assert "the price of" not in err
+    assert code != 2, err
+
+
+def test_a_reviser_that_is_plugged_in_needs_no_price_of_a_model(run: Run, place: Path) -> None:
+    table = f'kind = "command"\nargv = ["{sys.executable}", "echo.py"]\n'
+    (place / "hansard.toml").write_text(
+        f'[providers.free]\n{table}[providers.billed]\n{table}model = "house-blend"\nunmetered = false\n'
+        '[roles]\ndefault = "free"\nreviser = "billed"\n[reviser]\ncommand = ["cat"]\n'
+    )
+    assert run("submit", "build an api", "--max-usd", "1", "--lane", "backend", "--judge", "checks")[0] == 0

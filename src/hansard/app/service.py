@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from hansard.app.driving.gates import Gates
-from hansard.app.driving.runs import Runs
+from hansard.app.driving.runs import Runs, mode_of
 from hansard.app.ledgers.ledger import LedgerService
 from hansard.app.opened import Opened
 from hansard.app.pool import Pool
@@ -136,8 +136,8 @@ class Hansard:
             wanted = replace(wanted, provider=provider)
         from hansard.app.setup.configuring import run_config
 
-        config = run_config(self.settings, self.pool, wanted, lent)
         mode = "single" if single else "request"
+        config = run_config(self.settings, self.pool, wanted, lent, mode=mode_of(mode, plan, lane))
         run = await self.runs.submit(
             request, config, mode=mode, plan=plan, lane=lane, surface=surface, actor=actor, lent=lent
         )

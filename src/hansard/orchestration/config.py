@@ -20,6 +20,13 @@ from hansard.providers.prices import Price
 Judge = Literal["model", "checks"]
 Answering = Literal["synthesize", "join"]
 
+PLANNERS: Mapping[str, tuple[str, ...]] = {
+    "request": ("coordinator",),
+    "single": ("classifier",),
+    "plan": (),
+    "plan_only": ("coordinator",),
+}
+"""The roles that make the plan, by the mode of a run; `plan` is one that somebody brings, or a lane that he names."""
 ROUTER_READS = ("vocabulary", "examples")
 
 
@@ -103,12 +110,23 @@ class RunConfig:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Everybody who may be asked in this run."""
-        found = [rung.target for lane in self.roster.lanes for rung in self.rungs(lane.name)]
-        found += [self.role(role) for role in ("coordinator", "classifier", "validator", "synthesizer")]
-        found += [self.role("intent_judge")] if self.judge_intent else []
-        found += [self.role("reviser")] if self.revise else []
-        return tuple(dict.fromkeys(found))
+        """Everybody who may be asked with this configuration, whatever makes the plan."""
+        return tuple(dict.fromkeys(target for mode in PLANNERS for target in self.asked(mode)))
+
+    def asked(self, mode: str) -> tuple[str, ...]:
+        """Everybody who may be asked in a run of this mode."""
+        roles = [*PLANNERS[mode]]
+        if mode == "plan_only":
+            return tuple(self.role(role) for role in roles)
+        lanes = [lane.name for lane in self.roster.lanes if not self.policy.refuses(lane)]
+        roles += ["validator"] if self.judge == "model" else []
+        if self.answer == "synthesize":
+            roles += ["synthesizer"]
+            roles += ["intent_judge"] if self.judge_intent else []
+            # A reviser that is plugged in is asked in its place.
+            roles += ["reviser"] if self.revise and self.reviser is None else []
+        found = [rung.target for lane in lanes for rung in self.rungs(lane)]
+        return tuple(dict.fromkeys((*found, *map(self.role, roles))))
 
     def as_data(self) -> dict[str, Any]:
         return {

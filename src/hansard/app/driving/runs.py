@@ -150,7 +150,7 @@ class Runs(RecordedRuns):
         if config.context:
             config = replace(config, context=tuple(self._settled_source(each) for each in config.context))
         requested = RunRequested(
-            mode=_mode(mode, plan, lane),  # type: ignore[arg-type]
+            mode="single" if lane is not None else mode_of(mode, plan, lane),  # type: ignore[arg-type]
             surface=surface,
             request=Body.text(request),
             plan=Body.json(plan_json) if plan_json else None,
@@ -447,5 +447,6 @@ def _readable(config: RunConfig) -> bytes:
     return data
 
 
-def _mode(mode: str, plan: object, lane: str | None) -> str:
-    return "plan" if plan is not None else "single" if lane is not None else mode
+def mode_of(mode: str, plan: object, lane: str | None) -> str:
+    """How the plan of a run comes about: who names a lane brings one, too."""
+    return mode if plan is None and lane is None else "plan"

@@ -72,7 +72,7 @@ class Daemon:
         self._again: set[str] = set()
         """Runs that were asked for once more while they were driven here."""
         self._resting: set[str] = set()
-        self._configs: dict[Wishes, RunConfig] = {}
+        self._configs: dict[tuple[Wishes, str | None], RunConfig] = {}
         self._looking: set[asyncio.Task[None]] = set()
         self._claim: Claim | None = None
         self._late = False
@@ -107,15 +107,15 @@ class Daemon:
     def _tell_of_seal(self, event: str, why: str) -> None:
         self._tell(event, **({"detail": why} if why else {}))
 
-    def config(self, wishes: Wishes) -> RunConfig:
+    def config(self, wishes: Wishes, mode: str | None = None) -> RunConfig:
         """The configuration of a run that is wished for so. A daemon's settings stay as they are, so it is made once."""
-        known = self._configs.get(wishes)
+        known = self._configs.get((wishes, mode))
         if known is None:
-            made = run_config(self.hansard.settings, self.hansard.pool, wishes)
+            made = run_config(self.hansard.settings, self.hansard.pool, wishes, mode=mode)
             known = replace(made, roster_digest=made.roster_digest or made.roster.digest)
             if len(self._configs) >= MAX_CONFIGS:
                 self._configs.clear()
-            self._configs[wishes] = known
+            self._configs[wishes, mode] = known
         return known
 
     async def submit(self, make: Coroutine[Any, Any, str]) -> str:

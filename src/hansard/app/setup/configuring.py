@@ -58,9 +58,16 @@ def nobody(settings: Settings, wishes: Wishes) -> UsageError:
 
 
 def run_config(
-    settings: Settings, pool: Pool, wishes: Wishes, lent: Mapping[str, Provider] = MappingProxyType({})
+    settings: Settings,
+    pool: Pool,
+    wishes: Wishes,
+    lent: Mapping[str, Provider] = MappingProxyType({}),
+    *,
+    mode: str | None = None,
 ) -> RunConfig:
-    """The whole configuration of a run, checked, with what is `lent` for it alone. UsageError says what is wrong and what to type."""
+    """The whole configuration of a run, checked, with what is `lent` for it alone; whom it asks, and so what needs a price, hangs on
+    its `mode`, where that is known. UsageError says what is wrong and what to type.
+    """
     where = str(settings.config or "hansard.toml")
     tables = {name: dict(table) for name, table in settings.providers.items()}
     tables |= {name: _described(name, provider) for name, provider in {**pool.given, **lent}.items()}
@@ -121,7 +128,7 @@ def run_config(
     _check_names(config)
     _check_rungs(config, where)
     _check_panels(config, pool)
-    return replace(config, prices=_prices(config, pool))
+    return replace(config, prices=_prices(config, pool, mode))
 
 
 def _asked_of_one(roster: Roster) -> Roster:
@@ -372,13 +379,13 @@ def _check_rungs(config: RunConfig, where: str) -> None:
             )
 
 
-def _prices(config: RunConfig, pool: Pool) -> dict[str, Price]:
-    """Under a money budget every model has a known price, or nobody sends a bill for it."""
+def _prices(config: RunConfig, pool: Pool, mode: str | None) -> dict[str, Price]:
+    """Under a money budget every model that may be asked has a known price, or nobody sends a bill for it."""
     lanes = [lane.budget for lane in config.roster.lanes if lane.budget]
     if all(budget.max_cost_usd_nano is None for budget in (config.budget, *lanes)):
         return {}
     found: dict[str, Price] = {}
-    for target in config.targets:
+    for target in config.targets if mode is None else config.asked(mode):
         for provider, asked in _asked(config, pool, target):
             check_price(pool, provider, asked)
             price = None if provider.unmetered else pool.prices.find(asked)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from hansard.app.driving.runs import read_plan
+from hansard.app.driving.runs import mode_of, read_plan
 from hansard.app.service import Hansard
 from hansard.app.serving.worker import is_alive
 from hansard.app.settings import Settings, read_roster, read_settings
@@ -65,7 +65,8 @@ async def _submit(args: argparse.Namespace, request: str, plan: Any) -> int:
     settings, wished = read_settings(args.ledger), wishes(args)
 
     async def hand_in(hansard: Hansard) -> str:
-        config, mode = run_config(settings, hansard.pool, wished), "single" if args.single else "request"
+        mode = "single" if args.single else "request"
+        config = run_config(settings, hansard.pool, wished, mode=mode_of(mode, plan, args.lane))
         return await hansard.runs.submit(request, config, mode=mode, plan=plan, lane=args.lane, surface="cli")
 
     if args.detach:
@@ -103,7 +104,7 @@ async def _plan(args: argparse.Namespace, request: str) -> int:
     settings, wished = read_settings(args.ledger), wishes(args)
 
     async def hand_in(hansard: Hansard) -> str:
-        config = run_config(settings, hansard.pool, wished)
+        config = run_config(settings, hansard.pool, wished, mode="plan_only")
         return await hansard.runs.submit(request, config, mode="plan_only", surface="cli")
 
     await refuse_early(settings, hand_in)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
+from hansard.app.driving.runs import mode_of
 from hansard.app.serving.publishing import exact_run, is_deliberation, runs_page
 from hansard.app.setup.wishes import Wishes
 from hansard.app.telling.following import over_at
@@ -216,7 +217,7 @@ async def found(desk: Desk, run: str) -> str:
 
 async def _submitted(request: Request, desk: Desk, text: str, wishes: Wishes, **how: Any) -> str:
     with refusing(409):
-        config = desk.daemon.config(wishes)
+        config = desk.daemon.config(wishes, mode_of(how["mode"], how.get("plan"), how.get("lane")))
         how |= {"commands": desk.commands, "surface": "http", "actor": token_of(request).actor}
         return await desk.daemon.submit(desk.hansard.runs.submit(text, config, **how))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from hansard.app.driving.runs import mode_of
 from hansard.app.serving.publishing import runs_page
 from hansard.app.setup.configuring import run_config
 from hansard.app.telling.recorded import ENDED
@@ -78,8 +79,9 @@ async def submit(call: Call, asked: Submitting) -> Given:
         return await answered(call)
     wishes = call.desk.wished(asked.provider, **asked.wished())
     hansard = call.desk.hansard
-    config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
     mode = "single" if asked.single else "request"
+    comes_by = mode_of(mode, asked.plan, asked.lane)
+    config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes, mode=comes_by)
     making = hansard.runs.submit(
         asked.request,
         config,
@@ -102,7 +104,7 @@ async def plan(call: Call, asked: Planning) -> View:
     """Let a coordinator plan a request, and give the plan: look at it, change it, and hand it to `submit`."""
     hansard = call.desk.hansard
     wishes = call.desk.wished(asked.provider, **asked.wished())
-    config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes)
+    config = await asyncio.to_thread(run_config, hansard.settings, hansard.pool, wishes, mode="plan_only")
     making = hansard.runs.submit(asked.request, config, mode="plan_only", surface="mcp", actor=call.actor)
     run = await call.desk.made(making, call.actor)
     with owned(call, run):
