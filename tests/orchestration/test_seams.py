@@ -3,6 +3,7 @@
 import asyncio
 import http.server
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from hansard.errors import UsageError
 from hansard.orchestration import seams
 from hansard.orchestration.config import RunConfig
 from hansard.orchestration.seams import Verification, read_sources, trimmed
+from hansard.providers.base import failure
 from running import Answers, Desk, Ledger, Said, audit, blocks, desk, obliging, one, plan, task, user_text, who
 
 RAMBLING = " ".join(
@@ -234,6 +236,70 @@ async def test_an_answer_of_which_a_model_would_see_the_beginning_only_is_not_re
         assert (await again.runs.rerun(run))["identical"] is True, commits
 
 
+def delivery_of(at: Desk, run: str) -> tuple[str, str]:
+    """The last word on how concise the answer is."""
+    said = [entry for entry in at.entries(run, "answer.checked") if entry.data["check"] == "delivery"]
+    assert [entry.data["outcome"] for entry in said[:-1]] == ["flagged"]
+    return said[-1].data["outcome"], at.text(said[-1], "detail") or ""
+
+
+def mute(exchange: Exchange) -> Said:
+    """A reviser that cannot be asked."""
+    return failure("auth_failure", "no key") if who(exchange)[0] == "reviser" else rambles(exchange)
+
+
+@pytest.mark.parametrize(
+    ("says", "seam", "limits", "said"),
+    [
+        (rambles, None, {"max_calls": 1}, ("abstained", "nothing was left of the budget .* calls: 1 of 1 spent")),
+        (
+            rambles,
+            None,
+            {"max_tokens": 800},
+            ("abstained", "nothing was left of the budget .* tokens: .* of 800 spent"),
+        ),
+        (mute, None, {}, ("crashed", "the reviser gave no usable answer: no key")),
+        (rambles, " ", {}, ("abstained", "the reviser gave no text")),
+    ],
+)
+async def test_the_record_says_why_there_is_no_revision_that_was_wished_for(
+    says: Any, seam: str | None, limits: dict[str, int], said: tuple[str, str]
+) -> None:
+    ledger = Ledger()
+    at = desk(Answers(says), store=ledger)
+    config = at.config(Wishes(revise=True, judge="checks", **limits))  # type: ignore[arg-type]
+    if seam:
+        at.pool.seams["r"], config = Says(seam), replace(config, reviser={"entry_point": "r"})
+    run = await run_with(at, config, plan=plan(task("one")))
+    assert (at.entries(run, "answer.revised"), at.answer(run)) == ([], RAMBLING)
+    for commits in range(2, len(ledger.commits) + 1):
+        again = desk(Answers(says), store=ledger.until(commits))
+        again.pool.seams["r"] = Says(seam)
+        if (await again.runs.drive(run)).state != "answered":
+            # A call that a crash cut short counts, and this was the only one.
+            continue
+        outcome, why = delivery_of(again, run)
+        assert outcome == said[0]
+        assert re.match(said[1], why), why
+        assert (await again.runs.rerun(run))["identical"] is True, commits
+
+
+async def test_the_record_says_that_there_was_no_time_for_a_revision() -> None:
+    class Slow(Says):
+        async def revise(self, request: str, answer: str) -> str | None:
+            await asyncio.sleep(60)
+            raise AssertionError("nobody waits for that")
+
+    at = desk(Answers(rambles))
+    at.pool.seams["r"] = Slow("")
+    config = replace(at.config(Wishes(revise=True, judge="checks", max_seconds=2)), reviser={"entry_point": "r"})
+    run = await run_with(at, config, plan=plan(task("one")))
+    assert delivery_of(at, run) == (
+        "abstained",
+        "the reviser: the time of the run was over before it had said anything",
+    )
+
+
 async def test_a_revision_that_loses_the_point_is_refused_and_the_answer_stands() -> None:
     at = desk(Answers(rambles))
     at.pool.seams["r"] = Says("Bananas.")
@@ -258,6 +324,7 @@ async def test_a_reviser_that_breaks_leaves_the_answer_as_it_is() -> None:
     run = await run_with(at, replace(at.config(Wishes(revise=True)), reviser={"entry_point": "r"}))
     assert at.entries(run, "answer.revised") == []
     assert at.answer(run) == RAMBLING
+    assert delivery_of(at, run) == ("crashed", "the reviser failed: RuntimeError: the pen broke")
 
 
 class Panic(BaseException):

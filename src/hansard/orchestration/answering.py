@@ -108,9 +108,11 @@ class Answers:
             await self._verify(self._standing(answer))
 
     async def cut_off(self, answer: Answer) -> None:
-        """Say of an answer whose run has no time left that nobody has verified it, where somebody was to."""
-        if self._means.verifier is not None and "verifier" not in self._progress.checked:
-            late = "the time of the run was over before it had said anything"
+        """Say of an answer whose run has no time left that nobody has revised or verified it, where somebody was to."""
+        late, done = "the time of the run was over before it had said anything", self._progress.checked
+        if self._is_to_be_revised and "delivery" in done and done["delivery"].data["outcome"] == "flagged":
+            await self._say("delivery", "abstained", f"the reviser: {late}", answer.seq)
+        if self._means.verifier is not None and "verifier" not in done:
             await self._say("verifier", "crashed", late, self._standing(answer).seq)
 
     def _standing(self, answer: Answer) -> Answer:
@@ -128,10 +130,10 @@ class Answers:
 
     @property
     def _is_to_be_revised(self) -> bool:
-        """Whether a reviser is wanted, and none has spoken or failed yet."""
+        """Whether a reviser is wanted, and it is not on the record yet what came of that."""
         said = self._progress.checked.get("delivery")
-        has_failed = said is not None and said.data["outcome"] == "crashed"
-        return self._config.revise and self._progress.revised is None and not has_failed
+        came_to_nothing = said is not None and said.data["outcome"] in ("crashed", "abstained")
+        return self._config.revise and self._progress.revised is None and not came_to_nothing
 
     async def _say_what_is_seen(self, look: "Look", seq: int) -> None:
         """Coverage, concision and code, by rule."""
@@ -169,16 +171,20 @@ class Answers:
             await self._say("intent_judge", "crashed", str(error), answer.seq)
 
     async def _revise(self, answer: Answer, found: Delivery) -> Answer:
-        """A shorter answer, by the reviser that is plugged in or by a model; taken only if it says no less."""
+        """A shorter answer, by the reviser that is plugged in or by a model; taken only if it says no less. Where there is none, the
+        record says why: whoever wished for one would look for it.
+        """
+
+        async def unrevised(outcome: str, why: str) -> Answer:
+            await self._say("delivery", outcome, why, answer.seq)
+            return answer
+
         cause: Cause = answer.seq
         most = min(self._config.tuning.answer_chars, REQUEST_CHARACTERS)
         if self._means.reviser is None and len(answer.text) > most:
             # What is made of a beginning says nothing of the rest, and would stand in its place.
             why = f"the answer has more than the {most:,} characters that a model is shown of it, and was not revised"
-            said = self._progress.checked.get("delivery")
-            if said is None or said.data["outcome"] != "abstained":
-                await self._say("delivery", "abstained", why, answer.seq)
-            return answer
+            return await unrevised("abstained", why)
         try:
             if self._means.reviser is not None:
                 text = await heard(self._means.reviser.revise(self._request, answer.text))
@@ -187,15 +193,16 @@ class Answers:
                 question = reviser(self._request, answer.text, found, fences)
                 asked = await self._asker.ask(question, [answer.seq])
                 text, cause = asked.value, asked.seq
-        except (NoAnswer, Breach):
-            return answer
+        except Breach as breach:
+            return await unrevised("abstained", f"nothing was left of the budget to have the answer revised: {breach}")
+        except NoAnswer as none:
+            return await unrevised("crashed", str(none))
         except PASSES:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever somebody else's code raises, the answer stands
-            text = None
-            await self._say("delivery", "crashed", f"the reviser failed: {told_of(error)}", answer.seq)
+            return await unrevised("crashed", f"the reviser failed: {told_of(error)}")
         if not isinstance(text, str) or not text.strip():
-            return answer
+            return await unrevised("abstained", "the reviser gave no text, and the answer was not revised")
         judged = await _apart(self._turn, accept_revision, self._request, answer.text, text)
         fact = AnswerRevised(
             accepted=judged.accepted,

@@ -239,6 +239,8 @@ def given_up(entries: Iterable[Entry]) -> frozenset[int]:
                 turns.pop(("intent_judge", None, 1), None)
             case "answer.revised":
                 turns.pop(("reviser", None, 1), None)
+            case "answer.checked" if data["check"] == "delivery" and data["outcome"] == "crashed":
+                turns.pop(("reviser", None, 1), None)
     return frozenset(found)
 
 
